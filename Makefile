@@ -1,0 +1,55 @@
+# One target per task. `make help` lists them.
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+
+.PHONY: help build run test bench lint fmt stubs fuzz docs demo lock clean
+
+help:    ## List the targets
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+build: $(VENV)/.built    ## Make .venv: the release build, the development tools and the peers
+
+$(VENV)/.requirements: requirements/dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	touch $@
+
+$(VENV)/.built: $(VENV)/.requirements $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --skip-install --quiet
+	echo "$(abspath python)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/mangonel.pth"
+	printf '#!%s\nfrom mangonel.cli import main\nraise SystemExit(main())\n' "$(abspath $(BIN)/python)" > $(BIN)/mangonel
+	chmod +x $(BIN)/mangonel
+	touch $@
+
+run: build    ## Start a real mongod, compare this driver with its peers, print the table
+	$(BIN)/mangonel lab run --quick
+
+test: lint    ## Lint, then every test: Rust without a server, Python with a real mongod
+	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: build    ## The full lab, as for the README's table
+	$(BIN)/mangonel lab run
+
+lint: build    ## Formatting, clippy, types, floors, stubs
+	cargo fmt --check
+	cargo clippy --locked --quiet --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fmt:    ## Format everything
+	cargo fmt
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet .
+
+lock: $(VENV)/.requirements    ## Resolve requirements/dev.in into dev.txt
+	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.in
+	$(VENV)/lock/bin/pip freeze > requirements/dev.txt && rm -rf $(VENV)/lock
+
+clean:    ## Remove what was built
+	rm -rf $(VENV) target python/mangonel/*.so
