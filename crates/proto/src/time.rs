@@ -1,32 +1,31 @@
-//! A point in time as the core sees it: a distance from an epoch that only the face knows. Reads no clock.
+//! A clock reading. The core never looks at a clock: every entry point that needs the time is given one of these.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A reading of the face's monotonic clock, as the time since an arbitrary epoch.
+/// A moment, as the time since an epoch of the caller's choice. Readings of one clock compare and subtract.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Instant(pub Duration);
 
 impl Instant {
-    /// Returns the time since `earlier`, or zero when `earlier` is later.
+    /// Returns the time since `earlier`, or zero when `earlier` is in the future.
     pub fn saturating_since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-// Both saturate: a deadline computed from a user's huge timeout must not panic.
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    fn add(self, duration: Duration) -> Instant {
-        Instant(self.0.saturating_add(duration))
+    fn add(self, span: Duration) -> Instant {
+        Instant(self.0.saturating_add(span))
     }
 }
 
 impl Sub<Duration> for Instant {
     type Output = Instant;
 
-    fn sub(self, duration: Duration) -> Instant {
-        Instant(self.0.saturating_sub(duration))
+    fn sub(self, span: Duration) -> Instant {
+        Instant(self.0.saturating_sub(span))
     }
 }
