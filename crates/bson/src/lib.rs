@@ -1,3 +1,28 @@
 //! BSON without Python, sockets or MongoDB: elements, a checked reader, a writer, extended JSON.
 //! Spec: bsonspec.org, bson-corpus, extended-json.
 #![forbid(unsafe_code)]
+
+pub mod binary;
+pub mod datetime;
+pub mod decimal128;
+pub mod element;
+pub mod error;
+pub mod object_id;
+pub mod reader;
+pub mod timestamp;
+mod value;
+pub mod writer;
+
+pub use binary::RawBinary;
+pub use decimal128::Decimal128;
+pub use element::ElementType;
+pub use error::{Error, ErrorKind, Result};
+pub use object_id::ObjectId;
+pub use reader::{Iter, RawArray, RawDocument, RawElement, RawValue, Values};
+pub use timestamp::Timestamp;
+pub use writer::*;
+
+/// Nesting that the validator, the JSON writer and the JSON parser accept unless told otherwise.
+///
+/// Servers refuse documents nested deeper than 180 levels or so; this leaves room for commands around them.
+pub const MAX_DEPTH: usize = 256;

@@ -1,0 +1,104 @@
+//! ObjectId: twelve bytes made of seconds, a random part and a counter. Holds no clock and no randomness.
+//! Spec: bson-objectid.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// A twelve-byte identifier that sorts by the second it was made in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId([u8; 12]);
+
+impl ObjectId {
+    /// Wraps twelve bytes; every value is valid.
+    #[inline]
+    pub const fn from_bytes(bytes: [u8; 12]) -> Self {
+        Self(bytes)
+    }
+
+    /// Puts an identifier together: seconds since 1970, a random part per process, a counter of 24 bits.
+    pub const fn from_parts(timestamp: u32, random: [u8; 5], counter: u32) -> Self {
+        let [t0, t1, t2, t3] = timestamp.to_be_bytes();
+        let [r0, r1, r2, r3, r4] = random;
+        let [_, c0, c1, c2] = counter.to_be_bytes();
+        Self([t0, t1, t2, t3, r0, r1, r2, r3, r4, c0, c1, c2])
+    }
+
+    /// Returns the twelve bytes.
+    #[inline]
+    pub const fn bytes(&self) -> [u8; 12] {
+        self.0
+    }
+
+    /// Returns when it was made, in seconds since 1970-01-01 UTC.
+    pub const fn timestamp(&self) -> u32 {
+        u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
+    }
+
+    /// Returns 24 lower-case hex digits.
+    pub fn to_hex(&self) -> String {
+        self.to_string()
+    }
+
+    /// Returns the 24 hex digits as ASCII bytes, without allocating.
+    #[inline]
+    pub fn hex_bytes(&self) -> [u8; 24] {
+        let mut hex = [0; 24];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        hex
+    }
+
+    /// Reads 24 hex digits of either case.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Syntax`] for another length or another character.
+    pub fn parse_hex(text: &str) -> Result<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 24 {
+            return Err(Error::syntax(format!(
+                "expected 24 hex digits for an ObjectId, found {} bytes",
+                digits.len()
+            )));
+        }
+        let mut bytes = [0; 12];
+        for (i, (byte, pair)) in bytes.iter_mut().zip(digits.chunks_exact(2)).enumerate() {
+            match (hex_digit(pair[0]), hex_digit(pair[1])) {
+                (Some(high), Some(low)) => *byte = high << 4 | low,
+                _ => {
+                    return Err(Error::syntax(format!(
+                        "expected hex digits in an ObjectId, found something else at position {}",
+                        i * 2
+                    )));
+                }
+            }
+        }
+        Ok(Self(bytes))
+    }
+}
+
+pub(crate) const HEX: &[u8; 16] = b"0123456789abcdef";
+
+pub(crate) fn hex_digit(c: u8) -> Option<u8> {
+    match c {
+        b'0'..=b'9' => Some(c - b'0'),
+        b'a'..=b'f' => Some(c - b'a' + 10),
+        b'A'..=b'F' => Some(c - b'A' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = self.hex_bytes();
+        f.write_str(std::str::from_utf8(&hex).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectId({self})")
+    }
+}
