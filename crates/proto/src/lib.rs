@@ -2,4 +2,5 @@
 //! Knows no socket, no clock, no thread and no Python.
 #![forbid(unsafe_code)]
 
+pub mod compress;
 pub mod time;
