@@ -1,0 +1,203 @@
+"""`start`: what each mongod is told, how they become a deployment, and what kept data remembers."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mangonel.server import replica_set as sets
+from mangonel.server.errors import ServerError
+from mangonel.server.find import find_mongod, mongod_version
+from mangonel.server.process import HOST, Process, Supervisor, free_port
+from mangonel.server.server import Member, Server, credentials_of
+from mangonel.server.tls import tls_arguments, tls_context, tls_options, tls_uri_options
+
+__all__ = ["start"]
+
+RECORD = "mangonel.json"  # in kept data: what it was made as, and its ports
+KEY_FILE = "keyfile"
+PORT_ATTEMPTS = 10
+CACHE_GB = "0.25"  # the least that mongod takes; several servers share 2 GiB
+OPLOG_MB = "256"
+PARAMETERS = {"diagnosticDataCollectionEnabled": False}
+# A clean stop would otherwise wait up to 15 s for clients to leave and a secondary to catch up.
+PARAMETERS_5_0 = {"shutdownTimeoutMillisForSignaledShutdown": 100}
+
+
+def start(
+    replica_set: int = 0,
+    dbpath: str | os.PathLike[str] | None = None,
+    port: int = 0,
+    auth: tuple[str, str] | None = None,
+    tls: Any = None,
+    set_parameters: Mapping[str, Any] | None = None,
+    *,
+    mongod: str | os.PathLike[str] | None = None,
+    arguments: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    timeout: float = 60.0,
+) -> Server:
+    """Start mongod on loopback and return once it takes writes; it never outlives this process.
+
+    Args:
+        replica_set: number of members; 0 is a standalone.
+        dbpath: directory of the data, made when missing and kept. None: temporary, removed at the end.
+        port: of the first member, the others follow it. 0: free ports, or those that kept data had.
+        auth: name and password of a user with all rights; turns access control on.
+        tls: mapping or object with mongod's net.tls options (certificateKeyFile, CAFile, …).
+        set_parameters: server parameters, such as {"enableTestCommands": 1}.
+        mongod: the program. None: MANGONEL_MONGOD, then PATH, then the wheel of mangonel[server].
+        arguments: further command-line options for each mongod.
+        settings: replica set settings over ours (electionTimeoutMillis 2000, heartbeatIntervalMillis 500).
+        timeout: seconds for the whole start.
+
+    Raises:
+        MongodNotFound: there is no mongod that runs here; nothing was started.
+        ServerError: it did not start; the message ends with its last log lines and nothing is left running.
+    """
+    if not isinstance(replica_set, int) or not 0 <= replica_set <= 50:
+        raise ValueError(f"expected replica_set from 0 (a standalone) to 50 members, got {replica_set!r}")
+    if not 0 <= port <= 65_535 - max(replica_set - 1, 0):
+        raise ValueError(f"expected a port from 0 (any free one) to 65535, got {port!r}")
+    deadline = time.monotonic() + timeout
+    path = find_mongod(mongod)
+    version = mongod_version(path)
+    options = tls_options(tls) if tls is not None else {}
+    if dbpath is None:
+        directory = tempfile.mkdtemp(prefix="mangonel-server-")
+    else:
+        directory = os.path.abspath(os.path.expanduser(os.fspath(dbpath)))
+        os.makedirs(directory, exist_ok=True)
+    is_temporary = dbpath is None
+    record = _read_record(directory, replica_set)
+    ports = [port + number for number in range(replica_set or 1)] if port else record.get("ports")
+
+    server = Server(Supervisor(directory if is_temporary else None), directory, is_temporary=is_temporary)
+    try:
+        server.version = version
+        base = [path, *_arguments(version, replica_set, auth, options, set_parameters), *arguments]
+        _start_members(server, base, replica_set, ports, deadline, key=bool(auth and replica_set))
+        server._credentials = credentials_of(auth)
+        server._uri_options = [f"replicaSet={sets.NAME}"] if replica_set else []
+        if options:
+            server._uri_options += tls_uri_options(options)
+        for member in server.members:
+            member._credentials = server._credentials
+            if options:
+                member._uri_options = tls_uri_options(options)
+                member._tls = tls_context(options)
+        primary = _become_deployment(server, replica_set, record, settings, deadline)
+        if auth:
+            sets.create_user(
+                lambda command: primary.run_command(command, timeout=max(1.0, deadline - time.monotonic())),
+                *auth,
+            )
+        if not is_temporary:
+            _write_record(directory, replica_set, [member.port for member in server.members])
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+def _arguments(
+    version: tuple[int, ...],
+    replica_set: int,
+    auth: tuple[str, str] | None,
+    tls: Mapping[str, Any],
+    set_parameters: Mapping[str, Any] | None,
+) -> list[str]:
+    result = ["--bind_ip", HOST, "--nounixsocket", "--quiet", "--logappend"]
+    result += ["--wiredTigerCacheSizeGB", CACHE_GB]
+    if replica_set:
+        result += ["--replSet", sets.NAME, "--oplogSize", OPLOG_MB]
+    elif auth:
+        result += ["--auth"]
+    if tls:
+        result += tls_arguments(tls)
+        if replica_set and "allowInvalidHostnames" not in tls:
+            # Members call each other by address, and a test's certificate often names localhost only.
+            result += ["--tlsAllowInvalidHostnames"]
+    parameters = {**PARAMETERS, **(PARAMETERS_5_0 if version >= (5,) else {}), **(set_parameters or {})}
+    for name, value in parameters.items():
+        result += ["--setParameter", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
+    return result
+
+
+def _start_members(
+    server: Server, base: list[str], replica_set: int, ports: list[int] | None, deadline: float, *, key: bool
+) -> None:
+    secret = secrets.token_urlsafe(48).replace("_", "a").replace("-", "b")
+    for number in range(replica_set or 1):
+        home = os.path.join(server.dbpath, f"member-{number}") if replica_set else server.dbpath
+        os.makedirs(home, exist_ok=True)
+        command = [*base, "--dbpath", home]
+        if key:
+            command += ["--keyFile", _key_file(home, secret)]
+        process = Process(server._supervisor, number, command, home)
+        server.members.append(Member(process, ports[number] if ports else free_port(), [], ""))
+        process.spawn(server.members[-1].port)
+    for member in server.members:
+        attempts = 1 if ports else PORT_ATTEMPTS
+        while not member._process.wait_listening(deadline):
+            attempts -= 1
+            if not attempts:
+                raise ServerError(f"cannot start member {member.number}: port {member.port} is taken")
+            member.port = free_port()
+            member._process.spawn(member.port)
+
+
+def _become_deployment(
+    server: Server,
+    replica_set: int,
+    record: Mapping[str, Any],
+    settings: Mapping[str, Any] | None,
+    deadline: float,
+) -> Member:
+    first = server.members[0]
+    if not replica_set:
+        return first
+    server.replica_set_name = sets.NAME
+    if not record:
+        ports = [member.port for member in server.members]
+        sets.initiate(lambda command: first.run_command(command, timeout=30.0), ports, settings)
+
+    def check() -> None:
+        for member in server.members:
+            if not member.is_running:
+                raise ServerError(f"member {member.number} ended\n{member._process.log_tail()}")
+
+    runs = [member.run_command for member in server.members]
+    return server.members[sets.wait_for_members(runs, deadline, check)]
+
+
+def _key_file(home: str, secret: str) -> str:
+    # One per member, so that a member's directory holds all that it needs; kept data keeps its own.
+    path = os.path.join(home, KEY_FILE)
+    if not os.path.exists(path):
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secret)
+    return path
+
+
+def _read_record(directory: str, replica_set: int) -> dict[str, Any]:
+    try:
+        with open(os.path.join(directory, RECORD), encoding="utf-8") as file:
+            record: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return {}
+    if record["replica_set"] != replica_set:
+        made = [record["replica_set"], replica_set]
+        was, wanted = (f"a replica set of {count}" if count else "a standalone" for count in made)
+        raise ServerError(f"{directory} holds the data of {was}; expected {wanted}: choose another dbpath")
+    return record
+
+
+def _write_record(directory: str, replica_set: int, ports: list[int]) -> None:
+    with open(os.path.join(directory, RECORD), "w", encoding="utf-8") as file:
+        json.dump({"replica_set": replica_set, "ports": ports}, file)

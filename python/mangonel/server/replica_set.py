@@ -1,0 +1,90 @@
+"""From mongods that listen to a replica set with a primary, and the first user. Starts no process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mangonel.server.errors import ServerError
+from mangonel.server.process import HOST, POLL
+from mangonel.server.wire import CommandError
+
+__all__ = ["NAME", "create_user", "initiate", "member_state", "wait_for_members"]
+
+NAME = "rs0"
+# Failover in seconds, not in the ten of a deployment that spans data centres.
+SETTINGS = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
+
+UNAUTHORIZED = 13
+ALREADY_INITIALIZED = 23
+USER_EXISTS = 51003
+
+Run = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def initiate(run: Run, ports: Sequence[int], settings: Mapping[str, Any] | None) -> None:
+    """Turn members that listen on these ports into a set; `run` sends a command to the first."""
+    config = {
+        "_id": NAME,
+        "members": [{"_id": number, "host": f"{HOST}:{port}"} for number, port in enumerate(ports)],
+        "settings": {**SETTINGS, **(settings or {})},
+    }
+    try:
+        run({"replSetInitiate": config})
+    except CommandError as error:
+        if error.code != ALREADY_INITIALIZED:
+            raise
+
+
+def member_state(run: Run) -> str:
+    """Return "primary", "secondary", "other" (starting, recovering, …) or "down"."""
+    try:
+        reply = run({"hello": 1})
+    except (OSError, CommandError):
+        return "down"
+    if reply.get("isWritablePrimary"):
+        return "primary"
+    return "secondary" if reply.get("secondary") else "other"
+
+
+def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], None]) -> int:
+    """Wait until one member is primary and the others are secondaries; return the primary's number.
+
+    Args:
+        check: called at each look; raises when a member has ended.
+    """
+    asked = False
+    while True:
+        states = [member_state(run) for run in runs]
+        settled = all(state in ("primary", "secondary") for state in states)
+        if settled and "primary" in states:
+            return states.index("primary")
+        if not asked and len(states) > 1 and "primary" not in states and "down" not in states:
+            # Otherwise the first election waits for a whole election timeout.
+            asked = _step_up(runs[0])
+        check()
+        if time.monotonic() > deadline:
+            named = ", ".join(f"member {number} is {state}" for number, state in enumerate(states))
+            raise ServerError(f"expected a primary and only secondaries beside it in time; {named}")
+        time.sleep(POLL)
+
+
+def create_user(run: Run, user: str, password: str) -> None:
+    """Create a user with all rights, through the localhost exception; kept data may have it already."""
+    try:
+        run({"createUser": user, "pwd": password, "roles": ["root"]})
+    except CommandError as error:
+        if error.code not in (UNAUTHORIZED, USER_EXISTS):
+            raise
+
+
+def _step_up(run: Run) -> bool:
+    try:
+        run({"replSetStepUp": 1})
+    except CommandError as error:
+        # Once access control is on, only the regular election is left.
+        return error.code == UNAUTHORIZED
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""A running deployment: its members, its URI, its data. What each mongod is told is decided in `launch`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import ssl
+import time
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from mangonel.server import replica_set as sets
+from mangonel.server.errors import ServerError
+from mangonel.server.process import HOST, Process, Supervisor
+from mangonel.server.wire import run_command
+
+__all__ = ["Member", "Server"]
+
+STOP_TIMEOUT = 30.0  # seconds for a clean end before it is forced
+
+
+class Member:
+    """One mongod of a server, by its number in `Server.members`."""
+
+    def __init__(self, process: Process, port: int, uri_options: list[str], credentials: str) -> None:
+        self._process = process
+        self._uri_options = uri_options
+        self._credentials = credentials
+        self._tls: ssl.SSLContext | None = None
+        self.number = process.number
+        self.host = HOST
+        self.port = port
+
+    @property
+    def address(self) -> str:
+        """`host:port`, as in the replica set's configuration."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def uri(self) -> str:
+        """A URI for a direct connection to this member alone."""
+        options = "&".join(["directConnection=true", *self._uri_options])
+        return f"mongodb://{self._credentials}{self.address}/?{options}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None while it does not run."""
+        return self._process.pid if self.is_running else None
+
+    @property
+    def log(self) -> str:
+        """Path of its log file."""
+        return self._process.log
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process.pid is not None and self._process.exit_status() is None
+
+    @property
+    def state(self) -> str:
+        """`primary` (a standalone too), `secondary`, `other`, or `down` when it does not answer."""
+        return sets.member_state(lambda command: self.run_command(command, timeout=1.0))
+
+    def kill(self) -> None:
+        """End it at once, as a crash or a power cut of this process would."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait_ended(STOP_TIMEOUT)
+
+    def stop(self) -> None:
+        """End it cleanly; forced after 30 seconds."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(signal.SIGCONT)
+        if not self._process.wait_ended(STOP_TIMEOUT):
+            self.kill()
+
+    def restart(self, *, timeout: float = 60.0) -> None:
+        """Start it again on its port and data, after a clean stop if it runs; return when it listens.
+
+        A member of a set may still be recovering then; `Server.wait_for_primary` waits for the set.
+        """
+        if self.is_running:
+            self.stop()
+        self._process.spawn(self.port)
+        if not self._process.wait_listening(time.monotonic() + timeout):
+            raise ServerError(f"cannot restart member {self.number}: port {self.port} is taken")
+
+    def pause(self) -> None:
+        """Stop the process without ending it: connections stay open and nothing answers."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def run_command(self, command: dict[str, Any], *, timeout: float = 5.0) -> dict[str, Any]:
+        """Run a command on `admin` without logging in; for setting up and looking, not for work."""
+        return run_command(self.port, command, timeout=timeout, tls=self._tls)
+
+    def __repr__(self) -> str:
+        return f"<Member {self.number} {self.address}>"
+
+
+class Server:
+    """A standalone mongod or a replica set; made by `start`. A context manager that stops it at the end."""
+
+    def __init__(self, supervisor: Supervisor, directory: str, *, is_temporary: bool) -> None:
+        self._supervisor = supervisor
+        self._is_temporary = is_temporary
+        self._is_stopped = False
+        self._uri_options: list[str] = []
+        self._credentials = ""
+        self.dbpath = directory
+        self.members: list[Member] = []
+        self.replica_set_name: str | None = None
+        self.version: tuple[int, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """The connection string: every member, the set's name, the user, TLS."""
+        addresses = ",".join(member.address for member in self.members)
+        options = "&".join(self._uri_options)
+        return f"mongodb://{self._credentials}{addresses}/" + (f"?{options}" if options else "")
+
+    @property
+    def primary(self) -> Member | None:
+        """The member that takes writes now, if any."""
+        return next((member for member in self.members if member.state == "primary"), None)
+
+    @property
+    def secondaries(self) -> list[Member]:
+        """The members that are secondaries now."""
+        return [member for member in self.members if member.state == "secondary"]
+
+    def wait_for_primary(self, *, timeout: float = 60.0) -> Member:
+        """Return the primary, as soon as a member that can be reached says that it is one."""
+        deadline = time.monotonic() + timeout
+        while True:
+            primary = self.primary
+            if primary is not None:
+                return primary
+            if time.monotonic() > deadline:
+                states = ", ".join(f"{member.address} is {member.state}" for member in self.members)
+                raise ServerError(f"no primary within {timeout} s: {states}")
+            time.sleep(0.05)
+
+    def wait_until_settled(self, *, timeout: float = 60.0) -> Member:
+        """Return the primary once every running member is primary or secondary."""
+        running = [member for member in self.members if member.is_running]
+        number = sets.wait_for_members(
+            [member.run_command for member in running], time.monotonic() + timeout, lambda: None
+        )
+        return running[number]
+
+    def stop(self) -> None:
+        """End every member and remove temporary data. Once is enough; in a forked child it does nothing."""
+        if self._is_stopped or not self._supervisor.is_owner:
+            return
+        self._is_stopped = True
+        # Temporary data goes away with them, so there is nothing that a clean end would save.
+        self._supervisor.close()
+        if self._is_temporary:
+            shutil.rmtree(self.dbpath, ignore_errors=True)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._is_stopped else os.path.basename(self.dbpath)
+        return f"<Server {','.join(member.address for member in self.members)} {state}>"
+
+
+def credentials_of(auth: tuple[str, str] | None) -> str:
+    """Return the part of a URI before the hosts."""
+    return f"{quote(auth[0], safe='')}:{quote(auth[1], safe='')}@" if auth else ""

@@ -1,0 +1,141 @@
+"""The keeper of one server's mongods: a process of its own, so that none of them outlives the parent.
+
+Run by path with `python -I -S`, so it imports nothing of mangonel. It reads one JSON request per line and
+answers each with one line. When the parent ends, however it ends, the keeper ends every mongod and removes
+the temporary data. It learns this from the end of its input and from the parent's pidfd: the first may be
+held open by a forked child of the parent, the second exists on Linux only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from typing import Any
+
+STOP_GRACE = 10.0  # seconds a mongod with kept data gets for a clean end
+PR_SET_PDEATHSIG = 1
+
+
+class Keeper:
+    """The children by number, and what to do for each request."""
+
+    def __init__(self, remove: str | None) -> None:
+        self.remove = remove
+        self.children: dict[int, int] = {}
+        self.exits: dict[int, int] = {}
+        self.prctl = _prctl()
+
+    def handle_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        number = request["number"]
+        if request["do"] == "start":
+            self.children[number] = self._spawn(request["command"], request["output"])
+            self.exits.pop(number, None)
+            return {"pid": self.children[number]}
+        self.reap()
+        if request["do"] == "signal" and number in self.children:
+            os.kill(self.children[number], request["signal"])
+        return {"exit": self.exits.get(number)}
+
+    def reap(self) -> None:
+        for number, pid in list(self.children.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                del self.children[number]
+                self.exits[number] = os.waitstatus_to_exitcode(status)
+
+    def end(self) -> None:
+        if not self.remove:
+            # Kept data: let mongod flush what was acknowledged but not yet journaled.
+            self._signal_all(signal.SIGCONT)
+            self._signal_all(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_GRACE
+            while self.children and time.monotonic() < deadline:
+                time.sleep(0.01)
+                self.reap()
+        self._signal_all(signal.SIGKILL)
+        for pid in self.children.values():
+            os.waitpid(pid, 0)
+        if self.remove:
+            shutil.rmtree(self.remove, ignore_errors=True)
+
+    def _signal_all(self, number: int) -> None:
+        for pid in self.children.values():
+            os.kill(pid, number)
+
+    def _spawn(self, command: list[str], output: str) -> int:
+        keeper = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            if self.prctl:
+                self.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != keeper:
+                os._exit(1)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            os.execv(command[0], command)
+        except BaseException as error:
+            os.write(2, f"cannot run {command[0]}: {error}\n".encode())
+        finally:
+            os._exit(127)
+
+
+def _prctl() -> Any:
+    try:
+        import ctypes
+
+        return ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+def _parent_watch(parent: int) -> list[int]:
+    try:
+        return [os.pidfd_open(parent)]
+    except (AttributeError, OSError):
+        return []
+
+
+def main() -> None:
+    parent, remove = int(sys.argv[1]), sys.argv[2] or None
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        # The parent decides when its servers end; a Ctrl-C or a hang-up of the terminal is meant for it.
+        signal.signal(number, signal.SIG_IGN)
+    watch = _parent_watch(parent)
+    keeper = Keeper(remove)
+    pending = b""
+    try:
+        while os.getppid() == parent:
+            ready, _, _ = select.select([0, *watch], [], [], 5.0)
+            if any(fd in ready for fd in watch):
+                break
+            if 0 not in ready:
+                continue
+            received = os.read(0, 65536)
+            if not received:
+                break
+            *lines, pending = (pending + received).split(b"\n")
+            for line in lines:
+                try:
+                    answer = keeper.handle_request(json.loads(line))
+                except OSError as error:
+                    answer = {"error": str(error)}
+                os.write(1, json.dumps(answer).encode() + b"\n")
+    except BrokenPipeError:
+        pass
+    finally:
+        keeper.end()
+
+
+if __name__ == "__main__":
+    main()
