@@ -2,5 +2,16 @@
 //! Knows no socket, no clock, no thread and no Python.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod compress;
+pub mod error;
+pub mod exchange;
+pub mod frame;
+pub mod hello;
+pub mod message;
+pub mod operation;
+pub mod pool;
+pub mod reply;
+pub mod retry;
+pub mod session;
 pub mod time;

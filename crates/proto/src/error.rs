@@ -1,0 +1,54 @@
+//! What can go wrong in the core, by the question it answers. The binding turns each into an exception class.
+
+use std::fmt;
+
+/// The peer broke the wire protocol. The connection it came from must not be used again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtocolError(String);
+
+impl ProtocolError {
+    /// Makes an error that says what was expected and what was found.
+    pub fn new(message: impl Into<String>) -> Self {
+        ProtocolError(message.into())
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+impl From<mangonel_bson::Error> for ProtocolError {
+    fn from(error: mangonel_bson::Error) -> Self {
+        ProtocolError(format!("the reply is not valid BSON: {error}"))
+    }
+}
+
+/// Why an exchange ended without a reply that the caller asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// No suitable server before the deadline. Nothing was sent.
+    ServerSelection(String),
+    /// No connection became free in time. Nothing was sent.
+    WaitQueue(String),
+    /// The line broke, or its read timed out; the command may or may not have run.
+    Network {
+        /// What happened, with the server's address.
+        message: String,
+        /// Whether waiting took too long, rather than the line breaking.
+        timed_out: bool,
+    },
+    /// The server answered with bytes that are no answer.
+    Protocol(String),
+    /// The server said `ok: 0`; the reply bytes hold why.
+    Command,
+    /// The server cannot work with this driver or these options.
+    Configuration(String),
+    /// The client was closed.
+    Closed,
+    /// The command is larger than the server takes.
+    TooLarge(String),
+}

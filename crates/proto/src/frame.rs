@@ -1,0 +1,212 @@
+//! Bytes in, whole messages out. Knows the length prefix of a message and nothing else about it.
+//! Spec: OP_MSG, "message header".
+//!
+//! The owner asks for a [`window`](Deframer::window), fills some of it, and says how much; nothing is copied between
+//! the socket and the message.
+
+use crate::error::ProtocolError;
+
+/// The largest message that is accepted, header included: `maxMessageSizeBytes` of every server so far, and headroom.
+pub const MAX_MESSAGE_SIZE: usize = 48_000_000 + 16 * 1024;
+
+/// Room for the replies of everyday commands. A recv returns at most about this much on a default socket.
+const INITIAL_SIZE: usize = 64 * 1024;
+
+/// A buffer that grew past this for one large reply is given back once that reply was read.
+const KEPT_SIZE: usize = 1024 * 1024;
+
+const HEADER_SIZE: usize = 16;
+
+/// Collects received bytes until they make whole messages.
+#[derive(Default)]
+pub struct Deframer {
+    buffer: Vec<u8>,
+    /// Start of the bytes that no message has claimed yet. `start <= end <= buffer.len()`
+    start: usize,
+    /// End of the bytes received so far.
+    end: usize,
+    /// Length of the message at `start`, once its prefix was read and checked.
+    length: Option<usize>,
+}
+
+impl Deframer {
+    /// Returns room to receive into; never empty.
+    pub fn window(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+        let wanted = match self.length {
+            Some(length) => length,
+            None => HEADER_SIZE,
+        };
+        if self.start > 0 && self.start + wanted > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() < self.start + wanted {
+            self.grow((self.start + wanted).max(INITIAL_SIZE));
+        }
+        if self.end == self.buffer.len() {
+            // A whole message fills the buffer and more was sent behind it.
+            self.grow(self.end + INITIAL_SIZE);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    fn grow(&mut self, size: usize) {
+        // A fresh zeroed vector comes from the kernel untouched; `resize` would write every byte of it twice.
+        let mut grown = vec![0; size];
+        grown[..self.end].copy_from_slice(&self.buffer[..self.end]);
+        self.buffer = grown;
+    }
+
+    /// Notes that `count` bytes of the window were filled; returns whether a whole message is there.
+    pub fn received(&mut self, count: usize) -> Result<bool, ProtocolError> {
+        if count > self.buffer.len() - self.end {
+            return Err(ProtocolError::new(format!(
+                "expected at most {} received bytes, found {count}",
+                self.buffer.len() - self.end
+            )));
+        }
+        self.end += count;
+        self.read_length()
+    }
+
+    fn read_length(&mut self) -> Result<bool, ProtocolError> {
+        let available = self.end - self.start;
+        let length = match self.length {
+            Some(length) => length,
+            None => {
+                let Some(prefix) = self.buffer[self.start..self.end].first_chunk::<4>() else {
+                    return Ok(false);
+                };
+                let declared = i32::from_le_bytes(*prefix);
+                let length = usize::try_from(declared).unwrap_or(0);
+                if !(HEADER_SIZE..=MAX_MESSAGE_SIZE).contains(&length) {
+                    return Err(ProtocolError::new(format!(
+                        "expected a message of {HEADER_SIZE} to {MAX_MESSAGE_SIZE} bytes, found a length of {declared}"
+                    )));
+                }
+                self.length = Some(length);
+                length
+            }
+        };
+        Ok(available >= length)
+    }
+
+    /// Returns the message that has arrived whole, header included.
+    pub fn message(&self) -> Option<&[u8]> {
+        let length = self.length?;
+        self.buffer[self.start..self.end].get(..length)
+    }
+
+    /// Drops the message that has arrived; returns whether the next one is already there.
+    pub fn consume(&mut self) -> Result<bool, ProtocolError> {
+        if let Some(length) = self.length.take() {
+            self.start = (self.start + length).min(self.end);
+        }
+        if self.start == self.end && self.buffer.len() > KEPT_SIZE {
+            *self = Deframer::default();
+        }
+        self.read_length()
+    }
+
+    /// Hands the message that has arrived to the caller. A large one is moved, a small one copied, whichever is cheaper.
+    pub fn take(&mut self) -> Result<Vec<u8>, ProtocolError> {
+        let Some(length) = self.length else { return Ok(Vec::new()) };
+        if self.start == 0 && self.end == length && length > INITIAL_SIZE {
+            let mut message = std::mem::take(&mut self.buffer);
+            message.truncate(length);
+            *self = Deframer::default();
+            return Ok(message);
+        }
+        let message = self.message().unwrap_or_default().to_vec();
+        self.consume()?;
+        Ok(message)
+    }
+
+    /// Returns whether nothing was received beyond the messages already consumed.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(length: usize) -> Vec<u8> {
+        let mut bytes = vec![7; length];
+        bytes[..4].copy_from_slice(&(length as i32).to_le_bytes());
+        bytes
+    }
+
+    fn feed(deframer: &mut Deframer, mut bytes: &[u8], step: usize) -> bool {
+        let mut whole = false;
+        while !bytes.is_empty() {
+            let window = deframer.window();
+            let count = step.min(bytes.len()).min(window.len());
+            window[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            whole = deframer.received(count).unwrap();
+        }
+        whole
+    }
+
+    #[test]
+    fn a_message_is_whole_only_at_its_last_byte_whatever_the_pieces() {
+        for length in [16, 17, 100, 70_000, 3_000_000] {
+            for step in [1, 3, 16, 4096, 1 << 20] {
+                if length > 100_000 && step < 4096 {
+                    continue;
+                }
+                let sent = message(length);
+                let mut deframer = Deframer::default();
+                assert!(!feed(&mut deframer, &sent[..length - 1], step));
+                assert!(deframer.message().is_none());
+                assert!(feed(&mut deframer, &sent[length - 1..], step));
+                assert_eq!(deframer.message().unwrap(), sent);
+                assert!(!deframer.consume().unwrap());
+                assert!(deframer.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn messages_sent_back_to_back_come_out_in_order() {
+        let mut deframer = Deframer::default();
+        let sent: Vec<_> = [20, 65_536, 300, 100_000, 16].map(message).into();
+        feed(&mut deframer, &sent.concat(), 50_000);
+        for expected in &sent {
+            assert_eq!(&deframer.take().unwrap(), expected);
+        }
+        assert!(deframer.is_empty() && deframer.message().is_none());
+    }
+
+    #[test]
+    fn a_length_outside_the_limits_is_refused_before_anything_is_allocated() {
+        for length in [-1, 0, 15, MAX_MESSAGE_SIZE as i32 + 1, i32::MAX, i32::MIN] {
+            let mut deframer = Deframer::default();
+            deframer.window()[..4].copy_from_slice(&length.to_le_bytes());
+            let error = deframer.received(4).unwrap_err();
+            assert!(error.to_string().contains(&length.to_string()));
+        }
+    }
+
+    #[test]
+    fn more_bytes_than_the_window_has_are_refused() {
+        let mut deframer = Deframer::default();
+        let room = deframer.window().len();
+        assert!(deframer.received(room + 1).is_err());
+    }
+
+    #[test]
+    fn a_buffer_grown_for_one_large_reply_is_given_back() {
+        let mut deframer = Deframer::default();
+        feed(&mut deframer, &message(5_000_000), 1 << 20);
+        deframer.consume().unwrap();
+        assert_eq!(deframer.window().len(), INITIAL_SIZE);
+    }
+}

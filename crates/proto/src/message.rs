@@ -1,0 +1,214 @@
+//! OP_MSG: writing a command, reading a reply. Knows sections and flags, not what a command means.
+//! Spec: OP_MSG.
+
+use mangonel_bson::RawDocument;
+
+use crate::error::ProtocolError;
+
+const OP_MSG: i32 = 0x07DD;
+const HEADER_SIZE: usize = 16;
+/// Header, flag bits, and the kind byte of the body section.
+const BODY_START: usize = HEADER_SIZE + 4 + 1;
+
+const CHECKSUM_PRESENT: u32 = 1 << 0;
+const MORE_TO_COME: u32 = 1 << 1;
+/// A peer must refuse a message with an unknown bit among these sixteen; the upper ones may be ignored.
+const REQUIRED_BITS: u32 = 0xFFFF;
+
+/// Space in front of a document sequence, so that the body can be written before it without moving megabytes.
+const HEADROOM: usize = 1024;
+
+const IN_HEAD: usize = usize::MAX;
+
+/// How the reply to a command is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Replies {
+    /// One reply.
+    #[default]
+    One,
+    /// No reply at all: an unacknowledged write.
+    None,
+    /// As many replies as the server likes, without being asked again.
+    Exhaust,
+}
+
+impl Replies {
+    fn flags(self) -> u32 {
+        match self {
+            Replies::One => 0,
+            Replies::None => MORE_TO_COME,
+            Replies::Exhaust => 1 << 16,
+        }
+    }
+}
+
+/// A command's own bytes, encoded once; what changes from attempt to attempt is stamped behind them.
+pub struct Command {
+    /// `BODY_START` reserved bytes, then the body document without its terminator, then what was stamped.
+    head: Vec<u8>,
+    /// End of the body's own elements in `head`.
+    body_end: usize,
+    /// `HEADROOM` reserved bytes, then a whole document-sequence section; empty without one.
+    sequence: Vec<u8>,
+    /// Where the stamped message starts in `sequence`; `IN_HEAD` when all of it stands in `head`.
+    start: usize,
+}
+
+impl Command {
+    /// Returns a buffer whose end is where the body document is to be appended.
+    pub fn begin() -> Vec<u8> {
+        let mut head = Vec::with_capacity(512);
+        head.resize(BODY_START, 0);
+        head
+    }
+
+    /// Returns a buffer whose end is where the documents of a sequence are to be appended, one after the other.
+    pub fn begin_sequence(identifier: &str, capacity: usize) -> Vec<u8> {
+        let mut sequence = Vec::with_capacity(HEADROOM + 6 + identifier.len() + capacity);
+        sequence.resize(HEADROOM, 0);
+        sequence.push(1);
+        sequence.extend_from_slice(&[0; 4]);
+        sequence.extend_from_slice(identifier.as_bytes());
+        sequence.push(0);
+        sequence
+    }
+
+    /// Makes a command of a buffer from [`begin`](Self::begin) with one whole document behind it, and of a sequence
+    /// from [`begin_sequence`](Self::begin_sequence), or an empty one.
+    ///
+    /// # Errors
+    /// When no whole document stands behind the reserved bytes, or the sequence is over the size of a message.
+    pub fn new(head: Vec<u8>, mut sequence: Vec<u8>) -> Result<Self, ProtocolError> {
+        RawDocument::from_bytes(head.get(BODY_START..).unwrap_or_default())?;
+        let body_end = head.len() - 1;
+        if !sequence.is_empty() {
+            let size = sequence.len().saturating_sub(HEADROOM + 1);
+            let declared = i32::try_from(size).map_err(|_| {
+                ProtocolError::new(format!("expected a sequence below 2 GiB, found {size} bytes"))
+            })?;
+            let prefix = sequence
+                .get_mut(HEADROOM + 1..HEADROOM + 5)
+                .ok_or_else(|| ProtocolError::new("expected a sequence made by begin_sequence"))?;
+            prefix.copy_from_slice(&declared.to_le_bytes());
+        }
+        Ok(Command { head, body_end, sequence, start: IN_HEAD })
+    }
+
+    /// Returns the command's name: the first key of its body.
+    pub fn name(&self) -> &str {
+        // The body was checked to be a document when it was taken in; an empty one has no name.
+        let elements = self.head.get(BODY_START + 4..self.body_end).unwrap_or_default();
+        let key = elements.get(1..).and_then(|rest| rest.split(|byte| *byte == 0).next());
+        key.and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default()
+    }
+
+    /// Returns the body's own elements as a document, as the caller wrote it.
+    pub fn body_elements(&self) -> &[u8] {
+        self.head.get(BODY_START + 4..self.body_end).unwrap_or_default()
+    }
+
+    /// Makes the message ready to send: the body, then what `envelope` appends to it, then the sequence.
+    pub fn stamp(&mut self, request_id: i32, replies: Replies, envelope: impl FnOnce(&mut Vec<u8>)) {
+        self.head.truncate(self.body_end);
+        envelope(&mut self.head);
+        self.head.push(0);
+        let body_length = (self.head.len() - BODY_START) as i32;
+        let sequence_length = self.sequence.len().saturating_sub(HEADROOM);
+        let length = (self.head.len() + sequence_length) as i32;
+        self.head[0..4].copy_from_slice(&length.to_le_bytes());
+        self.head[4..8].copy_from_slice(&request_id.to_le_bytes());
+        self.head[8..12].copy_from_slice(&0i32.to_le_bytes());
+        self.head[12..16].copy_from_slice(&OP_MSG.to_le_bytes());
+        self.head[16..20].copy_from_slice(&replies.flags().to_le_bytes());
+        self.head[20] = 0;
+        self.head[BODY_START..BODY_START + 4].copy_from_slice(&body_length.to_le_bytes());
+        if self.sequence.is_empty() {
+            return;
+        }
+        if self.head.len() <= HEADROOM {
+            self.start = HEADROOM - self.head.len();
+            self.sequence[self.start..HEADROOM].copy_from_slice(&self.head);
+        } else {
+            // A long `let` or comment: rare enough to copy the documents behind it.
+            self.head.extend_from_slice(&self.sequence[HEADROOM..]);
+            self.start = IN_HEAD;
+        }
+    }
+
+    /// Returns the stamped message.
+    pub fn outbound(&self) -> &[u8] {
+        if self.start == IN_HEAD { &self.head } else { &self.sequence[self.start..] }
+    }
+
+    /// Returns the size of the message if it were stamped with `envelope_size` bytes.
+    pub fn size(&self, envelope_size: usize) -> usize {
+        self.body_end + 1 + envelope_size + self.sequence.len().saturating_sub(HEADROOM)
+    }
+}
+
+/// One message of the server, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// The request that it answers.
+    pub response_to: i32,
+    /// The id the server gave to this message.
+    pub request_id: i32,
+    /// Whether another message follows without a request.
+    pub more_to_come: bool,
+    /// The answer itself.
+    pub body: RawDocument<'a>,
+    /// Where the body starts in the message.
+    pub body_start: usize,
+}
+
+fn read_i32(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
+}
+
+/// Reads a whole message, header included, as a reply.
+///
+/// # Errors
+/// When it is not an OP_MSG with exactly one body section and no unknown required flag.
+pub fn read_reply(message: &[u8]) -> Result<Reply<'_>, ProtocolError> {
+    let header =
+        |at| read_i32(message, at).ok_or_else(|| ProtocolError::new("expected a message header of 16 bytes"));
+    let (length, request_id, response_to, opcode) = (header(0)?, header(4)?, header(8)?, header(12)?);
+    if usize::try_from(length) != Ok(message.len()) {
+        return Err(ProtocolError::new(format!(
+            "expected a message of {} bytes, found a length of {length}",
+            message.len()
+        )));
+    }
+    if opcode != OP_MSG {
+        return Err(ProtocolError::new(format!("expected opcode {OP_MSG} (OP_MSG), found {opcode}")));
+    }
+    let flags = header(16)? as u32;
+    if flags & REQUIRED_BITS & !MORE_TO_COME != 0 {
+        let what = if flags & CHECKSUM_PRESENT != 0 {
+            "a checksum, which was not asked for"
+        } else {
+            "unknown flag bits"
+        };
+        return Err(ProtocolError::new(format!("expected a plain OP_MSG, found {what} ({flags:#x})")));
+    }
+    if message.get(20) != Some(&0) {
+        return Err(ProtocolError::new(format!(
+            "expected a body section (kind 0), found {:?}",
+            message.get(20)
+        )));
+    }
+    let (body, rest) = RawDocument::prefix(&message[BODY_START..])?;
+    if !rest.is_empty() {
+        return Err(ProtocolError::new(format!(
+            "expected one section in a reply, found {} bytes behind it",
+            rest.len()
+        )));
+    }
+    Ok(Reply {
+        response_to,
+        request_id,
+        more_to_come: flags & MORE_TO_COME != 0,
+        body,
+        body_start: BODY_START,
+    })
+}

@@ -1,0 +1,65 @@
+//! One command as its caller asked for it: encoded once, before a connection is taken, because encoding runs user code.
+
+use crate::message::{Command, Replies};
+use crate::pool::LinkId;
+use crate::session::ServerSession;
+
+/// What a command does to the server, which decides where it may go and whether it may be sent twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Reads; sent again once when the line breaks and `retryReads` is on.
+    Read,
+    /// Reads from a place only it knows, such as `getMore`; never sent twice.
+    ReadOnce,
+    /// Writes what can be told apart from its repetition; sent again once with the same transaction number.
+    RetryableWrite,
+    /// Writes, or may write; never sent twice.
+    Write,
+}
+
+impl Kind {
+    /// Returns whether it only reads.
+    pub fn is_read(self) -> bool {
+        matches!(self, Kind::Read | Kind::ReadOnce)
+    }
+}
+
+/// Which server session a command runs in.
+#[derive(Debug)]
+pub enum SessionChoice {
+    /// One from the pool, for this command or the cursor it opens.
+    Implicit,
+    /// None at all: unacknowledged writes, and commands that must not have one.
+    None,
+    /// The one the cursor was opened with.
+    Of(ServerSession),
+}
+
+/// A read preference as the wire has it.
+#[derive(Debug, Clone)]
+pub struct WirePreference {
+    /// Whether its mode is `primary`.
+    pub is_primary: bool,
+    /// The `$readPreference` document, as BSON.
+    pub document: Vec<u8>,
+}
+
+/// One command, ready to be begun.
+pub struct Operation {
+    /// Its bytes.
+    pub command: Command,
+    /// The database it runs on.
+    pub database: Box<str>,
+    /// What it does.
+    pub kind: Kind,
+    /// How it is answered.
+    pub replies: Replies,
+    /// Its session.
+    pub session: SessionChoice,
+    /// Where a read may go; `None` for the primary without saying so.
+    pub read_preference: Option<WirePreference>,
+    /// The connection it must use: that of an exhaust cursor. The pool counts it as checked out.
+    pub pinned: Option<LinkId>,
+    /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.
+    pub is_under_way: bool,
+}

@@ -1,0 +1,371 @@
+//! Connection pool bookkeeping: who is idle, who is out, who waits. Opens no socket and keeps no clock.
+//! Spec: connection-monitoring-and-pooling.
+//!
+//! The laws:
+//! - `idle + out + pending <= max_pool_size`, and `pending <= max_connecting`, at every moment.
+//! - Waiters are served first come, first served; a newcomer never overtakes one.
+//! - A grant belongs to its waiter until it is taken or given back; giving it back serves the next one.
+//! - A link of an older generation is closed instead of being handed out or taken back.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// Names one connection for as long as its client lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LinkId(pub u32);
+
+/// Names one exchange for as long as its client lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ExchangeId(pub u64);
+
+/// The limits of a pool, from the client's options.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// The most connections at once; 0 for no limit.
+    pub max_pool_size: usize,
+    /// The most connections being opened at once.
+    pub max_connecting: usize,
+    /// How long a connection may stand idle before it is closed instead of used.
+    pub max_idle_time: Option<Duration>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        PoolOptions { max_pool_size: 100, max_connecting: 2, max_idle_time: None }
+    }
+}
+
+/// What a check-out is answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckOut {
+    /// Use this connection.
+    Ready(LinkId),
+    /// Open a connection under this pool's current generation, then report [`Pool::established`] or [`Pool::failed`].
+    Establish,
+    /// Wait until woken; then ask [`Pool::granted`].
+    Wait,
+}
+
+struct Idle {
+    link: LinkId,
+    since: Instant,
+}
+
+/// The books of one pool.
+pub struct Pool {
+    options: PoolOptions,
+    generation: u32,
+    idle: Vec<Idle>,
+    out: HashMap<LinkId, u32>,
+    pending: usize,
+    waiters: VecDeque<ExchangeId>,
+    grants: HashMap<ExchangeId, CheckOut>,
+    /// Links to be closed by the owner, and waiters to be woken; drained after every call.
+    closing: Vec<LinkId>,
+    woken: Vec<ExchangeId>,
+}
+
+impl Pool {
+    /// Makes an empty pool.
+    pub fn new(options: PoolOptions) -> Self {
+        Pool {
+            options,
+            generation: 0,
+            idle: Vec::new(),
+            out: HashMap::new(),
+            pending: 0,
+            waiters: VecDeque::new(),
+            grants: HashMap::new(),
+            closing: Vec::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Returns the number that connections opened now belong to.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Returns how many connections are idle, out, and being opened.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        (self.idle.len(), self.out.len(), self.pending)
+    }
+
+    /// Returns how many exchanges wait for a connection.
+    pub fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Asks for a connection on behalf of `exchange`.
+    pub fn check_out(&mut self, exchange: ExchangeId, now: Instant) -> CheckOut {
+        if self.waiters.is_empty()
+            && let Some(answer) = self.offer(now)
+        {
+            return answer;
+        }
+        self.waiters.push_back(exchange);
+        CheckOut::Wait
+    }
+
+    /// Returns what a woken waiter was granted, once.
+    pub fn granted(&mut self, exchange: ExchangeId) -> Option<CheckOut> {
+        self.grants.remove(&exchange)
+    }
+
+    /// Forgets a waiter; what it had been granted but not taken goes to the next one.
+    pub fn abandon(&mut self, exchange: ExchangeId, now: Instant) {
+        self.waiters.retain(|waiter| *waiter != exchange);
+        match self.grants.remove(&exchange) {
+            Some(CheckOut::Ready(link)) => self.check_in(link, now),
+            Some(CheckOut::Establish) => self.failed(None, now),
+            Some(CheckOut::Wait) | None => {}
+        }
+    }
+
+    /// Gives a working connection back.
+    pub fn check_in(&mut self, link: LinkId, now: Instant) {
+        match self.out.remove(&link) {
+            Some(generation) if generation == self.generation => self.idle.push(Idle { link, since: now }),
+            Some(_) => self.closing.push(link),
+            None => {}
+        }
+        self.serve(now);
+    }
+
+    /// Gives a connection back that must not be used again.
+    pub fn discard(&mut self, link: LinkId, now: Instant) {
+        self.closing.push(link);
+        self.out.remove(&link);
+        self.idle.retain(|idle| idle.link != link);
+        self.serve(now);
+    }
+
+    /// Notes that a connection opened under `generation` is ready, and out with the exchange that opened it.
+    pub fn established(&mut self, link: LinkId, generation: u32, now: Instant) {
+        self.pending = self.pending.saturating_sub(1);
+        self.out.insert(link, generation);
+        self.serve(now);
+    }
+
+    /// Notes that a connection could not be opened; `link` when it broke in its handshake.
+    pub fn failed(&mut self, link: Option<LinkId>, now: Instant) {
+        self.closing.extend(link);
+        self.pending = self.pending.saturating_sub(1);
+        self.serve(now);
+    }
+
+    /// Starts a new generation: idle connections close now, those in use when they come back.
+    pub fn clear(&mut self) {
+        self.generation += 1;
+        self.closing.extend(self.idle.drain(..).map(|idle| idle.link));
+    }
+
+    /// Closes everything and wakes every waiter, which then finds nothing granted.
+    pub fn close(&mut self) {
+        self.clear();
+        self.closing.extend(self.out.drain().map(|(link, _)| link));
+        self.woken.extend(self.waiters.drain(..));
+    }
+
+    /// Returns the links to close since the last call.
+    pub fn poll_closing(&mut self) -> Vec<LinkId> {
+        std::mem::take(&mut self.closing)
+    }
+
+    /// Returns the exchanges to wake since the last call.
+    pub fn poll_woken(&mut self) -> Vec<ExchangeId> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Returns whether [`poll_closing`](Self::poll_closing) or [`poll_woken`](Self::poll_woken) has something.
+    pub fn has_news(&self) -> bool {
+        !self.closing.is_empty() || !self.woken.is_empty()
+    }
+
+    fn offer(&mut self, now: Instant) -> Option<CheckOut> {
+        while let Some(idle) = self.idle.pop() {
+            let perished =
+                self.options.max_idle_time.is_some_and(|longest| now.saturating_since(idle.since) > longest);
+            if perished {
+                self.closing.push(idle.link);
+                continue;
+            }
+            self.out.insert(idle.link, self.generation);
+            return Some(CheckOut::Ready(idle.link));
+        }
+        let limit = self.options.max_pool_size;
+        let room = limit == 0 || self.out.len() + self.pending < limit;
+        if room && self.pending < self.options.max_connecting {
+            self.pending += 1;
+            return Some(CheckOut::Establish);
+        }
+        None
+    }
+
+    fn serve(&mut self, now: Instant) {
+        while !self.waiters.is_empty() {
+            let Some(answer) = self.offer(now) else { return };
+            if let Some(waiter) = self.waiters.pop_front() {
+                self.grants.insert(waiter, answer);
+                self.woken.push(waiter);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CheckOut::{Establish, Ready, Wait};
+
+    const NOW: Instant = Instant(Duration::from_secs(1000));
+
+    fn pool(max_pool_size: usize, max_connecting: usize) -> Pool {
+        Pool::new(PoolOptions { max_pool_size, max_connecting, max_idle_time: None })
+    }
+
+    fn open(pool: &mut Pool, link: u32) -> LinkId {
+        assert_eq!(pool.check_out(ExchangeId(u64::from(link)), NOW), Establish);
+        let generation = pool.generation();
+        pool.established(LinkId(link), generation, NOW);
+        LinkId(link)
+    }
+
+    #[test]
+    fn the_last_link_checked_in_is_the_first_checked_out() {
+        let mut pool = pool(2, 2);
+        let (a, b) = (open(&mut pool, 1), open(&mut pool, 2));
+        pool.check_in(a, NOW);
+        pool.check_in(b, NOW);
+        assert_eq!(pool.check_out(ExchangeId(9), NOW), Ready(b));
+    }
+
+    #[test]
+    fn no_more_than_max_connecting_links_are_opened_at_once() {
+        let mut pool = pool(0, 2);
+        assert_eq!(pool.check_out(ExchangeId(1), NOW), Establish);
+        assert_eq!(pool.check_out(ExchangeId(2), NOW), Establish);
+        assert_eq!(pool.check_out(ExchangeId(3), NOW), Wait);
+        pool.failed(None, NOW);
+        assert_eq!(pool.poll_woken(), [ExchangeId(3)]);
+        assert_eq!(pool.granted(ExchangeId(3)), Some(Establish));
+    }
+
+    #[test]
+    fn waiters_are_served_in_the_order_they_came_and_newcomers_queue_behind_them() {
+        let mut pool = pool(1, 2);
+        let link = open(&mut pool, 1);
+        assert_eq!(pool.check_out(ExchangeId(2), NOW), Wait);
+        assert_eq!(pool.check_out(ExchangeId(3), NOW), Wait);
+        pool.check_in(link, NOW);
+        assert_eq!(pool.check_out(ExchangeId(4), NOW), Wait);
+        assert_eq!(pool.poll_woken(), [ExchangeId(2)]);
+        assert_eq!(pool.granted(ExchangeId(2)), Some(Ready(link)));
+        pool.check_in(link, NOW);
+        assert_eq!(pool.poll_woken(), [ExchangeId(3)]);
+    }
+
+    #[test]
+    fn a_grant_that_is_abandoned_goes_to_the_next_waiter() {
+        let mut pool = pool(1, 2);
+        let link = open(&mut pool, 1);
+        pool.check_out(ExchangeId(2), NOW);
+        pool.check_out(ExchangeId(3), NOW);
+        pool.check_in(link, NOW);
+        pool.abandon(ExchangeId(2), NOW);
+        assert_eq!(pool.poll_woken(), [ExchangeId(2), ExchangeId(3)]);
+        assert_eq!(pool.granted(ExchangeId(2)), None);
+        assert_eq!(pool.granted(ExchangeId(3)), Some(Ready(link)));
+    }
+
+    #[test]
+    fn clearing_closes_idle_links_now_and_links_in_use_at_check_in() {
+        let mut pool = pool(0, 2);
+        let (a, b) = (open(&mut pool, 1), open(&mut pool, 2));
+        pool.check_in(a, NOW);
+        pool.clear();
+        assert_eq!(pool.poll_closing(), [a]);
+        pool.check_in(b, NOW);
+        assert_eq!(pool.poll_closing(), [b]);
+        assert_eq!(pool.sizes(), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_link_idle_for_too_long_is_closed_instead_of_handed_out() {
+        let mut pool =
+            Pool::new(PoolOptions { max_idle_time: Some(Duration::from_secs(10)), ..PoolOptions::default() });
+        let link = open(&mut pool, 1);
+        pool.check_in(link, NOW);
+        assert_eq!(pool.check_out(ExchangeId(2), NOW + Duration::from_secs(11)), Establish);
+        assert_eq!(pool.poll_closing(), [link]);
+    }
+
+    #[test]
+    fn closing_the_pool_wakes_every_waiter_with_nothing() {
+        let mut pool = pool(1, 2);
+        let link = open(&mut pool, 1);
+        pool.check_out(ExchangeId(2), NOW);
+        pool.close();
+        assert_eq!(pool.poll_closing(), [link]);
+        assert_eq!(pool.poll_woken(), [ExchangeId(2)]);
+        assert_eq!(pool.granted(ExchangeId(2)), None);
+    }
+
+    #[test]
+    fn the_limits_hold_under_any_order_of_events() {
+        // A small linear congruential generator: the test must not depend on a random source.
+        let mut state = 42u64;
+        let mut next = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % bound
+        };
+        let mut pool = pool(5, 2);
+        let (mut out, mut opening, mut waiting) = (Vec::new(), 0, Vec::new());
+        for step in 0..20_000u64 {
+            match next(6) {
+                0 | 1 => match pool.check_out(ExchangeId(step), NOW) {
+                    Ready(link) => out.push(link),
+                    Establish => opening += 1,
+                    Wait => waiting.push(ExchangeId(step)),
+                },
+                2 if opening > 0 => {
+                    opening -= 1;
+                    let generation = pool.generation();
+                    pool.established(LinkId(step as u32), generation, NOW);
+                    out.push(LinkId(step as u32));
+                }
+                3 if opening > 0 => {
+                    opening -= 1;
+                    pool.failed(None, NOW);
+                }
+                4 if !out.is_empty() => {
+                    let link = out.swap_remove(next(out.len() as u64) as usize);
+                    if next(4) == 0 { pool.discard(link, NOW) } else { pool.check_in(link, NOW) }
+                }
+                5 if !waiting.is_empty() && next(3) == 0 => {
+                    let waiter = waiting.swap_remove(next(waiting.len() as u64) as usize);
+                    pool.abandon(waiter, NOW);
+                }
+                _ => {}
+            }
+            pool.poll_woken();
+            waiting.retain(|waiter| match pool.granted(*waiter) {
+                Some(Ready(link)) => {
+                    out.push(link);
+                    false
+                }
+                Some(Establish) => {
+                    opening += 1;
+                    false
+                }
+                Some(Wait) | None => true,
+            });
+            let (idle, busy, pending) = pool.sizes();
+            assert_eq!((busy, pending), (out.len(), opening));
+            assert!(idle + busy + pending <= 5 && pending <= 2);
+            assert!(waiting.is_empty() || busy + pending == 5 || pending == 2);
+        }
+    }
+}

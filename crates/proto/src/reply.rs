@@ -1,0 +1,106 @@
+//! What the driver itself must know of a reply: one pass over its top-level keys, nothing decoded for the user.
+//! Spec: server-discovery-and-monitoring (cluster time), retryable-reads, retryable-writes (error labels).
+
+use std::ops::Range;
+
+use mangonel_bson::{RawDocument, RawValue};
+
+use crate::error::ProtocolError;
+
+/// A cursor as the server answered it. Ranges are offsets in the reply's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorFacts {
+    /// The server's id; 0 when there is nothing left to fetch.
+    pub id: i64,
+    /// The namespace it lives in.
+    pub namespace: Range<usize>,
+    /// The array document of `firstBatch` or `nextBatch`.
+    pub batch: Range<usize>,
+    /// The resume token behind this batch of a change stream.
+    pub post_batch_resume_token: Option<Range<usize>>,
+}
+
+/// The facts of one reply.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Whether the command ran.
+    pub ok: bool,
+    /// The error code, of the command or of its write concern.
+    pub code: Option<i64>,
+    /// The code of a `writeConcernError`.
+    pub write_concern_code: Option<i64>,
+    /// Whether a write failed or its write concern did.
+    pub has_write_errors: bool,
+    /// Whether the server calls the error safe to retry.
+    pub is_labelled_retryable: bool,
+    /// The cursor, when the reply has one.
+    pub cursor: Option<CursorFacts>,
+    /// Where `$clusterTime` stands in the body, as a whole document.
+    pub cluster_time: Option<Range<usize>>,
+}
+
+fn range(body: RawDocument<'_>, part: &[u8]) -> Range<usize> {
+    // `part` borrows from `body`, so the distance of the two pointers is its offset.
+    let start = part.as_ptr() as usize - body.as_bytes().as_ptr() as usize;
+    start..start + part.len()
+}
+
+impl Facts {
+    /// Reads the facts of a reply.
+    ///
+    /// # Errors
+    /// When the reply is not valid BSON at its top level, or a cursor in it has no id or no batch.
+    pub fn read(body: RawDocument<'_>) -> Result<Self, ProtocolError> {
+        let mut facts = Facts::default();
+        for element in body.iter() {
+            let element = element?;
+            match (element.key, element.value) {
+                ("ok", value) => facts.ok = value.as_bool_lenient() == Some(true),
+                ("code", value) => facts.code = value.as_i64_lenient(),
+                ("cursor", RawValue::Document(cursor)) => facts.cursor = read_cursor(body, cursor)?,
+                ("$clusterTime", RawValue::Document(time)) => {
+                    facts.cluster_time = Some(range(body, time.as_bytes()))
+                }
+                ("writeErrors", _) => facts.has_write_errors = true,
+                ("writeConcernError", value) => {
+                    facts.has_write_errors = true;
+                    if let RawValue::Document(error) = value {
+                        facts.write_concern_code = error.get("code")?.and_then(|code| code.as_i64_lenient());
+                    }
+                }
+                ("errorLabels", RawValue::Array(labels)) => {
+                    for label in labels.iter() {
+                        if let RawValue::String("RetryableWriteError" | "RetryableError") = label? {
+                            facts.is_labelled_retryable = true;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(facts)
+    }
+}
+
+fn read_cursor(body: RawDocument<'_>, cursor: RawDocument<'_>) -> Result<Option<CursorFacts>, ProtocolError> {
+    let (mut id, mut namespace, mut batch, mut token) = (None, 0..0, None, None);
+    for element in cursor.iter() {
+        let element = element?;
+        match (element.key, element.value) {
+            ("id", value) => id = value.as_i64_lenient(),
+            ("ns", RawValue::String(text)) => namespace = range(body, text.as_bytes()),
+            ("firstBatch" | "nextBatch", RawValue::Array(documents)) => {
+                batch = Some(range(body, documents.as_bytes()));
+            }
+            ("postBatchResumeToken", RawValue::Document(document)) => {
+                token = Some(range(body, document.as_bytes()));
+            }
+            _ => {}
+        }
+    }
+    // A field of another command may be called "cursor" too; only one with a batch is a cursor.
+    let Some(batch) = batch else { return Ok(None) };
+    let id =
+        id.ok_or_else(|| ProtocolError::new("expected an integer cursor.id beside its batch, found none"))?;
+    Ok(Some(CursorFacts { id, namespace, batch, post_batch_resume_token: token }))
+}
