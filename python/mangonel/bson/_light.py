@@ -1,0 +1,25 @@
+"""Stand-ins for `typing.Generic` and `typing.TypeVar` at run time; type checkers see the real ones.
+
+Importing `typing` takes longer than everything else in this package together, and `import mangonel` has a
+budget. Must not know: anything else of the package.
+"""
+
+from __future__ import annotations
+
+from types import GenericAlias
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Generic as Generic
+    from typing import TypeVar as TypeVar
+else:
+
+    class Generic:
+        """Base of a class that may be subscripted, as in `Regex[str]`."""
+
+        __slots__ = ()
+        __class_getitem__ = classmethod(GenericAlias)
+
+    def TypeVar(name: str, *_constraints: object, **_options: object) -> str:  # noqa: N802
+        """Return a placeholder: nothing here looks at type parameters at run time."""
+        return name

@@ -1,0 +1,115 @@
+"""Vectors to and from the bytes of a Binary of subtype 9. Spec: bson-binary-vector.
+
+The layout: one byte of type, one byte of padding, the elements in little-endian order.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from mangonel.bson.binary import VECTOR_SUBTYPE, Binary, BinaryVector, BinaryVectorDtype
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# struct's letter, bytes per element, numpy's name, range of the integer types
+_LAYOUT: dict[BinaryVectorDtype, tuple[str, int, str, tuple[int, int] | None]] = {
+    BinaryVectorDtype.INT8: ("b", 1, "<i1", (-128, 127)),
+    BinaryVectorDtype.FLOAT32: ("f", 4, "<f4", None),
+    BinaryVectorDtype.PACKED_BIT: ("B", 1, "<u1", (0, 255)),
+}
+
+
+def pack(vector: Any, dtype: BinaryVectorDtype | None, padding: int | None) -> bytes:
+    """Return the bytes of a vector; see `Binary.from_vector`."""
+    if isinstance(vector, BinaryVector):
+        if dtype or padding:
+            raise ValueError("a BinaryVector has its own dtype and padding: give neither beside it")
+        vector, dtype, padding = vector.data, vector.dtype, vector.padding
+    padding = 0 if padding is None else padding
+    if not isinstance(dtype, BinaryVectorDtype):
+        raise TypeError(f'expected BinaryVectorDtype.INT8, FLOAT32 or PACKED_BIT for "dtype", got {dtype!r}')
+    # The spec counts a vector from its own data, so all checks on padding look at the packed bytes.
+    data = _pack_list(vector, dtype) if isinstance(vector, list) else _pack_array(vector, dtype)
+    if not isinstance(padding, int):
+        raise struct.error(f'expected int for "padding", got {type(padding).__name__}')
+    _check_padding(dtype, padding, data, ValueError)
+    if padding and data[-1] & ((1 << padding) - 1):
+        raise ValueError(f"the low {padding} bits of the last byte are padding: they must be zero")
+    return dtype.value + bytes((padding,)) + data
+
+
+def _check_padding(dtype: BinaryVectorDtype, padding: int, data: bytes, error: type[Exception]) -> None:
+    if dtype is not BinaryVectorDtype.PACKED_BIT:
+        if padding:
+            raise error(f"expected padding 0 for {dtype}, got {padding}: only PACKED_BIT has padding")
+    elif not 0 <= padding <= 7:
+        raise error(f'expected "padding" in [0, 7], got {padding}')
+    elif padding and not data:
+        raise error(f"expected padding 0 for an empty vector, got {padding}")
+
+
+def _pack_list(vector: list[Any], dtype: BinaryVectorDtype) -> bytes:
+    letter, _, _, limits = _LAYOUT[dtype]
+    try:
+        return struct.pack(f"<{len(vector)}{letter}", *vector)
+    except struct.error as error:
+        expected = "numbers" if limits is None else f"ints in [{limits[0]}, {limits[1]}]"
+        raise struct.error(f"expected {expected} for a vector of {dtype}: {error}") from None
+
+
+def _pack_array(vector: Any, dtype: BinaryVectorDtype) -> bytes:
+    # Without a loaded numpy nobody can hold an array of it.
+    import sys
+
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(vector, numpy.ndarray):
+        raise TypeError(
+            f'expected BinaryVector, list or numpy.ndarray for "vector", got {type(vector).__name__}'
+        )
+    if vector.ndim != 1:
+        raise ValueError(f"expected an array of one dimension, got {vector.ndim}")
+    _, _, name, limits = _LAYOUT[dtype]
+    if limits is not None and vector.size:
+        if vector.dtype.kind not in "iub" and not numpy.array_equal(vector, numpy.trunc(vector)):
+            raise ValueError(f"expected whole numbers for a vector of {dtype}, got {vector.dtype}")
+        if not (limits[0] <= vector.min() and vector.max() <= limits[1]):
+            raise ValueError(f"expected numbers in [{limits[0]}, {limits[1]}] for a vector of {dtype}")
+    return vector.astype(name).tobytes()  # type: ignore[no-any-return]
+
+
+def unpack(binary: Binary, return_numpy: bool) -> BinaryVector:
+    """Return the vector in `binary`; see `Binary.as_vector`."""
+    if binary.subtype != VECTOR_SUBTYPE:
+        raise ValueError(f"expected subtype {VECTOR_SUBTYPE} for a vector, got {binary.subtype}")
+    if len(binary) < 2:
+        raise struct.error(f"expected at least 2 bytes for a vector, got {len(binary)}")
+    dtype = BinaryVectorDtype(binary[:1])
+    padding = binary[1]
+    letter, width, name, _ = _LAYOUT[dtype]
+    count, rest = divmod(len(binary) - 2, width)
+    if rest:
+        raise ValueError(
+            f"expected a multiple of {width} bytes after the header of a vector, got {rest} more"
+        )
+    _check_padding(dtype, padding, binary[2:], ValueError)
+    if padding and binary[-1] & ((1 << padding) - 1):
+        import warnings
+
+        # Older drivers stored such vectors; refusing them would make data unreadable.
+        warnings.warn(
+            f"the low {padding} bits of the last byte are padding but not zero",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    data: Any
+    if return_numpy:
+        try:
+            import numpy
+        except ImportError as error:
+            raise ImportError("as_vector(return_numpy=True) needs numpy: install it") from error
+        data = numpy.frombuffer(binary, dtype=name, offset=2)
+    else:
+        data = list(struct.unpack_from(f"<{count}{letter}", binary, 2))
+    return BinaryVector(data, dtype, padding)

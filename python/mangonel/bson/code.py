@@ -1,0 +1,65 @@
+"""JavaScript code, with or without a scope. Spec: bson, types 0x0D and 0x0F."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+
+class Code(str):
+    """A str that is stored as JavaScript code.
+
+    Args:
+        code: the source; a Code brings its scope along.
+        scope: variables the code sees; None and an empty mapping are different things to the server.
+        **kwargs: more variables; they are added to `scope` itself.
+
+    Raises:
+        TypeError: `code` is not a str, or `scope` not a mapping.
+
+    Example:
+        >>> Code("return x", {"x": 1}).scope
+        {'x': 1}
+    """
+
+    _type_marker = 13
+    __scope: Mapping[str, Any] | None
+
+    def __new__(cls, code: str | Code, scope: Mapping[str, Any] | None = None, **kwargs: Any) -> Self:
+        if not isinstance(code, str):
+            raise TypeError(f'expected str for "code", got {type(code).__name__}')
+        if scope is not None and not isinstance(scope, Mapping):
+            raise TypeError(f'expected a mapping for "scope", got {type(scope).__name__}')
+        self = str.__new__(cls, code)
+        own = code.scope if isinstance(code, Code) else None
+        # Added in place: callers of the field's package see their own mapping grow.
+        for extra in (scope, kwargs or None):
+            if extra is not None:
+                if own is None:
+                    own = extra
+                else:
+                    own.update(extra)  # type: ignore[attr-defined]
+        self.__scope = own
+        return self
+
+    @property
+    def scope(self) -> Mapping[str, Any] | None:
+        """The variables the code sees, or None."""
+        return self.__scope
+
+    def __repr__(self) -> str:
+        return f"Code({str.__repr__(self)}, {self.__scope!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Code):
+            return (self.__scope, str(self)) == (other.__scope, str(other))
+        return False
+
+    # The scope is mutable, so not hashable.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other

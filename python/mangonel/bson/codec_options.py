@@ -1,0 +1,305 @@
+"""How BSON becomes Python objects and back: options, and hooks for the user's own types.
+
+Must not know: the codec that reads them.
+"""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import enum
+from collections import namedtuple
+from collections.abc import MutableMapping
+
+from mangonel.bson._light import TypeVar
+from mangonel.bson.binary import (
+    ALL_UUID_REPRESENTATIONS,
+    UUID_REPRESENTATION_NAMES,
+    UuidRepresentation,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Generic, NamedTuple, Self
+
+    _Fallback = Callable[[Any], Any]
+
+_DocumentType = TypeVar("_DocumentType", bound="Mapping[str, Any]")
+
+_RAW_BSON_DOCUMENT_MARKER = 101
+
+
+class TypeEncoder(abc.ABC):
+    """Turns one Python type into something that BSON can hold; subclass it.
+
+    Example:
+        >>> class FractionEncoder(TypeEncoder):
+        ...     python_type = Fraction
+        ...     def transform_python(self, value):
+        ...         return [value.numerator, value.denominator]
+    """
+
+    @property
+    @abc.abstractmethod
+    def python_type(self) -> Any:
+        """The type to encode; subclasses of it are not included."""
+
+    @abc.abstractmethod
+    def transform_python(self, value: Any) -> Any:
+        """Return a value that can be encoded in place of `value`."""
+
+
+class TypeDecoder(abc.ABC):
+    """Turns decoded values of one type into something else; subclass it."""
+
+    @property
+    @abc.abstractmethod
+    def bson_type(self) -> Any:
+        """The type of the decoded values to transform, for example Decimal128."""
+
+    @abc.abstractmethod
+    def transform_bson(self, value: Any) -> Any:
+        """Return what to put in place of the decoded `value`."""
+
+
+class TypeCodec(TypeEncoder, TypeDecoder):
+    """Both directions in one object; subclass it."""
+
+
+class TypeRegistry:
+    """The hooks of a CodecOptions.
+
+    Args:
+        type_codecs: TypeEncoder, TypeDecoder and TypeCodec objects; the last one for a type wins.
+        fallback_encoder: called with a value of any unknown type; returns one that can be encoded.
+
+    Raises:
+        TypeError: an element is no codec, an encoder is for a type that BSON holds already, or
+            `fallback_encoder` cannot be called.
+    """
+
+    def __init__(
+        self,
+        type_codecs: Iterable[TypeEncoder | TypeDecoder | TypeCodec] | None = None,
+        fallback_encoder: _Fallback | None = None,
+    ) -> None:
+        self.__type_codecs = list(type_codecs or [])
+        self._fallback_encoder = fallback_encoder
+        self._encoder_map: dict[Any, Any] = {}
+        self._decoder_map: dict[Any, Any] = {}
+        if fallback_encoder is not None and not callable(fallback_encoder):
+            raise TypeError(f'expected a callable for "fallback_encoder", got {fallback_encoder!r}')
+        for codec in self.__type_codecs:
+            if not isinstance(codec, TypeEncoder | TypeDecoder):
+                raise TypeError(f"expected a TypeEncoder, TypeDecoder or TypeCodec, got {codec!r}")
+            if isinstance(codec, TypeEncoder):
+                _check_type_encoder(codec)
+                self._encoder_map[codec.python_type] = codec.transform_python
+            if isinstance(codec, TypeDecoder):
+                self._decoder_map[codec.bson_type] = codec.transform_bson
+
+    @property
+    def codecs(self) -> list[TypeEncoder | TypeDecoder | TypeCodec]:
+        """The codecs given to the constructor."""
+        return self.__type_codecs
+
+    @property
+    def fallback_encoder(self) -> _Fallback | None:
+        """The fallback given to the constructor, or None."""
+        return self._fallback_encoder
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(type_codecs={self.__type_codecs!r}, "
+            f"fallback_encoder={self._fallback_encoder!r})"
+        )
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return (
+            self._decoder_map == other._decoder_map
+            and self._encoder_map == other._encoder_map
+            and self._fallback_encoder == other._fallback_encoder
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _check_type_encoder(codec: TypeEncoder) -> None:
+    """Refuse to change how a built-in BSON type is encoded: readers could not tell the two apart."""
+    from mangonel.bson import _built_in_types
+
+    for built_in in _built_in_types():
+        if issubclass(codec.python_type, built_in):
+            raise TypeError(
+                f"expected an encoder for a type that BSON does not hold, got {codec!r} for {built_in}"
+            )
+
+
+class DatetimeConversion(int, enum.Enum):
+    """What BSON dates become. Python's datetime covers the years 1 to 9999, BSON far more."""
+
+    DATETIME = 1
+    """datetime; a date out of range raises InvalidBSON."""
+    DATETIME_CLAMP = 2
+    """datetime; a date out of range becomes the nearest one that fits."""
+    DATETIME_MS = 3
+    """DatetimeMS, always."""
+    DATETIME_AUTO = 4
+    """datetime where it fits, DatetimeMS where not."""
+
+
+if TYPE_CHECKING:
+
+    class _Fields(NamedTuple):
+        document_class: type[Mapping[str, Any]]
+        tz_aware: bool
+        uuid_representation: int
+        unicode_decode_error_handler: str
+        tzinfo: datetime.tzinfo | None
+        type_registry: TypeRegistry
+        datetime_conversion: DatetimeConversion | None
+
+    class _BaseCodecOptions(_Fields, Generic[_DocumentType]):
+        pass
+
+else:
+    _BaseCodecOptions = namedtuple(
+        "_BaseCodecOptions",
+        [
+            "document_class",
+            "tz_aware",
+            "uuid_representation",
+            "unicode_decode_error_handler",
+            "tzinfo",
+            "type_registry",
+            "datetime_conversion",
+        ],
+    )
+
+
+class CodecOptions(_BaseCodecOptions[_DocumentType]):
+    """Options of the codec; a named tuple that never changes.
+
+    Args:
+        document_class: what documents become: dict, SON, RawBSONDocument, or any MutableMapping class. None:
+            dict.
+        tz_aware: True: dates become aware datetimes (UTC unless `tzinfo` says otherwise); False: naive ones,
+            in UTC.
+        uuid_representation: how `uuid.UUID` is stored, one of UuidRepresentation.
+        unicode_decode_error_handler: what to do with bytes that are not UTF-8: strict, replace,
+            backslashreplace, surrogateescape or ignore.
+        tzinfo: time zone that aware datetimes are converted to. Needs `tz_aware`.
+        type_registry: hooks for your own types.
+        datetime_conversion: what dates become, one of DatetimeConversion.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: `uuid_representation` is unknown, or `tzinfo` is given without `tz_aware`.
+
+    Example:
+        >>> CodecOptions(tz_aware=True).with_options(document_class=SON).tz_aware
+        True
+    """
+
+    def __new__(
+        cls,
+        document_class: type[Mapping[str, Any]] | None = None,
+        tz_aware: bool = False,
+        uuid_representation: int | None = UuidRepresentation.UNSPECIFIED,
+        unicode_decode_error_handler: str = "strict",
+        tzinfo: datetime.tzinfo | None = None,
+        type_registry: TypeRegistry | None = None,
+        datetime_conversion: DatetimeConversion | None = DatetimeConversion.DATETIME,
+    ) -> Self:
+        if document_class is None:
+            document_class = dict
+        elif document_class is not dict:
+            _check_document_class(document_class)
+        if not isinstance(tz_aware, bool):
+            raise TypeError(f'expected bool for "tz_aware", got {tz_aware!r}')
+        if uuid_representation not in ALL_UUID_REPRESENTATIONS:
+            raise ValueError(
+                f'expected a UuidRepresentation for "uuid_representation", got {uuid_representation!r}'
+            )
+        if not isinstance(unicode_decode_error_handler, str):
+            raise TypeError(
+                'expected str for "unicode_decode_error_handler", '
+                f"got {type(unicode_decode_error_handler).__name__}"
+            )
+        if tzinfo is not None:
+            if not isinstance(tzinfo, datetime.tzinfo):
+                raise TypeError(f'expected datetime.tzinfo for "tzinfo", got {type(tzinfo).__name__}')
+            if not tz_aware:
+                raise ValueError('"tzinfo" needs "tz_aware": naive datetimes have no time zone')
+        if type_registry is None:
+            type_registry = TypeRegistry()
+        elif not isinstance(type_registry, TypeRegistry):
+            raise TypeError(f'expected TypeRegistry for "type_registry", got {type(type_registry).__name__}')
+        return tuple.__new__(
+            cls,
+            (
+                document_class,
+                tz_aware,
+                uuid_representation,
+                unicode_decode_error_handler,
+                tzinfo,
+                type_registry,
+                datetime_conversion,
+            ),
+        )
+
+    def _arguments_repr(self) -> str:
+        """Return the arguments as they stand inside `repr`; subclasses add theirs."""
+        document_class = "dict" if self.document_class is dict else repr(self.document_class)
+        uuid_representation = UUID_REPRESENTATION_NAMES.get(
+            self.uuid_representation, self.uuid_representation
+        )
+        # As format() shows them: the enum's member, or the plain int or str somebody passed in its place.
+        conversion: object = self.datetime_conversion
+        return (
+            f"document_class={document_class}, tz_aware={self.tz_aware!r}, "
+            f"uuid_representation={uuid_representation}, "
+            f"unicode_decode_error_handler={self.unicode_decode_error_handler!r}, tzinfo={self.tzinfo!r}, "
+            f"type_registry={self.type_registry!r}, datetime_conversion={conversion!s}"
+        )
+
+    def _options_dict(self) -> dict[str, Any]:
+        """Return the options as keyword arguments; subclasses add theirs."""
+        return self._asdict()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._arguments_repr()})"
+
+    def with_options(self, **kwargs: Any) -> CodecOptions[Any]:
+        """Return these options with some of them replaced.
+
+        Raises:
+            TypeError: an option is unknown or has the wrong type.
+        """
+        return CodecOptions(**{**self._asdict(), **kwargs})
+
+
+def _check_document_class(document_class: Any) -> None:
+    # `dict[str, Any]` and its like make objects of their origin.
+    plain = getattr(document_class, "__origin__", document_class)
+    if getattr(plain, "_type_marker", None) == _RAW_BSON_DOCUMENT_MARKER:
+        return
+    if isinstance(plain, type) and issubclass(plain, MutableMapping):
+        return
+    raise TypeError(
+        'expected dict, SON, RawBSONDocument or a MutableMapping class for "document_class", '
+        f"got {document_class!r}"
+    )
+
+
+DEFAULT_CODEC_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions()
+
+
+def _parse_codec_options(options: Any) -> CodecOptions[Any]:
+    """Return the CodecOptions in a mapping of URI or client options; other options are left out."""
+    names = {name.replace("_", ""): name for name in CodecOptions._fields}
+    found = {names[key.replace("_", "")]: options[key] for key in options if key.replace("_", "") in names}
+    return CodecOptions(**found)

@@ -1,0 +1,27 @@
+"""An integer that is always written as a BSON int64. Spec: bson, type 0x12."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Int64(int):
+    """An int that is stored in 64 bits even when 32 would do.
+
+    A plain int is written as int32 when it fits. Arithmetic gives plain ints.
+
+    Example:
+        >>> Int64(5) + 1
+        6
+    """
+
+    __slots__ = ()
+    _type_marker = 18
+
+    def __getstate__(self) -> Any:
+        return {}
+
+    def __setstate__(self, state: Any) -> None:
+        pass

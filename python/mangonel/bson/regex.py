@@ -1,0 +1,111 @@
+"""A regular expression as the server keeps it. Spec: bson, type 0x0B.
+
+The pattern is never compiled unasked: the server's dialect (PCRE) accepts what `re` rejects, and a hostile
+pattern can take `re` forever. The codec fills the two slots directly.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mangonel.bson._light import Generic, TypeVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_T = TypeVar("_T", str, bytes)
+
+_FLAGS: dict[str, int] = {
+    "i": re.IGNORECASE,
+    "l": re.LOCALE,
+    "m": re.MULTILINE,
+    "s": re.DOTALL,
+    "u": re.UNICODE,
+    "x": re.VERBOSE,
+}
+
+
+def str_flags_to_int(str_flags: str) -> int:
+    """Return the `re` flags named by the letters `ilmsux`; other letters are left out."""
+    flags = 0
+    for letter in str_flags:
+        flags |= _FLAGS.get(letter, 0)
+    return flags
+
+
+class Regex(Generic[_T]):
+    """A pattern and its flags, not compiled.
+
+    Args:
+        pattern: str or bytes.
+        flags: `re` flags as an int, or letters out of `ilmsux` (others are ignored).
+
+    Raises:
+        TypeError: `pattern` is neither str nor bytes, or `flags` neither str nor int.
+
+    Example:
+        >>> Regex("^a", "i").try_compile().match("Ada") is not None
+        True
+    """
+
+    __slots__ = ("flags", "pattern")
+    _type_marker = 11
+
+    pattern: _T
+    flags: int
+
+    @classmethod
+    def from_native(cls: type[Regex[Any]], regex: re.Pattern[_T]) -> Regex[_T]:
+        """Return the Regex of a compiled pattern.
+
+        The two dialects differ: the server may read the same pattern another way than `re`.
+
+        Raises:
+            TypeError: `regex` is not a compiled pattern.
+        """
+        if not isinstance(regex, re.Pattern):
+            raise TypeError(f'expected a compiled pattern for "regex", got {type(regex).__name__}')
+        return Regex(regex.pattern, regex.flags)
+
+    def __init__(self, pattern: _T, flags: str | int = 0) -> None:
+        if not isinstance(pattern, str | bytes):
+            raise TypeError(f'expected str or bytes for "pattern", got {type(pattern).__name__}')
+        if isinstance(flags, str):
+            flags = str_flags_to_int(flags)
+        elif not isinstance(flags, int):
+            raise TypeError(f'expected str or int for "flags", got {type(flags).__name__}')
+        self.pattern = pattern
+        self.flags = flags
+
+    def try_compile(self) -> re.Pattern[_T]:
+        """Return the compiled pattern.
+
+        A pattern from an untrusted source may take exponential time to match; this method only compiles.
+
+        Raises:
+            re.error: the pattern is valid for the server but not for `re`.
+        """
+        return re.compile(self.pattern, self.flags)
+
+    def __getstate__(self) -> Mapping[Any, Any]:
+        return {"flags": self.flags, "pattern": self.pattern}
+
+    def __setstate__(self, state: Any) -> None:
+        self.flags = state["flags"]
+        self.pattern = state["pattern"]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Regex):
+            return bool(self.pattern == other.pattern and self.flags == other.flags)
+        return NotImplemented
+
+    # Mutable, so not hashable.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __repr__(self) -> str:
+        return f"Regex({self.pattern!r}, {self.flags!r})"
