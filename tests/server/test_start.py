@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import socket
+from pathlib import Path
 
 import pymongo
+import pymongo.errors
 import pytest
 from mangonel import server
+from mangonel.server import launch, process
+
+
+def is_alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
 
 
 @pytest.mark.parametrize("members", [0, 1, 3])
 def test_start_returns_once_the_deployment_takes_writes(members: int) -> None:
     with server.start(replica_set=members) as deployment:
         assert len(deployment.members) == max(members, 1)
-        assert deployment.primary is not None
-        with pymongo.MongoClient(deployment.primary.uri) as client:
+        primary = deployment.primary
+        assert primary is not None
+        with pymongo.MongoClient(primary.uri) as client:
             client.test.things.insert_one({"_id": 1})
         with pymongo.MongoClient(deployment.uri) as client:
             assert client.test.things.find_one() == {"_id": 1}
+            assert (client.options.replica_set_name or "") == ("rs0" if members else "")
 
 
 def test_three_members_are_a_primary_and_two_secondaries() -> None:
@@ -28,9 +38,142 @@ def test_three_members_are_a_primary_and_two_secondaries() -> None:
 
 def test_temporary_data_is_removed_at_stop() -> None:
     deployment = server.start()
-    assert os.path.isdir(deployment.dbpath)
     pid = deployment.members[0].pid
     assert pid is not None
+    assert os.path.isdir(deployment.dbpath)
     deployment.stop()
     assert not os.path.exists(deployment.dbpath)
-    assert not os.path.exists(f"/proc/{pid}")
+    assert not is_alive(pid)
+    deployment.stop()
+
+
+@pytest.mark.parametrize("members", [0, 1, 3])
+def test_dbpath_keeps_data_and_ports(tmp_path: Path, members: int) -> None:
+    with server.start(members, dbpath=tmp_path / "data") as deployment:
+        uri = deployment.uri
+        with pymongo.MongoClient(uri, w=1, journal=False) as client:
+            client.test.things.insert_one({"_id": 1})
+    with server.start(members, dbpath=tmp_path / "data") as deployment:
+        assert deployment.uri == uri
+        with pymongo.MongoClient(uri) as client:
+            assert client.test.things.find_one() == {"_id": 1}
+
+
+def test_dbpath_of_another_kind_of_deployment_is_refused(tmp_path: Path) -> None:
+    server.start(dbpath=tmp_path).stop()
+    with pytest.raises(
+        server.ServerError, match="holds the data of a standalone; expected a replica set of 1"
+    ):
+        server.start(replica_set=1, dbpath=tmp_path)
+
+
+def test_server_listens_on_loopback_only() -> None:
+    with server.start() as deployment:
+        wanted = f":{deployment.members[0].port:04X}"
+        listening = []
+        for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in Path(name).read_text().splitlines()[1:] if os.path.exists(name) else []:
+                _, local, _, state, *_ = line.split()
+                if local.endswith(wanted) and state == "0A":
+                    listening.append(local)
+        assert listening == ["0100007F" + wanted]
+
+
+def test_given_port_is_used() -> None:
+    port = process.free_port()
+    with server.start(port=port) as deployment:
+        assert deployment.members[0].port == port
+
+
+def test_given_port_that_is_taken_is_an_error_which_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(server.ServerError, match=f"port {port} is taken"):
+            server.start(port=port)
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_free_port_that_is_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch, members: int) -> None:
+    free_port = launch.free_port
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [other.getsockname()[1]]
+        monkeypatch.setattr(launch, "free_port", lambda: ports.pop() if ports else free_port())
+        with server.start(members) as deployment:
+            assert not ports
+            assert deployment.members[0].port != other.getsockname()[1]
+
+
+@pytest.mark.parametrize("members", [0, 1, 3])
+def test_auth_admits_the_user_and_nobody_else(members: int) -> None:
+    with server.start(members, auth=("ada", "p:@/ä")) as deployment:
+        with pymongo.MongoClient(deployment.uri) as client:
+            client.test.things.insert_one({"_id": 1})
+            mechanisms = client.admin.command("usersInfo", "ada")["users"][0]["mechanisms"]
+            assert set(mechanisms) == {"SCRAM-SHA-1", "SCRAM-SHA-256"}
+        stranger = f"mongodb://{deployment.members[0].address}/?directConnection=true"
+        with (
+            pymongo.MongoClient(stranger) as client,
+            pytest.raises(pymongo.errors.OperationFailure, match="requires authentication"),
+        ):
+            client.test.things.find_one()
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_kept_data_keeps_its_user(tmp_path: Path, members: int) -> None:
+    for _ in range(2):
+        with (
+            server.start(members, dbpath=tmp_path, auth=("ada", "secret")) as deployment,
+            pymongo.MongoClient(deployment.uri) as client,
+        ):
+            assert client.admin.command("ping")["ok"] == 1
+
+
+def test_set_parameters_reach_mongod() -> None:
+    parameters = {"enableTestCommands": 1, "ttlMonitorEnabled": False}
+    with (
+        server.start(set_parameters=parameters) as deployment,
+        pymongo.MongoClient(deployment.uri) as client,
+    ):
+        found = client.admin.command("getParameter", 1, enableTestCommands=1, ttlMonitorEnabled=1)
+        assert found["ttlMonitorEnabled"] is False
+        fail_point = {"mode": {"times": 1}, "data": {"failCommands": ["ping"], "errorCode": 91}}
+        client.admin.command("configureFailPoint", "failCommand", **fail_point)
+
+
+def test_defaults_are_small_and_durable() -> None:
+    with server.start(1) as deployment, pymongo.MongoClient(deployment.uri) as client:
+        options = client.admin.command("getCmdLineOpts")["parsed"]
+        assert options["storage"]["wiredTiger"]["engineConfig"]["cacheSizeGB"] <= 0.25
+        assert options["setParameter"]["diagnosticDataCollectionEnabled"] == "false"
+        assert os.path.samefile(options["systemLog"]["path"], deployment.members[0].log)
+        status = client.admin.command("serverStatus")
+        assert status["storageEngine"] == {
+            **status["storageEngine"],
+            "name": "wiredTiger",
+            "persistent": True,
+        }
+        synced = client.test.things.with_options(write_concern=pymongo.WriteConcern(1, j=True)).insert_one({})
+        assert synced.acknowledged
+
+
+def test_mongod_that_ends_at_start_shows_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(server.ServerError, match="Unknown --setParameter 'nonsense'"):
+        server.start(dbpath=tmp_path / "a", set_parameters={"nonsense": 1})
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "storage.bson").write_bytes(b"not BSON")
+    with pytest.raises(server.ServerError, match=r"status \d+\n +F STORAGE: Unable to read .* metadata"):
+        server.start(dbpath=tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"replica_set": -1}, "expected replica_set from 0"),
+        ({"port": 70_000}, "expected a port from 0"),
+        ({"tls": {"CAFile": "x"}}, "expected certificateKeyFile in tls"),
+        ({"tls": {"certificate": "x"}}, "unknown key 'certificate' in tls"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_starts(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        server.start(**arguments)

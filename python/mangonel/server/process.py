@@ -157,7 +157,10 @@ class Process:
         logged = self._read(self.log, self._log_start).splitlines()
         records = [_describe(line) for line in logged]
         severe = [text for text in records if text.startswith(("F ", "E "))]
-        lines = [*printed.strip().splitlines()[-LOG_LINES:], *(severe or records)[-LOG_LINES:]]
+        # Before it opens its log, mongod prints what it would log.
+        before = [_describe(line.encode()) for line in printed.strip().splitlines()]
+        before = [text for text in before if not text.startswith("I ")]
+        lines = [*before[-LOG_LINES:], *(severe or records)[-LOG_LINES:]]
         return "\n".join(f"  {line}" for line in lines) or "  (it wrote nothing)"
 
     def _is_listening(self) -> bool:

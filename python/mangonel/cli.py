@@ -1,0 +1,81 @@
+"""The command `mangonel`: one small function per sub-command, which names its arguments and who runs it.
+
+Must stay light: whatever a sub-command needs is imported when it runs, so that `mangonel --help` is instant.
+To add one, write `_name(commands)` below and put it into COMMANDS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+__all__ = ["EXIT_FAILURE", "UsageProblem", "add_command", "main"]
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C
+
+
+class UsageProblem(Exception):
+    """An argument that parses but cannot be meant; `main` prints it as argparse prints its own."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one sub-command and return its exit status.
+
+    Each sub-command sets `run`, a function of the parsed arguments that returns an exit status.
+    """
+    parser = argparse.ArgumentParser(prog="mangonel", description="A MongoDB stack for Python.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for register in COMMANDS:
+        register(commands)
+    options, unknown = parser.parse_known_args(arguments)
+    # argparse would blame the main parser, whose usage line does not help.
+    chosen: argparse.ArgumentParser = options.parser
+    if unknown:
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except UsageProblem as problem:
+        chosen.error(str(problem))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `mangonel … | head`; it knows.
+        sys.stderr.close()
+        return EXIT_FAILURE
+
+
+def add_command(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
+    """Add a sub-command; the caller adds its arguments and `set_defaults(run=…)`."""
+    parser = commands.add_parser(name, help=help, description=help)
+    parser.set_defaults(parser=parser)
+    return parser
+
+
+def _serve(commands: Commands) -> None:
+    parser = add_command(commands, "serve", "run a real mongod on loopback until Ctrl-C")
+    parser.add_argument("--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone")
+    parser.add_argument("--dbpath", metavar="DIR", help="keep the data here (default: temporary)")
+    parser.add_argument("--port", type=int, default=0, metavar="P", help="first port (default: a free one)")
+    parser.add_argument("--auth", metavar="USER:PASSWORD", help="turn access control on, with this user")
+    parser.add_argument("--set-parameter", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--mongod", metavar="PATH", help="the program (default: MANGONEL_MONGOD, PATH, wheel)"
+    )
+
+    def run(options: argparse.Namespace) -> int:
+        from mangonel.server.serve import serve
+
+        return serve(options)
+
+    parser.set_defaults(run=run)
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve,)

@@ -1,0 +1,101 @@
+"""The command line: what `mangonel serve` prints, how it ends, and what wrong arguments give."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pymongo
+import pytest
+
+COMMAND = [sys.executable, "-m", "mangonel"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def serve(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def read_uri(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_prints_the_uri_and_runs_until_it_is_interrupted(number: signal.Signals) -> None:
+    with serve() as process:
+        with pymongo.MongoClient(read_uri(process)) as client:
+            pid = client.admin.command("serverStatus")["pid"]
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "")
+    assert "Ctrl-C stops it" in err
+    assert "Traceback" not in err
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_serve_takes_members_directory_port_and_user(tmp_path: Path) -> None:
+    with serve(
+        "--replica-set", "1", "--dbpath", str(tmp_path), "--port", "31789", "--auth", "ada:x"
+    ) as process:
+        uri = read_uri(process)
+        assert uri == "mongodb://ada:x@127.0.0.1:31789/?replicaSet=rs0"
+        with pymongo.MongoClient(uri) as client:
+            client.test.things.insert_one({})
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert (tmp_path / "mangonel.json").exists()
+
+
+def test_serve_ends_with_an_error_when_mongod_dies() -> None:
+    with serve() as process:
+        with pymongo.MongoClient(read_uri(process)) as client:
+            os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "mongod ended by itself: 127.0.0.1:" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["serv"], "invalid choice: 'serv'"),
+        (["serve", "--prot", "1"], "mangonel serve: error: unrecognized arguments: --prot 1"),
+        (["serve", "--port", "x"], "mangonel serve: error: argument --port: invalid int value: 'x'"),
+        (["serve", "--port", "70000"], "mangonel serve: error: expected a port from 0"),
+        (["serve", "--replica-set", "-1"], "expected replica_set from 0"),
+        (["serve", "--auth", "ada"], "expected USER:PASSWORD in --auth"),
+        (["serve", "--set-parameter", "a"], "expected NAME=VALUE in --set-parameter, got 'a'"),
+    ],
+)
+def test_bad_arguments_give_one_clear_line_and_exit_status_2(arguments: list[str], line: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode == 2
+    assert line in ended.stderr.splitlines()[-1]
+
+
+def test_server_that_does_not_start_gives_exit_status_1() -> None:
+    ended = run("serve", "--mongod", "/nonexistent")
+    assert ended.returncode == 1
+    assert re.fullmatch(r"mangonel serve: the argument mongod names '/nonexistent', .*\n", ended.stderr)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, mangonel.cli\n"
+        "try: mangonel.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'ssl', 'asyncio', 'socket', 'subprocess', 'mangonel.server'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
