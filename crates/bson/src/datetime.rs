@@ -1,6 +1,18 @@
 //! Milliseconds since 1970-01-01 UTC to and from calendar dates and ISO 8601. Knows no time zones but offsets.
+//!
+//! Years are astronomical and the calendar is the Gregorian one for all of them, as in ISO 8601.
 
-/// A calendar date and time of day in UTC, of the proleptic Gregorian calendar.
+use crate::error::{Error, Result};
+
+const MS_PER_DAY: i64 = 86_400_000;
+/// Days of 400 years, after which the calendar repeats.
+const DAYS_PER_ERA: i64 = 146_097;
+/// From 0000-03-01, where the counting below starts, to 1970-01-01.
+const EPOCH: i64 = 719_468;
+/// 9999-12-31T23:59:59.999Z, the last instant that relaxed JSON writes as a date.
+const MAX_FOUR_DIGIT_MS: i64 = 253_402_300_799_999;
+
+/// A calendar date and time of day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// Astronomical year: 0 is 1 BC.
@@ -17,4 +29,202 @@ pub struct Civil {
     pub second: u8,
     /// 0 to 999.
     pub millisecond: u16,
+}
+
+impl Civil {
+    /// Splits milliseconds since 1970-01-01 UTC; every value has a date.
+    pub fn from_ms(ms: i64) -> Self {
+        let of_day = ms.rem_euclid(MS_PER_DAY) as u32;
+        // Years are counted from March, so that the leap day comes last.
+        let days = ms.div_euclid(MS_PER_DAY) + EPOCH;
+        let era = days.div_euclid(DAYS_PER_ERA);
+        let of_era = days.rem_euclid(DAYS_PER_ERA) as u32;
+        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        Self {
+            year: era * 400 + i64::from(year_of_era) + i64::from(month <= 2),
+            month: month as u8,
+            day: day as u8,
+            hour: (of_day / 3_600_000) as u8,
+            minute: (of_day / 60_000 % 60) as u8,
+            second: (of_day / 1000 % 60) as u8,
+            millisecond: (of_day % 1000) as u16,
+        }
+    }
+
+    /// Returns milliseconds since 1970-01-01 UTC, or `None` when a field is out of its range or the sum of i64's.
+    pub fn to_ms(&self) -> Option<i64> {
+        let is_valid = (1..=12).contains(&self.month)
+            && (1..=days_in_month(self.year, self.month)).contains(&self.day)
+            && self.hour < 24
+            && self.minute < 60
+            && self.second < 60
+            && self.millisecond < 1000
+            && self.year.unsigned_abs() < 1_000_000_000;
+        if !is_valid {
+            return None;
+        }
+        let year = self.year - i64::from(self.month <= 2);
+        let era = year.div_euclid(400);
+        let year_of_era = year.rem_euclid(400);
+        let from_march = (i64::from(self.month) + 9) % 12;
+        let of_year = (153 * from_march + 2) / 5 + i64::from(self.day) - 1;
+        let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+        let days = era * DAYS_PER_ERA + of_era - EPOCH;
+        let of_day = (i64::from(self.hour) * 60 + i64::from(self.minute)) * 60_000
+            + i64::from(self.second) * 1000
+            + i64::from(self.millisecond);
+        // The first day that i64 reaches starts before the first millisecond that it reaches.
+        let ms = i128::from(days) * i128::from(MS_PER_DAY) + i128::from(of_day);
+        i64::try_from(ms).ok()
+    }
+}
+
+fn days_in_month(year: i64, month: u8) -> u8 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Tells whether relaxed extended JSON writes this date as text: from 1970 to 9999.
+#[inline]
+pub fn is_relaxed(ms: i64) -> bool {
+    (0..=MAX_FOUR_DIGIT_MS).contains(&ms)
+}
+
+/// Appends `2012-12-24T12:15:30.501Z`; without milliseconds when they are zero and `always_ms` is not set.
+///
+/// Years before 0 or after 9999 get a sign and at least six digits.
+pub fn write_iso(ms: i64, always_ms: bool, out: &mut Vec<u8>) {
+    let civil = Civil::from_ms(ms);
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let is_short = (0..=9999).contains(&civil.year);
+    if is_short {
+        let year = civil.year as u16;
+        two_digits(&mut text, 0, (year / 100) as u8);
+        two_digits(&mut text, 2, (year % 100) as u8);
+    } else {
+        let sign = if civil.year < 0 { '-' } else { '+' };
+        out.extend_from_slice(format!("{sign}{:06}", civil.year.unsigned_abs()).as_bytes());
+    }
+    two_digits(&mut text, 5, civil.month);
+    two_digits(&mut text, 8, civil.day);
+    two_digits(&mut text, 11, civil.hour);
+    two_digits(&mut text, 14, civil.minute);
+    two_digits(&mut text, 17, civil.second);
+    let text = if always_ms || civil.millisecond != 0 {
+        text[20] = b'0' + (civil.millisecond / 100) as u8;
+        two_digits(&mut text, 21, (civil.millisecond % 100) as u8);
+        &text[..]
+    } else {
+        text[19] = b'Z';
+        &text[..20]
+    };
+    out.extend_from_slice(if is_short { text } else { &text[4..] });
+}
+
+#[inline]
+fn two_digits(text: &mut [u8; 24], at: usize, value: u8) {
+    text[at] = b'0' + value / 10;
+    text[at + 1] = b'0' + value % 10;
+}
+
+/// Reads `YYYY-MM-DDTHH:MM[:SS[.fraction]]` with `Z` or an offset such as `+01:00`, `+0100` or `+01`.
+///
+/// Digits after the third of a fraction are dropped: a date holds milliseconds.
+///
+/// # Errors
+/// [`crate::ErrorKind::Syntax`] for any other text and for dates that no calendar has.
+pub fn parse_iso(text: &str) -> Result<i64> {
+    let mut scanner = Scanner(text.as_bytes());
+    scan_iso(&mut scanner).filter(|_| scanner.0.is_empty()).ok_or_else(|| {
+        Error::syntax(format!("expected a date such as 2012-12-24T12:15:30.501Z, found {text:.60?}"))
+    })
+}
+
+fn scan_iso(scanner: &mut Scanner<'_>) -> Option<i64> {
+    let year = match scanner.0.first()? {
+        sign @ (b'+' | b'-') => {
+            scanner.0 = &scanner.0[1..];
+            let digits = scanner.0.iter().take_while(|c| c.is_ascii_digit()).count();
+            if !(6..=9).contains(&digits) {
+                return None;
+            }
+            let year = i64::from(scanner.number(digits)?);
+            if *sign == b'-' { -year } else { year }
+        }
+        _ => i64::from(scanner.number(4)?),
+    };
+    scanner.byte(b'-')?;
+    let month = scanner.number(2)? as u8;
+    scanner.byte(b'-')?;
+    let day = scanner.number(2)? as u8;
+    scanner.byte(b'T').or_else(|| scanner.byte(b't'))?;
+    let hour = scanner.number(2)? as u8;
+    scanner.byte(b':')?;
+    let minute = scanner.number(2)? as u8;
+    let mut second = 0;
+    let mut millisecond = 0;
+    if scanner.byte(b':').is_some() {
+        second = scanner.number(2)? as u8;
+        if scanner.byte(b'.').is_some() {
+            let digits = scanner.0.iter().take_while(|c| c.is_ascii_digit()).count();
+            let kept = digits.min(3);
+            let value = scanner.number(kept)? as u16;
+            millisecond = [0, value * 100, value * 10, value][kept];
+            if digits == 0 {
+                return None;
+            }
+            scanner.0 = &scanner.0[digits - kept..];
+        }
+    }
+    let local = Civil { year, month, day, hour, minute, second, millisecond };
+    local.to_ms()?.checked_sub(scan_offset(scanner)?)
+}
+
+/// Returns milliseconds east of UTC.
+fn scan_offset(scanner: &mut Scanner<'_>) -> Option<i64> {
+    if scanner.byte(b'Z').or_else(|| scanner.byte(b'z')).is_some() {
+        return Some(0);
+    }
+    let sign = match scanner.byte(b'+') {
+        Some(()) => 1,
+        None => {
+            scanner.byte(b'-')?;
+            -1
+        }
+    };
+    let hours = scanner.number(2)?;
+    let has_colon = scanner.byte(b':').is_some();
+    let minutes = if has_colon || !scanner.0.is_empty() { scanner.number(2)? } else { 0 };
+    (hours < 24 && minutes < 60).then(|| sign * i64::from(hours * 60 + minutes) * 60_000)
+}
+
+struct Scanner<'a>(&'a [u8]);
+
+impl Scanner<'_> {
+    fn byte(&mut self, wanted: u8) -> Option<()> {
+        let (first, rest) = self.0.split_first()?;
+        (*first == wanted).then(|| self.0 = rest)
+    }
+
+    /// Reads exactly this many digits, at most nine.
+    fn number(&mut self, digits: usize) -> Option<u32> {
+        let (taken, rest) = self.0.split_at_checked(digits)?;
+        let mut value = 0;
+        for c in taken {
+            if !c.is_ascii_digit() {
+                return None;
+            }
+            value = value * 10 + u32::from(c - b'0');
+        }
+        self.0 = rest;
+        Some(value)
+    }
 }

@@ -1,11 +1,52 @@
 //! IEEE 754-2008 decimal128 in its binary integer encoding: bytes, text and back. No arithmetic.
 //! Spec: bson-decimal128.
 
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// Digits of the coefficient.
+const DIGITS: usize = 34;
+/// The largest coefficient; a stored one above it means zero.
+const MAX_COEFFICIENT: u128 = 10u128.pow(34) - 1;
+/// The exponent is stored with this added.
+const BIAS: i32 = 6176;
+const MIN_EXPONENT: i64 = -6176;
+const MAX_EXPONENT: i64 = 6111;
+
+const SIGN: u128 = 1 << 127;
+/// The five bits after the sign.
+const COMBINATION: u32 = 122;
+const INFINITY: u128 = 0b11110 << COMBINATION;
+const NAN: u128 = 0b11111 << COMBINATION;
+
 /// A decimal number of 34 digits, as its sixteen little-endian bytes.
 ///
 /// Compares by bytes, so `1.0` and `1.00` differ, as they do when stored.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal128([u8; 16]);
+
+/// What the sixteen bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// Not a number, quiet or signalling.
+    NaN,
+    /// Infinity.
+    Infinity {
+        /// Below zero.
+        is_negative: bool,
+    },
+    /// `coefficient` times ten to the power of `exponent`.
+    Finite {
+        /// Below zero; zero may be, too.
+        is_negative: bool,
+        /// At most 34 digits.
+        coefficient: u128,
+        /// From -6176 to 6111 when the bytes came from a conforming writer.
+        exponent: i32,
+    },
+}
 
 impl Decimal128 {
     /// Wraps sixteen little-endian bytes; every value is valid.
@@ -18,5 +59,189 @@ impl Decimal128 {
     #[inline]
     pub const fn bytes(&self) -> [u8; 16] {
         self.0
+    }
+
+    /// Reads a decimal number, `Infinity`, `inf` or `NaN` in any case, with an optional sign.
+    ///
+    /// A number is taken exactly or not at all: trailing zeros move between coefficient and exponent where
+    /// that makes it fit, and the exponent of zero is clamped.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Syntax`] when the text is no number, [`crate::ErrorKind::OutOfRange`] when it has
+    /// more than 34 significant digits or too large or too small an exponent.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (is_negative, unsigned) = match text.as_bytes() {
+            [b'-', ..] => (true, &text[1..]),
+            [b'+', ..] => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let sign = if is_negative { SIGN } else { 0 };
+        if unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity") {
+            return Ok(Self((sign | INFINITY).to_le_bytes()));
+        }
+        if unsigned.eq_ignore_ascii_case("nan") {
+            return Ok(Self((sign | NAN).to_le_bytes()));
+        }
+        let (digits, exponent) = scan(unsigned).ok_or_else(|| not_a_number(text))?;
+        let (coefficient, exponent) = fit(digits, exponent)
+            .map_err(|why| Error::range(format!("cannot store {text:.60} as decimal128 exactly: {why}")))?;
+        Ok(Self::finite(is_negative, coefficient, exponent))
+    }
+
+    /// Both must be in range: the callers are [`fit`] and nobody else.
+    fn finite(is_negative: bool, coefficient: u128, exponent: i32) -> Self {
+        let sign = if is_negative { SIGN } else { 0 };
+        // Coefficients end below bit 113, so the exponent's two high bits are never both set.
+        let biased = (exponent + BIAS) as u128;
+        Self((sign | biased << 113 | coefficient).to_le_bytes())
+    }
+
+    /// Takes the number apart.
+    pub fn parts(&self) -> Parts {
+        let bits = u128::from_le_bytes(self.0);
+        let is_negative = bits & SIGN != 0;
+        if bits & NAN == NAN {
+            return Parts::NaN;
+        }
+        if bits & NAN == INFINITY {
+            return Parts::Infinity { is_negative };
+        }
+        // With both high bits set the exponent sits two bits lower and the coefficient starts with 0b100:
+        // always more than 34 digits, so zero.
+        let is_large = bits >> 125 & 0b11 == 0b11;
+        let (biased, coefficient) = if is_large {
+            (bits >> 111 & 0x3FFF, 0)
+        } else {
+            (bits >> 113 & 0x3FFF, bits & ((1 << 113) - 1))
+        };
+        Parts::Finite {
+            is_negative,
+            coefficient: if coefficient > MAX_COEFFICIENT { 0 } else { coefficient },
+            exponent: biased as i32 - BIAS,
+        }
+    }
+}
+
+/// Splits into significant digits (without leading zeros) and exponent; `None` when it is no number.
+fn scan(text: &str) -> Option<(Vec<u8>, i64)> {
+    let bytes = text.as_bytes();
+    let (mantissa, exponent) = match bytes.iter().position(|&c| c | 0x20 == b'e') {
+        Some(at) => (&bytes[..at], scan_exponent(&bytes[at + 1..])?),
+        None => (bytes, 0),
+    };
+    let mut digits = Vec::with_capacity(mantissa.len().min(DIGITS));
+    let mut is_empty = true;
+    let mut fraction: Option<i64> = None;
+    for &c in mantissa {
+        match c {
+            b'0'..=b'9' => {
+                is_empty = false;
+                fraction = fraction.map(|n| n + 1);
+                if c != b'0' || !digits.is_empty() {
+                    digits.push(c - b'0');
+                }
+            }
+            b'.' if fraction.is_none() => fraction = Some(0),
+            _ => return None,
+        }
+    }
+    if is_empty {
+        return None;
+    }
+    Some((digits, exponent - fraction.unwrap_or(0)))
+}
+
+fn scan_exponent(bytes: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, bytes),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    // Far beyond any exponent that the longest text could bring back into range.
+    const FAR: i64 = 1 << 48;
+    let value = digits.iter().fold(0i64, |n, &c| (n * 10 + i64::from(c - b'0')).min(FAR));
+    Some(if is_negative { -value } else { value })
+}
+
+/// Moves zeros between coefficient and exponent until both fit.
+fn fit(mut digits: Vec<u8>, mut exponent: i64) -> std::result::Result<(u128, i32), &'static str> {
+    if digits.is_empty() {
+        return Ok((0, exponent.clamp(MIN_EXPONENT, MAX_EXPONENT) as i32));
+    }
+    while digits.len() > DIGITS {
+        if digits.pop() != Some(0) {
+            return Err("it has more than 34 significant digits");
+        }
+        exponent += 1;
+    }
+    while exponent < MIN_EXPONENT {
+        if digits.pop() != Some(0) {
+            return Err("its exponent is below -6176");
+        }
+        exponent += 1;
+    }
+    while exponent > MAX_EXPONENT {
+        if digits.len() == DIGITS {
+            return Err("its exponent is above 6111");
+        }
+        digits.push(0);
+        exponent -= 1;
+    }
+    let coefficient = digits.iter().fold(0u128, |n, &d| n * 10 + u128::from(d));
+    Ok((coefficient, exponent as i32))
+}
+
+#[cold]
+fn not_a_number(text: &str) -> Error {
+    Error::syntax(format!("expected a decimal number, found {text:.60?}"))
+}
+
+impl FromStr for Decimal128 {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Decimal128 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (is_negative, coefficient, exponent) = match self.parts() {
+            Parts::NaN => return f.write_str("NaN"),
+            Parts::Infinity { is_negative: false } => return f.write_str("Infinity"),
+            Parts::Infinity { is_negative: true } => return f.write_str("-Infinity"),
+            Parts::Finite { is_negative, coefficient, exponent } => (is_negative, coefficient, exponent),
+        };
+        if is_negative {
+            f.write_str("-")?;
+        }
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(coefficient);
+        let count = digits.len() as i32;
+        let scientific = exponent + count - 1;
+        if exponent > 0 || scientific < -6 {
+            let (first, rest) = digits.split_at(1);
+            let point = if rest.is_empty() { "" } else { "." };
+            return write!(f, "{first}{point}{rest}E{scientific:+}");
+        }
+        if exponent == 0 {
+            return f.write_str(digits);
+        }
+        let whole = count + exponent;
+        if whole > 0 {
+            let (whole, fraction) = digits.split_at(whole as usize);
+            return write!(f, "{whole}.{fraction}");
+        }
+        // At most six zeros: `scientific` is -6 or more here.
+        write!(f, "0.{}{digits}", &"000000"[..-whole as usize])
+    }
+}
+
+impl fmt::Debug for Decimal128 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decimal128({self})")
     }
 }

@@ -7,22 +7,27 @@ pub mod datetime;
 pub mod decimal128;
 pub mod element;
 pub mod error;
+pub mod extjson;
 pub mod object_id;
 pub mod reader;
 pub mod timestamp;
+mod validate;
 mod value;
+pub mod vector;
 pub mod writer;
 
 pub use binary::RawBinary;
 pub use decimal128::Decimal128;
 pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
+pub use extjson::{JsonMode, parse_json, write_json};
 pub use object_id::ObjectId;
 pub use reader::{Iter, RawArray, RawDocument, RawElement, RawValue, Values};
 pub use timestamp::Timestamp;
+pub use validate::validate;
 pub use writer::*;
 
-/// Nesting that the validator, the JSON writer and the JSON parser accept unless told otherwise.
+/// Nesting that the JSON writer and the JSON parser accept unless told otherwise.
 ///
 /// Servers refuse documents nested deeper than 180 levels or so; this leaves room for commands around them.
 pub const MAX_DEPTH: usize = 256;

@@ -1,0 +1,289 @@
+//! Documents to JSON text, element by element, with no tree in between: the hot path of `cursor.to_json()`.
+
+use std::io::Write as _;
+
+use super::base64;
+use super::text::push_string;
+use crate::MAX_DEPTH;
+use crate::binary::{self, RawBinary};
+use crate::datetime::{is_relaxed, write_iso};
+use crate::error::{Error, ErrorKind, Result};
+use crate::object_id::{HEX, ObjectId};
+use crate::reader::{RawArray, RawDocument, RawValue};
+
+/// How much of BSON's types the text keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JsonMode {
+    /// Extended JSON that keeps every type.
+    Canonical,
+    /// Extended JSON with plain numbers and readable dates; the width of integers is lost.
+    Relaxed,
+    /// JSON as web clients expect it: ObjectIds, dates, decimals, UUIDs and binaries are strings, an infinite
+    /// number or NaN is null. Not meant to be read back.
+    Plain,
+}
+
+/// Appends the document as JSON, without white space.
+///
+/// Regular expression options are sorted, as the specification asks.
+///
+/// # Errors
+/// [`ErrorKind::Malformed`] when an element cannot be read, [`ErrorKind::TooDeep`] beyond [`MAX_DEPTH`] documents
+/// inside each other. `out` then ends in the middle of a document; cut it back to its old length.
+pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
+    match mode {
+        JsonMode::Canonical => Writer::<CANONICAL> { out }.document(document, MAX_DEPTH),
+        JsonMode::Relaxed => Writer::<RELAXED> { out }.document(document, MAX_DEPTH),
+        JsonMode::Plain => Writer::<PLAIN> { out }.document(document, MAX_DEPTH),
+    }
+}
+
+const CANONICAL: u8 = 0;
+const RELAXED: u8 = 1;
+const PLAIN: u8 = 2;
+
+/// One copy of the code per mode: the mode is asked for every value.
+struct Writer<'o, const MODE: u8> {
+    out: &'o mut Vec<u8>,
+}
+
+impl<const MODE: u8> Writer<'_, MODE> {
+    fn document(&mut self, document: RawDocument<'_>, depth: usize) -> Result<()> {
+        let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+        let mut before = b'{';
+        for element in document {
+            let element = element?;
+            self.out.push(before);
+            before = b',';
+            push_string(element.key, self.out);
+            self.out.push(b':');
+            self.value(element.value, depth)?;
+        }
+        self.close(before, b"{}");
+        Ok(())
+    }
+
+    fn array(&mut self, array: RawArray<'_>, depth: usize) -> Result<()> {
+        let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+        let mut before = b'[';
+        for value in array {
+            let value = value?;
+            self.out.push(before);
+            before = b',';
+            self.value(value, depth)?;
+        }
+        self.close(before, b"[]");
+        Ok(())
+    }
+
+    /// `before` is still the opening bracket when there was nothing inside.
+    #[inline]
+    fn close(&mut self, before: u8, brackets: &[u8; 2]) {
+        let from = usize::from(before == b',');
+        self.out.extend_from_slice(&brackets[from..]);
+    }
+
+    #[inline]
+    fn value(&mut self, value: RawValue<'_>, depth: usize) -> Result<()> {
+        match value {
+            RawValue::Double(value) => self.double(value),
+            RawValue::String(text) => push_string(text, self.out),
+            RawValue::Document(document) => self.document(document, depth)?,
+            RawValue::Array(array) => self.array(array, depth)?,
+            RawValue::Binary(binary) => self.binary(binary),
+            RawValue::ObjectId(id) => self.object_id(id),
+            RawValue::Boolean(true) => self.raw(b"true"),
+            RawValue::Boolean(false) => self.raw(b"false"),
+            RawValue::DateTime(ms) => self.datetime(ms),
+            RawValue::Null => self.raw(b"null"),
+            RawValue::Int32(value) if MODE == CANONICAL => {
+                self.raw(b"{\"$numberInt\":\"");
+                self.integer(value);
+                self.raw(b"\"}");
+            }
+            RawValue::Int32(value) => self.integer(value),
+            RawValue::Int64(value) if MODE == CANONICAL => self.number_long(value),
+            RawValue::Int64(value) => self.integer(value),
+            rare => self.rare(rare, depth)?,
+        }
+        Ok(())
+    }
+
+    /// Types that few documents hold, kept out of the loop's code.
+    #[cold]
+    fn rare(&mut self, value: RawValue<'_>, depth: usize) -> Result<()> {
+        match value {
+            RawValue::Decimal128(value) if MODE == PLAIN => {
+                let _ = write!(self.out, "\"{value}\"");
+            }
+            RawValue::Decimal128(value) => {
+                let _ = write!(self.out, "{{\"$numberDecimal\":\"{value}\"}}");
+            }
+            RawValue::Regex { pattern, options } => self.regex(pattern, options),
+            RawValue::Timestamp { time, increment } if MODE == PLAIN => {
+                let _ = write!(self.out, "{{\"t\":{time},\"i\":{increment}}}");
+            }
+            RawValue::Timestamp { time, increment } => {
+                let _ = write!(self.out, "{{\"$timestamp\":{{\"t\":{time},\"i\":{increment}}}}}");
+            }
+            RawValue::JavaScript(code) => self.string_or(b"$code", code),
+            RawValue::Symbol(symbol) => self.string_or(b"$symbol", symbol),
+            RawValue::JavaScriptWithScope { code, scope } => {
+                let [open, middle] = if MODE == PLAIN {
+                    [&b"{\"code\":"[..], b",\"scope\":"]
+                } else {
+                    [&b"{\"$code\":"[..], b",\"$scope\":"]
+                };
+                self.raw(open);
+                push_string(code, self.out);
+                self.raw(middle);
+                self.document(scope, depth)?;
+                self.raw(b"}");
+            }
+            RawValue::DbPointer { namespace, id } => {
+                self.raw(if MODE == PLAIN { b"" } else { b"{\"$dbPointer\":" });
+                self.raw(b"{\"$ref\":");
+                push_string(namespace, self.out);
+                self.raw(b",\"$id\":");
+                self.object_id(id);
+                self.raw(if MODE == PLAIN { b"}" } else { b"}}" });
+            }
+            RawValue::Undefined if MODE == PLAIN => self.raw(b"null"),
+            RawValue::Undefined => self.raw(b"{\"$undefined\":true}"),
+            RawValue::MinKey => self.raw(b"{\"$minKey\":1}"),
+            RawValue::MaxKey => self.raw(b"{\"$maxKey\":1}"),
+            // The rest is handled by `value`.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn raw(&mut self, text: &[u8]) {
+        self.out.extend_from_slice(text);
+    }
+
+    #[inline]
+    fn integer(&mut self, value: impl itoa::Integer) {
+        self.raw(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn number_long(&mut self, value: i64) {
+        self.raw(b"{\"$numberLong\":\"");
+        self.integer(value);
+        self.raw(b"\"}");
+    }
+
+    fn double(&mut self, value: f64) {
+        let mut buffer = zmij::Buffer::new();
+        let text = if value.is_finite() {
+            buffer.format_finite(value)
+        } else if MODE == PLAIN {
+            return self.raw(b"null");
+        } else if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        };
+        if MODE == CANONICAL || !value.is_finite() {
+            self.raw(b"{\"$numberDouble\":\"");
+            self.raw(text.as_bytes());
+            self.raw(b"\"}");
+        } else {
+            self.raw(text.as_bytes());
+        }
+    }
+
+    #[inline]
+    fn object_id(&mut self, id: ObjectId) {
+        if MODE == PLAIN {
+            self.raw(b"\"");
+            self.raw(&id.hex_bytes());
+            self.raw(b"\"");
+        } else {
+            self.raw(b"{\"$oid\":\"");
+            self.raw(&id.hex_bytes());
+            self.raw(b"\"}");
+        }
+    }
+
+    fn datetime(&mut self, ms: i64) {
+        if MODE == PLAIN {
+            self.raw(b"\"");
+            write_iso(ms, true, self.out);
+            self.raw(b"\"");
+        } else if MODE == RELAXED && is_relaxed(ms) {
+            self.raw(b"{\"$date\":\"");
+            write_iso(ms, false, self.out);
+            self.raw(b"\"}");
+        } else {
+            self.raw(b"{\"$date\":");
+            self.number_long(ms);
+            self.raw(b"}");
+        }
+    }
+
+    fn binary(&mut self, value: RawBinary<'_>) {
+        if MODE != PLAIN {
+            self.raw(b"{\"$binary\":{\"base64\":\"");
+            base64::encode(value.bytes, self.out);
+            self.raw(b"\",\"subType\":\"");
+            let high = HEX[usize::from(value.subtype >> 4)];
+            let low = HEX[usize::from(value.subtype & 15)];
+            self.raw(&[high, low]);
+            return self.raw(b"\"}}");
+        }
+        self.raw(b"\"");
+        match value.bytes.first_chunk::<16>() {
+            Some(uuid) if value.subtype == binary::UUID && value.bytes.len() == 16 => {
+                for (i, byte) in uuid.iter().enumerate() {
+                    if matches!(i, 4 | 6 | 8 | 10) {
+                        self.raw(b"-");
+                    }
+                    self.raw(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+                }
+            }
+            _ => base64::encode(value.bytes, self.out),
+        }
+        self.raw(b"\"");
+    }
+
+    fn regex(&mut self, pattern: &str, options: &str) {
+        if MODE == PLAIN {
+            return push_string(&format!("/{pattern}/{options}"), self.out);
+        }
+        self.raw(b"{\"$regularExpression\":{\"pattern\":");
+        push_string(pattern, self.out);
+        self.raw(b",\"options\":");
+        push_string(&sorted(options), self.out);
+        self.raw(b"}}");
+    }
+
+    fn string_or(&mut self, key: &[u8], text: &str) {
+        if MODE == PLAIN {
+            return push_string(text, self.out);
+        }
+        self.raw(b"{\"");
+        self.raw(key);
+        self.raw(b"\":");
+        push_string(text, self.out);
+        self.raw(b"}");
+    }
+}
+
+/// Puts the options of a regular expression into the order that BSON asks for.
+pub(super) fn sorted(options: &str) -> String {
+    let mut letters: Vec<char> = options.chars().collect();
+    letters.sort_unstable();
+    letters.into_iter().collect()
+}
+
+#[cold]
+pub(super) fn too_deep() -> Error {
+    Error::new(
+        ErrorKind::TooDeep,
+        format!("expected at most {MAX_DEPTH} documents inside each other, found more"),
+    )
+}

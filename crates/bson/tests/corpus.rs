@@ -1,0 +1,272 @@
+//! The official suites: bson-corpus and bson-binary-vector, read from the folder that MONGODB_SPECIFICATIONS names.
+
+use std::fs;
+use std::path::PathBuf;
+
+use mangonel_bson::vector::{Dtype, RawVector, append_floats, append_ints};
+use mangonel_bson::*;
+use serde_json::Value;
+
+/// Returns the suite's files, or says that it is skipped.
+fn files(suite: &str) -> Vec<(String, Value)> {
+    let Some(root) = std::env::var_os("MONGODB_SPECIFICATIONS") else {
+        println!("{suite}: skipped, MONGODB_SPECIFICATIONS names no folder");
+        return Vec::new();
+    };
+    let folder = PathBuf::from(root).join(suite).join("tests");
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} holds no test", folder.display());
+    files
+        .iter()
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap())
+        })
+        .collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    assert!(text.len().is_multiple_of(2));
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+}
+
+fn list<'v>(file: &'v Value, key: &str) -> &'v [Value] {
+    file[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn to_json(bytes: &[u8], mode: JsonMode) -> String {
+    let mut out = Vec::new();
+    write_json(RawDocument::from_bytes(bytes).unwrap(), mode, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// White space, escapes and the spelling of doubles may differ; key order and everything else may not.
+fn assert_same_json(found: &str, wanted: &str, what: &str) {
+    fn spell(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                for (key, value) in members.iter_mut() {
+                    match value {
+                        Value::String(text) if key == "$numberDouble" => {
+                            *text = format!("{:?}", text.parse::<f64>().unwrap());
+                        }
+                        _ => spell(value),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(spell),
+            Value::Number(number) if number.to_string().contains(['.', 'e', 'E']) => {
+                *value = Value::String(format!("{:?}", number.as_f64().unwrap()));
+            }
+            _ => {}
+        }
+    }
+    let parse = |text: &str| {
+        let mut value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{what}: {e}: {text}"));
+        spell(&mut value);
+        // The text keeps the order of keys, which comparing objects would not.
+        value.to_string()
+    };
+    assert_eq!(parse(found), parse(wanted), "{what}");
+}
+
+/// Writes every element anew, embedded ones included, as a driver's decoder and encoder would.
+fn rewrite(bytes: &[u8]) -> Vec<u8> {
+    fn copy(document: RawDocument<'_>, is_array: bool, out: &mut Vec<u8>) {
+        for (i, element) in document.iter().enumerate() {
+            let RawElement { key, value } = element.unwrap();
+            let index = i.to_string();
+            let key = if is_array { &index } else { key };
+            match value {
+                RawValue::Document(inner) => {
+                    let start = begin_subdocument(out, key);
+                    copy(inner, false, out);
+                    end_document(out, start);
+                }
+                RawValue::Array(inner) => {
+                    let start = begin_array(out, key);
+                    copy(inner.as_document(), true, out);
+                    end_document(out, start);
+                }
+                RawValue::JavaScriptWithScope { code, scope } => {
+                    let (start, inner) = begin_javascript_with_scope(out, key, code);
+                    copy(scope, false, out);
+                    end_document(out, inner);
+                    end_javascript_with_scope(out, start);
+                }
+                RawValue::Regex { pattern, options } => {
+                    let mut options: Vec<char> = options.chars().collect();
+                    options.sort_unstable();
+                    append_regex(out, key, pattern, &options.iter().collect::<String>());
+                }
+                value => append_value(out, key, value),
+            }
+        }
+    }
+    let mut out = Vec::new();
+    let start = begin_document(&mut out);
+    copy(RawDocument::from_bytes(bytes).unwrap(), false, &mut out);
+    end_document(&mut out, start);
+    out
+}
+
+fn check_valid(case: &Value, what: &str) {
+    let text = |key: &str| case[key].as_str();
+    let bson = unhex(text("canonical_bson").unwrap());
+    let canonical = text("canonical_extjson").unwrap();
+    let is_lossy = case["lossy"].as_bool().unwrap_or(false);
+
+    validate(&bson, MAX_DEPTH).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(rewrite(&bson), bson, "{what}");
+    assert_same_json(&to_json(&bson, JsonMode::Canonical), canonical, what);
+    let parsed = parse_json(canonical).unwrap_or_else(|error| panic!("{what}: {error}"));
+    if !is_lossy {
+        assert_eq!(parsed, bson, "{what}: canonical extended JSON to BSON");
+    }
+    assert_same_json(&to_json(&parsed, JsonMode::Canonical), canonical, what);
+    if let Some(relaxed) = text("relaxed_extjson") {
+        assert_same_json(&to_json(&bson, JsonMode::Relaxed), relaxed, what);
+        let parsed = parse_json(relaxed).unwrap();
+        assert_same_json(&to_json(&parsed, JsonMode::Relaxed), relaxed, what);
+    }
+    if let Some(degenerate) = text("degenerate_bson") {
+        let degenerate = unhex(degenerate);
+        validate(&degenerate, MAX_DEPTH).unwrap();
+        assert_eq!(rewrite(&degenerate), bson, "{what}: degenerate BSON");
+        assert_same_json(&to_json(&degenerate, JsonMode::Canonical), canonical, what);
+    }
+    if let Some(degenerate) = text("degenerate_extjson") {
+        let parsed = parse_json(degenerate).unwrap_or_else(|error| panic!("{what}: {error}"));
+        if !is_lossy {
+            assert_eq!(parsed, bson, "{what}: degenerate extended JSON");
+        }
+        assert_same_json(&to_json(&parsed, JsonMode::Canonical), canonical, what);
+    }
+    // What a driver without the deprecated types makes of them; with them, just another pair.
+    if let (Some(bson), Some(json)) = (text("converted_bson"), text("converted_extjson")) {
+        assert_eq!(parse_json(json).unwrap(), unhex(bson), "{what}: converted");
+        assert_same_json(&to_json(&unhex(bson), JsonMode::Canonical), json, what);
+    }
+    // Plain JSON has no expected text; it must be JSON.
+    let plain = to_json(&bson, JsonMode::Plain);
+    serde_json::from_str::<Value>(&plain).unwrap_or_else(|e| panic!("{what}: {e}: {plain}"));
+}
+
+#[test]
+fn bson_corpus() {
+    for (name, file) in files("bson-corpus") {
+        let mut count = 0;
+        for case in list(&file, "valid") {
+            check_valid(case, &format!("{name}: {}", case["description"]));
+            count += 1;
+        }
+        for case in list(&file, "decodeErrors") {
+            let bytes = unhex(case["bson"].as_str().unwrap());
+            let result = validate(&bytes, MAX_DEPTH);
+            assert!(result.is_err(), "{name}: {} was accepted", case["description"]);
+            count += 1;
+        }
+        let is_decimal = file["bson_type"] == "0x13";
+        for case in list(&file, "parseErrors") {
+            let text = case["string"].as_str().unwrap();
+            let is_refused = match is_decimal {
+                true => Decimal128::parse(text).is_err(),
+                false => parse_json(text).is_err(),
+            };
+            assert!(is_refused, "{name}: {} was accepted", case["description"]);
+            count += 1;
+        }
+        assert!(count > 0, "{name} holds no case");
+        println!("bson-corpus {name}: {count} cases");
+    }
+}
+
+#[test]
+fn bson_binary_vector() {
+    for (name, file) in files("bson-binary-vector") {
+        let key = file["test_key"].as_str().unwrap();
+        for case in list(&file, "tests") {
+            let what = format!("{name}: {}", case["description"]);
+            let is_valid = case["valid"].as_bool().unwrap();
+            if let Some(bytes) = case["canonical_bson"].as_str() {
+                let bytes = unhex(bytes);
+                let document = RawDocument::from_bytes(&bytes).unwrap();
+                let binary = document.get_binary(key).unwrap().unwrap();
+                match RawVector::from_binary(binary) {
+                    Ok(vector) => {
+                        assert!(is_valid, "{what}: decoding succeeded");
+                        assert_eq!(decoded(vector), numbers(case).unwrap(), "{what}");
+                    }
+                    Err(error) => assert!(!is_valid, "{what}: {error}"),
+                }
+            }
+            match encode(case) {
+                None if case["vector"].is_array() => assert!(!is_valid, "{what}: encoding failed"),
+                None => {}
+                Some(payload) => {
+                    assert!(is_valid, "{what}: encoding succeeded");
+                    let mut out = Vec::new();
+                    let start = begin_document(&mut out);
+                    append_binary(&mut out, key, 9, &payload);
+                    end_document(&mut out, start);
+                    assert_eq!(out, unhex(case["canonical_bson"].as_str().unwrap()), "{what}");
+                }
+            }
+        }
+    }
+}
+
+fn numbers(case: &Value) -> Option<Vec<f64>> {
+    let number = |value: &Value| match value["$numberDouble"].as_str() {
+        Some("Infinity") => f64::INFINITY,
+        Some("-Infinity") => f64::NEG_INFINITY,
+        _ => value.as_f64().unwrap(),
+    };
+    Some(case["vector"].as_array()?.iter().map(number).collect())
+}
+
+fn decoded(vector: RawVector<'_>) -> Vec<f64> {
+    match vector.dtype() {
+        // The suite's numbers are doubles that only mean something as floats.
+        Dtype::Float32 => vector.floats().map(|number| number.to_string().parse().unwrap()).collect(),
+        Dtype::Int8 => vector.ints().map(f64::from).collect(),
+        Dtype::PackedBit => vector.data().iter().map(|&byte| f64::from(byte)).collect(),
+    }
+}
+
+fn encode(case: &Value) -> Option<Vec<u8>> {
+    let code = case["dtype_hex"].as_str()?.trim_start_matches("0x");
+    let dtype = Dtype::from_code(u8::from_str_radix(code, 16).unwrap())?;
+    let padding = u8::try_from(case["padding"].as_i64().unwrap_or(0)).ok()?;
+    let numbers = numbers(case)?;
+    let is_in = |min, max| move |n: &&f64| n.fract() == 0.0 && (min..=max).contains(*n);
+    let mut out = Vec::new();
+    match dtype {
+        Dtype::Float32 => {
+            let floats: Vec<f32> = numbers.iter().map(|n| *n as f32).collect();
+            append_floats(&mut out, &floats);
+        }
+        Dtype::Int8 => {
+            let ints = numbers.iter().take_while(is_in(-128.0, 127.0)).map(|n| *n as i8);
+            append_ints(&mut out, &ints.collect::<Vec<_>>());
+        }
+        Dtype::PackedBit => {
+            let bytes = numbers.iter().take_while(is_in(0.0, 255.0)).map(|n| *n as u8);
+            out.extend_from_slice(&[dtype as u8, padding]);
+            out.extend(bytes);
+        }
+    }
+    let width = if dtype == Dtype::Float32 { 4 } else { 1 };
+    // Numbers that the type cannot hold were left out.
+    let is_whole = out.len() - 2 == numbers.len() * width;
+    let vector = RawVector::new(dtype, padding, &out[2..]).ok().filter(|_| is_whole)?;
+    let mut payload = Vec::new();
+    vector.append_payload(&mut payload);
+    assert_eq!(payload, out);
+    Some(payload)
+}
