@@ -10,7 +10,7 @@ from mangonel.server.errors import ServerError
 from mangonel.server.process import HOST, POLL
 from mangonel.server.wire import CommandError
 
-__all__ = ["NAME", "create_user", "initiate", "member_state", "wait_for_members"]
+__all__ = ["NAME", "create_user", "initiate", "member_state", "step_up", "wait_for_members"]
 
 NAME = "rs0"
 # Failover in seconds, not in the ten of a deployment that spans data centres.
@@ -60,14 +60,27 @@ def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], N
         settled = all(state in ("primary", "secondary") for state in states)
         if settled and "primary" in states:
             return states.index("primary")
-        if not asked and len(states) > 1 and "primary" not in states and "down" not in states:
-            # Otherwise the first election waits for a whole election timeout.
-            asked = _step_up(runs[0])
+        if not asked and "primary" not in states and "down" not in states:
+            # Otherwise the first election waits for a whole election timeout. Refused until the others know
+            # the configuration; a refused dry run changes nothing.
+            asked = step_up(runs[0])
         check()
         if time.monotonic() > deadline:
             named = ", ".join(f"member {number} is {state}" for number, state in enumerate(states))
             raise ServerError(f"expected a primary and only secondaries beside it in time; {named}")
         time.sleep(POLL)
+
+
+def step_up(run: Run) -> bool:
+    """Ask a member to become primary; False when it makes sense to ask again."""
+    try:
+        run({"replSetStepUp": 1})
+    except CommandError as error:
+        # Once access control is on, only the regular election is left.
+        return error.code == UNAUTHORIZED
+    except OSError:
+        return False
+    return True
 
 
 def create_user(run: Run, user: str, password: str) -> None:
@@ -77,14 +90,3 @@ def create_user(run: Run, user: str, password: str) -> None:
     except CommandError as error:
         if error.code not in (UNAUTHORIZED, USER_EXISTS):
             raise
-
-
-def _step_up(run: Run) -> bool:
-    try:
-        run({"replSetStepUp": 1})
-    except CommandError as error:
-        # Once access control is on, only the regular election is left.
-        return error.code == UNAUTHORIZED
-    except OSError:
-        return False
-    return True
