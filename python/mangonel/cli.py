@@ -78,4 +78,12 @@ def _serve(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve,)
+def _lab(commands: Commands) -> None:
+    from mangonel.lab.cli import add_arguments, dispatch
+
+    parser = add_command(commands, "lab", "compare this driver with its peers on this machine")
+    add_arguments(parser)
+    parser.set_defaults(run=dispatch)
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab)

@@ -1,0 +1,139 @@
+"""What a contender is: a name, what it can do, and an adapter of few verbs, written as its users would.
+
+A module that defines contenders is read by the conductor too, so it imports its driver inside functions only.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+Document: TypeAlias = dict[str, Any]
+
+# Capability flags. An experiment's part names the flags it needs; the two sets decide who takes part.
+BLOCKING = "blocking"
+ASYNCIO = "asyncio"
+THREADS = "threads"
+BATCH_SIZE = "batch-size"
+EXHAUST = "exhaust"
+PREFETCH = "prefetch"
+DECODES = "decodes"  # hands out documents; a floor drains bytes and does not
+CODEC = "codec"
+PROGRAM = "program"
+DRIVER = frozenset({BATCH_SIZE, DECODES})
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an adapter works: the deployment, the names, and the write concern of everything it writes."""
+
+    uri: str
+    database: str
+    collection: str
+    write_concern: int | str = 1
+    connections: int = 1
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a cursor is read: documents per batch (0: the server's default), exhaust, or one batch ahead."""
+
+    size: int = 0
+    exhaust: bool = False
+    prefetch: bool = False
+
+
+class Blocking(Protocol):
+    """The verbs of a blocking contender. `iterate` reads the whole collection and returns how many it saw."""
+
+    def insert_one(self, document: Document) -> Any: ...
+    def insert_many(self, documents: list[Document]) -> Any: ...
+    def find_one(self, key: int) -> Any: ...
+    def find_list(self, limit: int) -> Any: ...
+    def iterate(self, batching: Batching) -> int: ...
+    def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]: ...
+    def to_list(self) -> list[Any]: ...
+    def decoded(self, result: Any) -> Any: ...
+    def close(self) -> None: ...
+
+
+class Asynchronous(Protocol):
+    """The same verbs for a contender that runs on an event loop."""
+
+    async def open(self) -> None: ...
+    async def insert_one(self, document: Document) -> Any: ...
+    async def insert_many(self, documents: list[Document]) -> Any: ...
+    async def find_one(self, key: int) -> Any: ...
+    async def find_list(self, limit: int) -> Any: ...
+    async def iterate(self, batching: Batching) -> int: ...
+    def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]: ...
+    async def to_list(self) -> list[Any]: ...
+    def decoded(self, result: Any) -> Any: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Codec:
+    """The BSON functions of a contender, and the module that holds its types (`ObjectId`, `Binary`, ...)."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    decode_all: Callable[[bytes], list[Any]]
+    types: Any
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the tables.
+
+    Attributes:
+        offers: capability flags.
+        packages: import names it needs; a missing one is the reason shown for its absence.
+        names: names it needs in those packages, as "module:attribute", looked up in the worker.
+        loop: the event loop it runs on, "asyncio" or "uvloop".
+        environment: variables its worker process gets.
+        copy_of: for the null control, the contender this one repeats under a second name.
+    """
+
+    id: str
+    title: str
+    offers: frozenset[str]
+    packages: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    loop: str = ""
+    blocking: Callable[[Target], Blocking] | None = None
+    asynchronous: Callable[[Target], Asynchronous] | None = None
+    codec: Callable[[], Codec] | None = None
+    program: Callable[[str, Target], str] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    copy_of: str = ""
+
+    def missing(self) -> str:
+        """Return why it cannot take part, or "". Imports nothing."""
+        absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
+        return f"not installed: {', '.join(absent)}" if absent else ""
+
+    def unusable(self) -> str:
+        """Return why it cannot take part, or "". Imports the packages, so it is for workers only."""
+        if reason := self.missing():
+            return reason
+        for name in self.names:
+            module, _, attribute = name.partition(":")
+            try:
+                getattr(importlib.import_module(module), attribute)
+            except (ImportError, AttributeError) as error:
+                return f"{module} has no {attribute} yet: {type(error).__name__}: {error}"
+        return ""
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of its packages as their metadata names them."""
+        found = {}
+        for name in self.packages:
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                found[name] = "source tree" if name == "mangonel" else "unknown"
+        return found

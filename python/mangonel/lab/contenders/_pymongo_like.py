@@ -1,0 +1,135 @@
+"""Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+
+from mangonel.lab.contender import Batching, Document, Target
+
+EXHAUST_CURSOR = 64  # CursorType.EXHAUST
+
+
+def uri_with(target: Target) -> str:
+    """Return the target's URI with its write concern, the way a user would state it once for all."""
+    if "w=" in target.uri:
+        return target.uri
+    query = "&" if "?" in target.uri else "?" if target.uri.count("/") > 2 else "/?"
+    return f"{target.uri}{query}w={target.write_concern}"
+
+
+def _cursor(collection: Any, batching: Batching) -> Any:
+    options: dict[str, Any] = {}
+    if batching.size:
+        options["batch_size"] = batching.size
+    if batching.exhaust:
+        options["cursor_type"] = EXHAUST_CURSOR
+    cursor = collection.find({}, **options)
+    return cursor.prefetch() if batching.prefetch else cursor
+
+
+class BlockingAdapter:
+    """The verbs on a client with PyMongo's blocking names."""
+
+    def __init__(self, make_client: Callable[[str], Any], target: Target) -> None:
+        self._client = make_client(uri_with(target))
+        self._collection = self._client[target.database][target.collection]
+
+    def insert_one(self, document: Document) -> Any:
+        """Insert one document."""
+        return self._collection.insert_one(document)
+
+    def insert_many(self, documents: list[Document]) -> Any:
+        """Insert the documents in order."""
+        return self._collection.insert_many(documents)
+
+    def find_one(self, key: int) -> Any:
+        """Return the document with this `_id`."""
+        return self._collection.find_one({"_id": key})
+
+    def find_list(self, limit: int) -> Any:
+        """Return the first documents as a list."""
+        return self._collection.find({}, limit=limit).to_list()
+
+    def iterate(self, batching: Batching) -> int:
+        """Read the collection document by document."""
+        count = 0
+        for _ in _cursor(self._collection, batching):
+            count += 1
+        return count
+
+    def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
+        """Return the cursor itself."""
+        cursor: Iterator[Mapping[str, Any]] = _cursor(self._collection, batching)
+        return cursor
+
+    def to_list(self) -> list[Any]:
+        """Return the whole collection as a list."""
+        documents: list[Any] = self._collection.find({}).to_list()
+        return documents
+
+    def decoded(self, result: Any) -> Any:
+        """Return the result as it is: it is made of documents already."""
+        return result
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+
+class AsyncAdapter:
+    """The verbs on a client with PyMongo's asynchronous names."""
+
+    def __init__(self, make_client: Callable[[str], Any], target: Target) -> None:
+        self._make_client = make_client
+        self._target = target
+        self._client: Any = None
+        self._collection: Any = None
+
+    async def open(self) -> None:
+        """Make the client inside the loop that will use it."""
+        self._client = self._make_client(uri_with(self._target))
+        self._collection = self._client[self._target.database][self._target.collection]
+
+    async def insert_one(self, document: Document) -> Any:
+        """Insert one document."""
+        return await self._collection.insert_one(document)
+
+    async def insert_many(self, documents: list[Document]) -> Any:
+        """Insert the documents in order."""
+        return await self._collection.insert_many(documents)
+
+    async def find_one(self, key: int) -> Any:
+        """Return the document with this `_id`."""
+        return await self._collection.find_one({"_id": key})
+
+    async def find_list(self, limit: int) -> Any:
+        """Return the first documents as a list."""
+        return await self._collection.find({}, limit=limit).to_list(limit)
+
+    async def iterate(self, batching: Batching) -> int:
+        """Read the collection document by document."""
+        count = 0
+        async for _ in _cursor(self._collection, batching):
+            count += 1
+        return count
+
+    def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
+        """Return the cursor itself."""
+        cursor: AsyncIterator[Mapping[str, Any]] = _cursor(self._collection, batching)
+        return cursor
+
+    async def to_list(self) -> list[Any]:
+        """Return the whole collection as a list."""
+        documents: list[Any] = await self._collection.find({}).to_list(None)
+        return documents
+
+    def decoded(self, result: Any) -> Any:
+        """Return the result as it is: it is made of documents already."""
+        return result
+
+    async def close(self) -> None:
+        """Close the client; Motor's close returns nothing to wait for."""
+        waiting = self._client.close()
+        if waiting is not None:
+            await waiting

@@ -1,0 +1,174 @@
+"""Commands as a driver sends them, encoded once; only numbers inside change from one operation to the next.
+
+Each message carries what a driver's does: lsid, $clusterTime, $db, and for writes txnNumber and writeConcern,
+so the floors ask the same of the server. Spec: OP_MSG, sessions, retryable writes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any
+from urllib.parse import urlsplit
+
+from mangonel.lab.contender import Batching, Target
+
+HEADER = struct.Struct("<iiii")
+INT32 = struct.Struct("<i")
+INT64 = struct.Struct("<q")
+COUNTER = struct.Struct(">I")
+OP_MSG = 2013
+MORE_TO_COME = 1 << 1
+EXHAUST_ALLOWED = 1 << 16
+BODY = 21  # header, flags and the section's kind come before the body
+FIRST_ARRAY = BODY + 4 + len(b"\x03cursor\0") + 4 + len(b"\x04firstBatch\0")
+NEXT_ARRAY = FIRST_ARRAY - 1  # "nextBatch" is one letter shorter
+ID_FIELD = len(b"\x12id\0")
+
+
+class Refused(Exception):
+    """The reply has another size than the one that was checked, so it is not the same answer."""
+
+
+def address(uri: str) -> tuple[str, int]:
+    """Return host and port of the first server in a URI.
+
+    Raises:
+        ValueError: the URI asks for something a bare socket cannot do.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme != "mongodb" or parts.username or "tls=true" in parts.query or "ssl=true" in parts.query:
+        raise ValueError(
+            "a raw socket does no TLS, authentication or DNS records; it needs mongodb://host:port"
+        )
+    host, _, port = parts.netloc.split(",")[0].partition(":")
+    return host, int(port or 27017)
+
+
+def frame(body: bytes, documents: list[bytes] | None = None, flags: int = 0) -> bytearray:
+    """Return one OP_MSG: the body and, for inserts, a document sequence."""
+    payload = b"\0" + body
+    if documents is not None:
+        joined = b"".join(documents)
+        payload += b"\1" + INT32.pack(4 + len(b"documents\0") + len(joined)) + b"documents\0" + joined
+    length = HEADER.size + 4 + len(payload)
+    return bytearray(HEADER.pack(length, 1, 0, OP_MSG) + INT32.pack(flags) + payload)
+
+
+class Commands:
+    """The messages of one connection, with its own session."""
+
+    def __init__(self, target: Target, cluster_time: Any) -> None:
+        import bson
+        from bson import binary, int64, objectid
+
+        self._bson = bson
+        self._int64 = int64.Int64
+        self._target = target
+        self._tail: dict[str, Any] = {"lsid": {"id": binary.Binary(os.urandom(16), 4)}}
+        self._gossip = {"$clusterTime": cluster_time} if cluster_time else {}
+        self._base = os.urandom(8)
+        self._object_id = objectid.ObjectId
+        self._number = 0
+        self._inserted = 0
+
+        marker = 0x01020304
+        self.find_one = self._message(
+            {"find": "", "filter": {"_id": marker}, "limit": 1, "singleBatch": True}
+        )
+        self._key_at = bytes(self.find_one).index(INT32.pack(marker))
+        document = {"_id": self._new_id(), "1": "one", "2": "two"}
+        self.insert_one = self._insert([bson.encode(document)])
+        data = bytes(self.insert_one)
+        self._id_at = data.index(document["_id"].binary) + 8
+        self._transaction_at = data.index(b"txnNumber\0") + len(b"txnNumber\0")
+
+    def find_one_key(self, key: int) -> bytearray:
+        """Return the find_one message for this `_id`."""
+        INT32.pack_into(self.find_one, self._key_at, key)
+        return self.find_one
+
+    def insert_next(self) -> bytearray:
+        """Return the insert_one message with a new `_id` and the next transaction number."""
+        self._number += 1
+        self._inserted += 1
+        INT64.pack_into(self.insert_one, self._transaction_at, self._number)
+        COUNTER.pack_into(self.insert_one, self._id_at, self._inserted)
+        return self.insert_one
+
+    def insert_many(self, documents: list[dict[str, Any]]) -> bytearray:
+        """Return one message that inserts all the documents, each with a new `_id` unless it has one."""
+        self._number += 1
+        return self._insert(
+            [self._bson.encode({"_id": self._new_id(), **document}) for document in documents]
+        )
+
+    def find_list(self, limit: int) -> bytearray:
+        """Return the message that asks for the first documents."""
+        return self._message({"find": "", "filter": {}, "limit": limit})
+
+    def find_all(self, batching: Batching) -> bytearray:
+        """Return the message that opens a cursor over the collection."""
+        size = {"batchSize": batching.size} if batching.size else {}
+        return self._message({"find": "", "filter": {}, **size})
+
+    def get_more(self, cursor: int, batching: Batching) -> bytearray:
+        """Return the message that asks for the next batch, or for all of them when the cursor exhausts."""
+        size = {"batchSize": batching.size} if batching.size else {}
+        body = {"getMore": self._int64(cursor), "collection": self._target.collection, **size}
+        return self._message(body, flags=EXHAUST_ALLOWED if batching.exhaust else 0)
+
+    def documents(self, reply: memoryview) -> list[dict[str, Any]]:
+        """Return the documents of a reply, decoded; for checking only.
+
+        Raises:
+            Refused: the server answered with an error.
+        """
+        answer: dict[str, Any] = self._bson.decode(bytes(reply[BODY:]))
+        if answer.get("ok") != 1 or answer.get("writeErrors"):
+            raise Refused(str(answer.get("errmsg") or answer.get("writeErrors")))
+        cursor = answer.get("cursor", {})
+        found: list[dict[str, Any]] = cursor.get("firstBatch") or cursor.get("nextBatch") or []
+        return found
+
+    def _insert(self, encoded: list[bytes]) -> bytearray:
+        body = {"insert": "", "ordered": True, "writeConcern": {"w": self._target.write_concern}}
+        return self._message(body, encoded, transaction=True)
+
+    def _message(
+        self,
+        body: dict[str, Any],
+        encoded: list[bytes] | None = None,
+        flags: int = 0,
+        transaction: bool = False,
+    ) -> bytearray:
+        command = next(iter(body))
+        named = body if command == "getMore" else {**body, command: self._target.collection}
+        number = {"txnNumber": self._int64(self._number)} if transaction else {}
+        ending = {**self._tail, **number, **self._gossip, "$db": self._target.database}
+        return frame(self._bson.encode({**named, **ending}), encoded, flags)
+
+    def _new_id(self) -> Any:
+        self._inserted += 1
+        return self._object_id(self._base + COUNTER.pack(self._inserted))
+
+
+def cluster_time(hello_reply: memoryview) -> Any:
+    """Return the $clusterTime of a hello reply, or None outside replica sets."""
+    import bson
+
+    return bson.decode(bytes(hello_reply[BODY:])).get("$clusterTime")
+
+
+def hello() -> bytearray:
+    """Return the message that opens a conversation."""
+    import bson
+
+    return frame(bson.encode({"hello": 1, "$db": "admin"}))
+
+
+def cursor_id(reply: memoryview, array_at: int) -> int:
+    """Return the cursor id of a find or getMore reply without decoding its documents."""
+    (array,) = INT32.unpack_from(reply, array_at)
+    (found,) = INT64.unpack_from(reply, array_at + array + ID_FIELD)
+    return int(found)

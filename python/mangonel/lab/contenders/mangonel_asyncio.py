@@ -1,0 +1,44 @@
+"""This package's driver on asyncio and on uvloop."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from mangonel.lab.contender import ASYNCIO, DRIVER, EXHAUST, PREFETCH, PROGRAM, Contender, Target
+from mangonel.lab.contenders import _programs
+from mangonel.lab.contenders._pymongo_like import AsyncAdapter
+
+
+def _connect(target: Target) -> AsyncAdapter:
+    client: Any = importlib.import_module("mangonel").AsyncMongoClient
+    return AsyncAdapter(client, target)
+
+
+def _program(kind: str, target: Target) -> str:
+    return _programs.asynchronous(
+        kind, target, "from mangonel import AsyncMongoClient", "AsyncMongoClient(URI)"
+    )
+
+
+CONTENDERS = (
+    Contender(
+        "mangonel-asyncio",
+        "mangonel, asyncio",
+        DRIVER | {ASYNCIO, EXHAUST, PREFETCH, PROGRAM},
+        packages=("mangonel",),
+        names=("mangonel:AsyncMongoClient",),
+        loop="asyncio",
+        asynchronous=_connect,
+        program=_program,
+    ),
+    Contender(
+        "mangonel-uvloop",
+        "mangonel, uvloop",
+        DRIVER | {ASYNCIO, EXHAUST, PREFETCH},
+        packages=("mangonel", "uvloop"),
+        names=("mangonel:AsyncMongoClient",),
+        loop="uvloop",
+        asynchronous=_connect,
+    ),
+)

@@ -1,0 +1,152 @@
+"""The blocking floor: a socket that sends a command's bytes and receives its reply, nothing decoded."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mangonel.lab.contender import (
+    BATCH_SIZE,
+    BLOCKING,
+    EXHAUST,
+    Batching,
+    Contender,
+    Document,
+    Target,
+)
+from mangonel.lab.contenders import _wire
+
+
+class RawSocket:
+    """The verbs as bare commands. A reply whose length was not checked before counts as refused."""
+
+    def __init__(self, target: Target) -> None:
+        self._socket = socket.create_connection(_wire.address(target.uri))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(65536)
+        self._view = memoryview(self._buffer)
+        size = self._receive(_wire.hello())
+        self._commands = _wire.Commands(target, _wire.cluster_time(self._view[:size]))
+        self._sizes: dict[str, int] = {}
+        self._drained: dict[Batching, tuple[int, int]] = {}
+        self._lists: dict[int, bytearray] = {}
+        self._bulk = bytearray()
+
+    def insert_one(self, document: Document) -> int:
+        """Send the insert of a document of this shape, with a new `_id` and transaction number."""
+        return self._checked("insert_one", self._receive(self._commands.insert_next()))
+
+    def arrange_many(self, documents: list[Document]) -> None:
+        """Encode the message of the next insert_many, untimed: the floor sends and receives only."""
+        self._bulk = self._commands.insert_many(documents)
+
+    def insert_many(self, documents: list[Document]) -> int:
+        """Send the message that was arranged."""
+        return self._checked(f"insert_many {len(documents)}", self._receive(self._bulk))
+
+    def find_one(self, key: int) -> int:
+        """Ask for the document with this `_id`."""
+        return self._checked("find_one", self._receive(self._commands.find_one_key(key)))
+
+    def find_list(self, limit: int) -> int:
+        """Ask for the first documents."""
+        if limit not in self._lists:
+            self._lists[limit] = self._commands.find_list(limit)
+        return self._checked(f"find {limit}", self._receive(self._lists[limit]))
+
+    def iterate(self, batching: Batching) -> int:
+        """Drain the collection and compare the bytes with those of the checked reading."""
+        count, size = self._drained[batching]
+        drained = sum(len(reply) for reply in self._replies(batching))
+        if drained != size:
+            raise _wire.Refused(f"expected {size} bytes of replies, got {drained}")
+        return count
+
+    def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
+        """Yield the documents, decoded, and note how many bytes they came in."""
+        count = size = 0
+        for reply in self._replies(batching):
+            found = self._commands.documents(reply)
+            count += len(found)
+            size += len(reply)
+            yield from found
+        self._drained[batching] = (count, size)
+
+    def to_list(self) -> list[Any]:
+        """Refuse: a floor that decodes nothing has no list to give."""
+        raise NotImplementedError("the raw socket decodes nothing")
+
+    def decoded(self, result: Any) -> Any:
+        """Return the documents of the last reply."""
+        return self._commands.documents(self._view[:result])
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _replies(self, batching: Batching) -> Iterator[memoryview]:
+        size = self._receive(self._commands.find_all(batching))
+        reply = self._view[:size]
+        cursor = _wire.cursor_id(reply, _wire.FIRST_ARRAY)
+        yield reply
+        while cursor:
+            more = self._commands.get_more(cursor, batching)
+            self._socket.sendall(more)
+            flags = _wire.MORE_TO_COME
+            while flags & _wire.MORE_TO_COME:
+                reply = (
+                    self._view[: self._drain_exactly()] if batching.exhaust else self._view[: self._drain()]
+                )
+                (flags,) = _wire.INT32.unpack_from(reply, _wire.HEADER.size)
+                cursor = _wire.cursor_id(reply, _wire.NEXT_ARRAY)
+                yield reply
+
+    def _receive(self, message: bytearray) -> int:
+        self._socket.sendall(message)
+        return self._drain()
+
+    def _drain(self) -> int:
+        """Receive the one reply that is owed; nothing can follow it."""
+        filled = self._socket.recv_into(self._buffer)
+        (length,) = _wire.INT32.unpack_from(self._buffer)
+        return filled if filled == length else self._rest(filled, length)
+
+    def _drain_exactly(self) -> int:
+        """Receive one reply of a stream without touching the next one."""
+        filled = 0
+        while filled < _wire.HEADER.size:
+            filled += self._some(filled, _wire.HEADER.size)
+        (length,) = _wire.INT32.unpack_from(self._buffer)
+        return self._rest(filled, length)
+
+    def _rest(self, filled: int, length: int) -> int:
+        if length > len(self._buffer):
+            larger = bytearray(max(length, 2 * len(self._buffer)))
+            larger[:filled] = self._view[:filled]
+            self._buffer, self._view = larger, memoryview(larger)
+        while filled < length:
+            filled += self._some(filled, length)
+        return length
+
+    def _some(self, filled: int, length: int) -> int:
+        count = self._socket.recv_into(self._view[filled:length])
+        if count == 0:
+            raise ConnectionResetError("the server closed the connection")
+        return count
+
+    def _checked(self, what: str, size: int) -> int:
+        if size != self._sizes.setdefault(what, size):
+            raise _wire.Refused(f"expected a reply of {self._sizes[what]} bytes to {what}, got {size}")
+        return size
+
+
+CONTENDERS = (
+    Contender(
+        "raw-socket",
+        "floor: raw socket",
+        frozenset({BLOCKING, BATCH_SIZE, EXHAUST, "floor"}),
+        packages=("pymongo",),
+        blocking=RawSocket,
+    ),
+)

@@ -1,0 +1,184 @@
+"""Documents to measure with, generated with a fixed seed to the shapes that the driver benchmarking
+specification publishes (key counts, types, nesting, sizes). Nothing is copied from its data files.
+
+Where a shape needs BSON types they come from the contender's own module, passed as `types`.
+Spec: driver benchmarking.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import string
+from collections.abc import Callable
+from typing import Any
+
+from mangonel.lab.contender import Document
+
+SEED = 20_151_121
+EPOCH = datetime.datetime(2015, 11, 1)
+LETTERS = string.ascii_letters + string.digits
+
+
+def flat(types: Any) -> Document:
+    """An id, 48 strings of 80 characters and 24 each of int32, int64, double and boolean, at top level."""
+    source = random.Random(SEED)
+    makers: list[Callable[[], Any]] = [
+        *[lambda: _text(source, 80)] * 48,
+        *[lambda: source.randrange(10, 1000)] * 24,
+        *[lambda: source.randrange(2**55, 2**62)] * 24,
+        *[lambda: source.uniform(-1e3, 1e3)] * 24,
+        *[lambda: source.random() < 0.5] * 24,
+    ]
+    source.shuffle(makers)
+    return {"_id": types.ObjectId(source.randbytes(12)), **{_text(source, 8): make() for make in makers}}
+
+
+def deep() -> Document:
+    """A binary tree of documents six levels deep, with leaves of two strings of 8 characters."""
+    source = random.Random(SEED + 1)
+
+    def branch(depth: int) -> Document:
+        if depth == 0:
+            return {"leftValue": _text(source, 8), "rightValue": _text(source, 8)}
+        return {"left": branch(depth - 1), "right": branch(depth - 1)}
+
+    return branch(5)
+
+
+def full(types: Any) -> Document:
+    """91 fields of all BSON types: dates, binaries, codes with a scope, regular expressions, keys."""
+    source = random.Random(SEED + 2)
+
+    def number() -> int:
+        return source.randrange(10, 1000)
+
+    def scope() -> Document:
+        return {_text(source, 8): number() for _ in range(source.choice((0, 0, 3, 5)))}
+
+    makers: list[Callable[[], Any]] = [
+        *[number] * 6,
+        *[lambda: source.randrange(2**55, 2**62)] * 12,
+        *[lambda: source.uniform(-1e3, 1e3)] * 6,
+        *[lambda: _text(source, 80)] * 6,
+        *[lambda: source.random() < 0.5] * 12,
+        *[lambda: types.Binary(source.randbytes(80), 0)] * 6,
+        *[lambda: types.Code(_text(source, 80), scope())] * 12,
+        *[lambda: types.Regex(_text(source, 8), 0)] * 2,
+        *[lambda: types.Timestamp(source.randrange(2**30), source.randrange(1, 100))] * 6,
+        *[lambda: EPOCH + datetime.timedelta(milliseconds=source.randrange(10**12))] * 6,
+        *[lambda: types.MinKey()] * 4,
+        *[lambda: types.MaxKey()] * 4,
+        *[lambda: [source.randrange(1, 11) for _ in range(source.randrange(4, 11))]] * 6,
+        *[dict] * 2,
+    ]
+    source.shuffle(makers)
+    return {"_id": types.ObjectId(source.randbytes(12)), **{_text(source, 8): make() for make in makers}}
+
+
+def tweet() -> Document:
+    """A message as a social network sent them: 17 fields, one a user of 32, one a list of mentions."""
+    source = random.Random(SEED + 3)
+
+    def number() -> int:
+        return source.randrange(10**6)
+
+    def colour() -> str:
+        return f"{source.randrange(2**24):06x}"
+
+    user = {
+        "friends_count": number(),
+        "profile_sidebar_fill_color": colour(),
+        "location": _words(source, 27),
+        "verified": False,
+        "follow_request_sent": None,
+        "favourites_count": number(),
+        "profile_sidebar_border_color": colour(),
+        "profile_image_url": "http://a.example.org/" + _text(source, 73),
+        "geo_enabled": False,
+        "created_at": "Thu Feb 04 05:43:00 +0000 2010",
+        "description": _words(source, 89),
+        "time_zone": _words(source, 27),
+        "url": "http://" + _text(source, 17),
+        "screen_name": _text(source, 8),
+        "notifications": None,
+        "profile_background_color": colour(),
+        "listed_count": number(),
+        "lang": "en",
+        "profile_background_image_url": "http://a.example.org/" + _text(source, 48),
+        "statuses_count": number(),
+        "following": None,
+        "profile_text_color": colour(),
+        "protected": False,
+        "show_all_inline_media": False,
+        "profile_background_tile": True,
+        "name": _words(source, 13),
+        "contributors_enabled": False,
+        "profile_link_color": colour(),
+        "followers_count": number(),
+        "id": number(),
+        "profile_use_background_image": True,
+        "utc_offset": -25200,
+    }
+    mention = {
+        "indices": [3, 15],
+        "screen_name": _text(source, 8),
+        "name": _words(source, 17),
+        "id": number(),
+    }
+    return {
+        "text": _words(source, 37),
+        "in_reply_to_status_id": source.randrange(2**33, 2**34),
+        "retweet_count": None,
+        "contributors": None,
+        "created_at": "Thu Sep 02 18:11:23 +0000 2010",
+        "geo": None,
+        "source": "web",
+        "coordinates": None,
+        "in_reply_to_screen_name": _text(source, 8),
+        "truncated": False,
+        "entities": {"user_mentions": [mention], "urls": [], "hashtags": []},
+        "retweeted": False,
+        "place": None,
+        "user": user,
+        "favorited": False,
+        "in_reply_to_user_id": number(),
+        "id": source.randrange(2**33, 2**34),
+    }
+
+
+def small(number: int = 0) -> Document:
+    """13 fields with keys of 8 characters: 7 strings of 8 characters and 6 integers."""
+    keys = random.Random(SEED + 4)
+    source = random.Random(SEED + 5 + number)
+    names = [_text(keys, 8) for _ in range(13)]
+    values: list[Any] = [_text(source, 8) for _ in range(7)] + [source.randrange(2**30) for _ in range(6)]
+    return dict(zip(names, values, strict=True))
+
+
+def user(number: int) -> Document:
+    """A small document of 5 keys and 85 bytes with its `_id`: what mappers were always compared with."""
+    return {
+        "name": f"user {number:06d}",
+        "age": 18 + number % 70,
+        "birthday": EPOCH - datetime.timedelta(days=6570 + number % 20_000),
+        "timestamp": EPOCH + datetime.timedelta(seconds=number),
+    }
+
+
+def users(types: Any, count: int) -> list[Document]:
+    """So many users, each with an ObjectId as its `_id`."""
+    return [{"_id": types.ObjectId(f"{number:024x}"), **user(number)} for number in range(count)]
+
+
+def post(number: int) -> Document:
+    """A page entry as the web comparison stored them: title and date."""
+    return {"_id": number, "title": "Post title", "created": EPOCH + datetime.timedelta(minutes=number)}
+
+
+def _text(source: random.Random, length: int) -> str:
+    return "".join(source.choices(LETTERS, k=length))
+
+
+def _words(source: random.Random, length: int) -> str:
+    return "".join(source.choices(string.ascii_lowercase + "     ", k=length))

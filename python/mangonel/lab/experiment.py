@@ -1,0 +1,214 @@
+"""What an experiment is: parts with fixed work, each with a task that checks its answer before it is timed.
+
+An experiment knows contenders only by their verbs and flags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mangonel.lab.contender import Asynchronous, Blocking, Contender, Target
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much work a run does: the short form or the full one, and what its caller set by name."""
+
+    quick: bool = False
+    parameters: dict[str, int] = field(default_factory=dict)
+
+    def choose(self, quick: int, full: int) -> int:
+        """Return the figure of the form that runs."""
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True)
+class Part:
+    """One measurement of an experiment; each contender that offers what it needs gets a row.
+
+    Attributes:
+        needs: capability flags a contender must offer.
+        refuses: flags that keep a contender out.
+        operations: operations per sample; times are divided by it.
+        samples: samples per round. The first is not different from the others: warm-up comes before.
+        unit: what one operation is, for the table.
+        write_concern: stated for everything that writes, "" for reads.
+        meter: whose processor time counts: "self", or "children" for parts that start programs.
+        server: ask the server for its processor time around each sample.
+    """
+
+    id: str
+    title: str
+    needs: frozenset[str]
+    operations: int
+    samples: int = 3
+    unit: str = "operation"
+    write_concern: str = ""
+    refuses: frozenset[str] = frozenset()
+    meter: str = "self"
+    server: bool = True
+
+    def excludes(self, contender: Contender) -> str:
+        """Return why this contender has no row here, or ""."""
+        if lacking := self.needs - contender.offers:
+            return f"does not offer {', '.join(sorted(lacking))}"
+        if refused := self.refuses & contender.offers:
+            return f"left out because it is {', '.join(sorted(refused))}"
+        return ""
+
+
+class Bench:
+    """What a task works with inside a worker: the contender's adapter and a way to run it on its face."""
+
+    def __init__(self, contender: Contender, target: Target, size: Size, seed: int) -> None:
+        self.contender = contender
+        self.target = target
+        self.size = size
+        self.random = random.Random(seed)
+        self.adapter: Any = None
+        self._runner: asyncio.Runner | None = None
+
+    def connect(self, connections: int = 1) -> Any:
+        """Return the contender's adapter, connected to the target; a former one is closed."""
+        self.close_adapter()
+        target = Target(
+            self.target.uri,
+            self.target.database,
+            self.target.collection,
+            self.target.write_concern,
+            connections,
+        )
+        if self.contender.asynchronous is not None:
+            adapter: Asynchronous = self.contender.asynchronous(target)
+            self.run(adapter.open())
+            self.adapter = adapter
+        elif self.contender.blocking is not None:
+            blocking: Blocking = self.contender.blocking(target)
+            self.adapter = blocking
+        return self.adapter
+
+    @property
+    def is_async(self) -> bool:
+        """Return whether the contender runs on an event loop."""
+        return self.contender.asynchronous is not None
+
+    def run(self, result: Any) -> Any:
+        """Return the value of a verb: the coroutine's result on an event loop, the value itself otherwise."""
+        return self._loop_runner().run(result) if asyncio.iscoroutine(result) else result
+
+    def drive(self, call: Callable[[Any], Any], arguments: Sequence[Any], in_flight: int = 1) -> None:
+        """Call a verb once per argument with so many in flight: tasks on a loop, threads otherwise."""
+        if self.is_async:
+            shape = _serial_async(call, arguments) if in_flight == 1 else _tasks(call, arguments, in_flight)
+            self._loop_runner().run(shape)
+        elif in_flight == 1:
+            for argument in arguments:
+                call(argument)
+        else:
+            _threads(call, arguments, in_flight)
+
+    def close_adapter(self) -> None:
+        """Close the adapter, if one is open."""
+        if self.adapter is not None:
+            adapter, self.adapter = self.adapter, None
+            self.run(adapter.close())
+
+    def close(self) -> None:
+        """Close the adapter and the loop."""
+        self.close_adapter()
+        if self._runner is not None:
+            self._runner.close()
+
+    def _loop_runner(self) -> asyncio.Runner:
+        if self._runner is None:
+            factory = None
+            if self.contender.loop == "uvloop":
+                import uvloop
+
+                factory = uvloop.new_event_loop
+            self._runner = asyncio.Runner(loop_factory=factory)
+        return self._runner
+
+
+class Task:
+    """One part played by one contender. `act` alone is timed."""
+
+    def verify(self) -> str:
+        """Do the work once, check it, and return a digest that must be equal for all contenders."""
+        raise NotImplementedError
+
+    def warm_up(self) -> None:
+        """Do the work untimed until caches and pools are as in steady state."""
+
+    def arrange(self) -> None:
+        """Prepare the next sample, untimed."""
+
+    def act(self) -> int:
+        """Do the work of one sample and return how many operations were done."""
+        raise NotImplementedError
+
+    def extras(self) -> dict[str, float]:
+        """Return further figures of the sample just taken, by name."""
+        return {}
+
+    def written(self) -> int | None:
+        """Return how many documents the collection must hold now, or None when nothing was written."""
+        return None
+
+
+class Experiment:
+    """A subject of measurement. Raise `version` when the work changes: two versions do not compare."""
+
+    id: str = ""
+    version: int = 1
+    title: str = ""
+    dataset: str = ""
+
+    def parts(self, size: Size) -> list[Part]:
+        """Return the parts in the order they are played within a worker."""
+        raise NotImplementedError
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task of one part for the bench's contender."""
+        raise NotImplementedError
+
+
+async def _serial_async(call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any]) -> None:
+    for argument in arguments:
+        await call(argument)
+
+
+async def _tasks(call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any], in_flight: int) -> None:
+    # One shared iterator: a task that is served faster does more, so none of them idles at the end.
+    queue = iter(arguments)
+
+    async def play() -> None:
+        for argument in queue:
+            await call(argument)
+
+    players: list[Coroutine[Any, Any, None]] = [play() for _ in range(in_flight)]
+    await asyncio.gather(*players)
+
+
+def _threads(call: Callable[[Any], Any], arguments: Sequence[Any], in_flight: int) -> None:
+    errors: list[BaseException] = []
+
+    def play(share: Sequence[Any]) -> None:
+        try:
+            for argument in share:
+                call(argument)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=play, args=(arguments[i::in_flight],)) for i in range(in_flight)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,170 @@
+"""insert_one of a document of two strings, w:1: what the field's sync against async comparison measured, as a
+steady state, and as whole processes as it was printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mangonel.lab.contender import ASYNCIO, BLOCKING, PROGRAM
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._process import ProgramTask
+
+IN_FLIGHT = 100
+STEPS = 10_000
+
+
+class InsertTask(Task):
+    """So many insert_one; the clerk counts the collection afterwards."""
+
+    def __init__(self, part: Part, bench: Bench, in_flight: int, mixed: bool) -> None:
+        self._bench = bench
+        self._in_flight = in_flight
+        self._mixed = mixed
+        self._operations = part.operations
+        self._adapter = bench.connect(in_flight)
+        self._documents: list[dict[str, str]] = []
+        self._written = 0
+
+    def verify(self) -> str:
+        """Insert one document; that it arrived is checked with the count at the end."""
+        self._bench.run(self._adapter.insert_one({"1": "one", "2": "two"}))
+        self._written += 1
+        return digest("inserted")
+
+    def warm_up(self) -> None:
+        """Open every connection and let the server make its session records."""
+        self._insert(max(50, 3 * self._in_flight))
+
+    def arrange(self) -> None:
+        """Make the documents: each is its own, since drivers add `_id` to it."""
+        self._documents = [{"1": "one", "2": "two"} for _ in range(self._operations)]
+
+    def act(self) -> int:
+        """Insert them all."""
+        call = self._adapter.insert_one
+        if self._mixed:
+            call = _then_count_async(call) if self._bench.is_async else _then_count(call)
+        self._bench.drive(call, self._documents, self._in_flight)
+        self._written += self._operations
+        return self._operations
+
+    def written(self) -> int | None:
+        """Return the number of inserts so far."""
+        return self._written
+
+    def _insert(self, count: int) -> None:
+        self._bench.drive(
+            self._adapter.insert_one, [{"1": "one", "2": "two"} for _ in range(count)], self._in_flight
+        )
+        self._written += count
+
+
+def _steps() -> None:
+    total = 0
+    while total < STEPS:
+        total += 1
+
+
+def _then_count(insert_one: Callable[[Any], Any]) -> Callable[[Any], None]:
+    def play(document: Any) -> None:
+        insert_one(document)
+        _steps()
+
+    return play
+
+
+def _then_count_async(insert_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    async def play(document: Any) -> None:
+        await insert_one(document)
+        _steps()
+
+    return play
+
+
+class Insert(Experiment):
+    """Steady state on both faces, and whole processes."""
+
+    id = "insert"
+    title = "insert_one"
+
+    def parts(self, size: Size) -> list[Part]:
+        """One at a time, 100 in flight; processes with 1, 1000 and 100 inserts mixed with plain Python."""
+        few = size.choose(2, 4)
+        parts = [
+            Part(
+                "blocking",
+                "one at a time, blocking",
+                frozenset({BLOCKING}),
+                size.choose(700, 3000),
+                size.choose(3, 5),
+                write_concern="w:1",
+            ),
+            Part(
+                "asyncio",
+                "one at a time, event loop",
+                frozenset({ASYNCIO}),
+                size.choose(500, 3000),
+                few,
+                write_concern="w:1",
+            ),
+            Part(
+                "tasks-100",
+                "100 in flight",
+                frozenset({ASYNCIO}),
+                size.choose(2000, 10_000),
+                size.choose(3, 5),
+                write_concern="w:1",
+            ),
+            Part(
+                "mixed",
+                "100 inserts, each with 10 000 steps of Python, blocking",
+                frozenset({BLOCKING}),
+                100,
+                few,
+                write_concern="w:1",
+            ),
+            Part(
+                "mixed-asyncio",
+                "100 inserts, each with 10 000 steps of Python, event loop",
+                frozenset({ASYNCIO}),
+                100,
+                few,
+                write_concern="w:1",
+            ),
+        ]
+        for kind, title in (
+            ("insert-1", "whole process, 1 insert"),
+            ("insert-1000", "whole process, 1000 inserts"),
+            ("insert-mixed", "whole process, 100 inserts, each with 10 000 steps of Python"),
+        ):
+            parts.append(
+                Part(
+                    kind,
+                    title,
+                    frozenset({PROGRAM}),
+                    1,
+                    size.choose(1, 3),
+                    unit="process",
+                    write_concern="w:1",
+                    meter="children",
+                    refuses=frozenset({"floor"}),
+                    server=False,
+                )
+            )
+        return parts
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task with the part's load."""
+        if part.unit == "process":
+            return ProgramTask(
+                bench, part.id, {"insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}[part.id]
+            )
+        return InsertTask(
+            part, bench, IN_FLIGHT if part.id == "tasks-100" else 1, part.id.startswith("mixed")
+        )
+
+
+EXPERIMENT = Insert()

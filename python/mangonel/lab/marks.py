@@ -1,0 +1,192 @@
+"""The figures this driver is held to, each made from cells of one run: asked, reached, met or not.
+
+A mark compares two cells of the same run, paired by round; it holds when the median does. Where the interval
+reaches across the limit that is said, since another run may fall on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mangonel.lab.results import Key, Results
+from mangonel.lab.statistics import Estimate
+
+TO_MS = 1000.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One figure asked for. `above` over `below`, both cells; without `below`, the figure of `above` itself.
+
+    Of several cells in `best` the one with the smallest wall time stands for this driver.
+    """
+
+    experiment: str
+    text: str
+    above: tuple[str, str]
+    below: tuple[str, str] | None
+    sign: str
+    limit: float
+    figure: str = "wall"
+    unit: str = "x"
+    best: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A mark against a run."""
+
+    mark: Mark
+    reached: Estimate | None
+    met: bool
+    word: str
+
+
+PYMONGO, ASYNC, UVLOOP = "pymongo", "pymongo-async", "pymongo-uvloop"
+OURS, OURS_ASYNC, OURS_UVLOOP = "mangonel", "mangonel-asyncio", "mangonel-uvloop"
+GATED, PORTABLE = "mangonel-bson", "mangonel-portable"
+
+
+def _codec() -> Iterator[Mark]:
+    for part, portable, gated in (
+        ("decode-flat", 2.5, 4.5),
+        ("decode-deep", 2.5, 3.0),
+        ("decode-full", 4.0, 7.0),
+        ("decode-batch-200", 2.8, 4.0),
+    ):
+        name = part.replace("-", " ")
+        yield Mark("bson", f"{name}, documented C API", (part, PYMONGO), (part, PORTABLE), "≥", portable)
+        yield Mark("bson", f"{name}, version-gated path", (part, PYMONGO), (part, GATED), "≥", gated)
+    for part, limit in (
+        ("encode-flat", 4.5),
+        ("encode-deep", 3.5),
+        ("encode-full", 5.0),
+        ("encode-small", 7.0),
+    ):
+        yield Mark("bson", part.replace("-", " "), (part, PYMONGO), (part, GATED), "≥", limit)
+
+
+def _faster(experiment: str, text: str, part: str, peer: str, ours: str, limit: float) -> Mark:
+    return Mark(experiment, text, (part, peer), (part, ours), "≥", limit)
+
+
+def _floor(experiment: str, text: str, part: str, ours: str, floor: str, limit: float) -> Mark:
+    return Mark(experiment, text, (part, ours), (part, floor), "≤", limit)
+
+
+def _cpu(experiment: str, text: str, part: str, ours: str, peer: str, limit: float) -> Mark:
+    return Mark(experiment, text, (part, ours), (part, peer), "≤", limit, figure="client")
+
+
+BATCHED = (("batch", OURS), ("prefetch", OURS), ("exhaust", OURS))
+
+MARKS: tuple[Mark, ...] = (
+    *_codec(),
+    _floor("find-one", "blocking, against the raw socket", "blocking", OURS, "raw-socket", 1.25),
+    _faster("find-one", "blocking, speed against PyMongo", "blocking", PYMONGO, OURS, 2.4),
+    _cpu("find-one", "blocking, client CPU against PyMongo", "blocking", OURS, PYMONGO, 0.2),
+    _floor(
+        "find-one", "asyncio, 100 tasks, against raw asyncio", "tasks-100", OURS_ASYNC, "raw-asyncio", 1.3
+    ),
+    _faster("find-one", "asyncio, 100 tasks, against PyMongo Async", "tasks-100", ASYNC, OURS_ASYNC, 3.3),
+    _faster("find-one", "uvloop, 100 tasks, against PyMongo Async", "tasks-100", UVLOOP, OURS_UVLOOP, 3.0),
+    _faster("find-30", "asyncio, 50 tasks, against PyMongo Async", "tasks-50", ASYNC, OURS_ASYNC, 3.5),
+    _faster("find-many", "iterate 100 000, speed against PyMongo", "default", PYMONGO, OURS, 3.3),
+    Mark(
+        "find-many",
+        "iterate 100 000, best of prefetch and exhaust",
+        ("default", PYMONGO),
+        ("prefetch", OURS),
+        "≥",
+        4.5,
+        best=(("prefetch", OURS), ("exhaust", OURS)),
+    ),
+    Mark(
+        "find-many",
+        "to_list of 100 000, memory growth against PyMongo",
+        ("to-list", OURS),
+        ("to-list", PYMONGO),
+        "≤",
+        0.7,
+        figure="growth",
+    ),
+    _faster("insert-many", "50 000 documents, w:1, speed against PyMongo", "blocking", PYMONGO, OURS, 1.5),
+    _cpu("insert-many", "50 000 documents, w:1, client CPU against PyMongo", "blocking", OURS, PYMONGO, 0.1),
+    _cpu("insert", "one at a time, w:1, client CPU against PyMongo", "blocking", OURS, PYMONGO, 0.2),
+    _faster("insert", "one at a time, w:1, speed against PyMongo", "blocking", PYMONGO, OURS, 1.8),
+    _floor("insert", "one at a time, w:1, against the raw socket", "blocking", OURS, "raw-socket", 1.25),
+    _cpu(
+        "insert", "100 in flight, w:1, client CPU against PyMongo Async", "tasks-100", OURS_ASYNC, ASYNC, 0.2
+    ),
+    _faster("insert", "100 in flight, w:1, speed against PyMongo Async", "tasks-100", ASYNC, OURS_ASYNC, 2.2),
+    _floor("insert", "100 in flight, w:1, against raw asyncio", "tasks-100", OURS_ASYNC, "raw-asyncio", 1.25),
+    Mark(
+        "process",
+        "start, connect, one insert (w:1), exit; on a machine whose bare interpreter takes 14 ms",
+        ("insert-1", OURS),
+        None,
+        "≤",
+        90.0,
+        unit="ms",
+    ),
+    Mark(
+        "process",
+        "unclean exits, client closed and left open",
+        ("exits", OURS),
+        None,
+        "≤",
+        0.0,
+        "unclean",
+        "",
+    ),
+    _floor("import-time", "import, against import pymongo", "import", OURS, PYMONGO, 0.8),
+)
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Return a verdict for every mark whose experiment was part of the run."""
+    played = set(results.content["plan"]["experiments"])
+    return [_judge(mark, results) for mark in MARKS if mark.experiment in played]
+
+
+def _judge(mark: Mark, results: Results) -> Verdict:
+    reached = _reached(mark, results)
+    if reached is None:
+        return Verdict(mark, None, False, f"not measured: {_why(mark, results)}")
+    met = _holds(mark, reached.value)
+    sure = _holds(mark, reached.low) == _holds(mark, reached.high)
+    word = ("met" if met else "not met") + ("" if sure else ", within the interval")
+    return Verdict(mark, reached, met, word)
+
+
+def _reached(mark: Mark, results: Results) -> Estimate | None:
+    above: Key = (mark.experiment, *mark.above)
+    if mark.below is None:
+        row = results.rows.get(above)
+        found = row.estimate(mark.figure) if row else None
+        if found is not None and mark.unit == "ms":
+            return Estimate(found.value / TO_MS, found.low / TO_MS, found.high / TO_MS)
+        return found
+    candidates = [
+        results.ratio(above, (mark.experiment, *cell), mark.figure) for cell in mark.best or (mark.below,)
+    ]
+    known = [candidate for candidate in candidates if candidate is not None]
+    return max(known, key=lambda candidate: candidate.value) if known else None
+
+
+def _holds(mark: Mark, value: float) -> bool:
+    return value >= mark.limit if mark.sign == "≥" else value <= mark.limit
+
+
+def _why(mark: Mark, results: Results) -> str:
+    for part, contender in (mark.above, *((mark.below,) if mark.below else ())):
+        row = results.rows.get((mark.experiment, part, contender))
+        if row is not None and row.failures:
+            return f"{contender} failed: {row.failures[0][:120]}"
+        if row is None:
+            for entry in results.content["missing"]:
+                if entry["contender"] == contender and entry["experiment"] == mark.experiment:
+                    return f"{contender}: {entry['reason'][:120]}"
+            return f"{contender} was not chosen"
+    return "the contenders have no round in common"

@@ -1,0 +1,213 @@
+"""Prints a result file: one table per experiment, the noise, the absent, the unclean exits, the marks.
+
+Uses rich where it is installed and plain text elsewhere; both show the same words.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mangonel.lab import registry
+from mangonel.lab.conductor import REFERENCES
+from mangonel.lab.fingerprint import machine
+from mangonel.lab.marks import verdicts
+from mangonel.lab.results import Results, Row
+from mangonel.lab.statistics import Estimate
+
+Write = Callable[[str], None]
+HEADINGS = (
+    "contender",
+    "time per {unit} [95 %]",
+    "client CPU",
+    "server CPU",
+    "peak MB",
+    "against {reference}",
+)
+
+
+@dataclass
+class Line:
+    """One row as text, with how it is drawn: "", "best", "noise" or "failed"."""
+
+    cells: list[str]
+    mood: str = ""
+
+
+def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> None:
+    """Print everything a result file says."""
+    results = Results(content)
+    draw = _plain if plain or importlib.util.find_spec("rich") is None else _rich
+    found = content["fingerprint"]
+    write(f"{found['date']}  {machine(found)}")
+    server = found["server"]
+    write(
+        f"mongod {server.get('version')} ({server.get('topology')}, ping {server.get('ping_us')} µs); "
+        f"seed {content['plan']['seed']}, load {found['load'][0]}, commit {found['commit']}"
+    )
+    write(
+        "versions: " + ", ".join(f"{name} {version}" for name, version in sorted(found["versions"].items()))
+    )
+    for experiment, _, rows in results.parts():
+        reference = next((row for row in rows if row.key[2] in REFERENCES and not row.failures), None)
+        concern = f", {rows[0].write_concern}" if rows[0].write_concern else ""
+        title = f"{experiment}: {rows[0].title}{concern}{_noise(results, rows)}"
+        name = _title(reference.key[2]) if reference else "the reference"
+        headings = [text.format(unit=rows[0].unit, reference=name) for text in HEADINGS]
+        draw(title, headings, _lines(results, rows, reference), write)
+    if content["missing"]:
+        lines = [Line([e["experiment"], e["contender"], e["reason"]]) for e in content["missing"]]
+        draw("not taking part", ["experiment", "contender", "reason"], lines, write)
+    if content["exits"]:
+        lines = [
+            Line([e["experiment"], e["contender"], str(e["round"] + 1), _exit(e)], "failed")
+            for e in content["exits"]
+        ]
+        draw("workers that did not end cleanly", ["experiment", "contender", "round", "how"], lines, write)
+    found_verdicts = verdicts(results)
+    if found_verdicts:
+        lines = []
+        for verdict in found_verdicts:
+            mark = verdict.mark
+            reached = "" if verdict.reached is None else _figure(verdict.reached, mark.unit)
+            asked = f"{mark.sign} {mark.limit:g} {mark.unit}".strip()
+            lines.append(
+                Line(
+                    [mark.experiment, mark.text, asked, reached, verdict.word],
+                    "best" if verdict.met else "failed",
+                )
+            )
+        met = sum(verdict.met for verdict in found_verdicts)
+        draw(
+            f"marks: {met} of {len(found_verdicts)} met",
+            ["experiment", "what", "asked", "reached [95 %]", "verdict"],
+            lines,
+            write,
+        )
+
+
+def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Line]:
+    timed = {row.key: row.estimate("wall") for row in rows}
+    contending = [row for row in rows if not row.key[2].startswith(("raw-", "bare"))]
+    known = {row.key: timed[row.key] for row in contending}
+    best = min((e.value for e in known.values() if e is not None), default=None)
+    band = _null_ratio(results, rows)
+    lines = []
+    for row in sorted(rows, key=lambda row: e.value if (e := timed[row.key]) else float("inf")):
+        wall = timed[row.key]
+        name = _title(row.key[2])
+        if wall is None:
+            reason = row.failures[0] if row.failures else "no samples"
+            lines.append(Line([name, f"FAILED {reason}"[:150], "", "", "", ""], "failed"))
+            continue
+        against, mood = "", ""
+        if reference is not None and row is not reference:
+            speed = results.ratio(reference.key, row.key)
+            if speed is not None:
+                against = f"{speed.value:.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
+                inside = band is not None and not (speed.low > band.high or speed.high < band.low)
+                mood = "noise" if inside or not speed.excludes(1.0) else ""
+        if best is not None and row in contending and wall.value == best:
+            mood = "best"
+        rss = row.estimate("rss")
+        lines.append(
+            Line(
+                [
+                    name,
+                    _time(wall),
+                    _short(row.estimate("client")),
+                    _short(row.estimate("server")),
+                    f"{rss.value / 1e6:.0f}" if rss else "",
+                    against,
+                ],
+                mood,
+            )
+        )
+    return lines
+
+
+def _null_ratio(results: Results, rows: list[Row]) -> Estimate | None:
+    for row in rows:
+        experiment, part, contender = row.key
+        if contender.endswith(registry.AGAIN):
+            return results.ratio((experiment, part, contender.removesuffix(registry.AGAIN)), row.key)
+    return None
+
+
+def _noise(results: Results, rows: list[Row]) -> str:
+    band = _null_ratio(results, rows)
+    if band is None:
+        return ""
+    return f"  (noise: the reference against itself {band.value:.2f} [{band.low:.2f}, {band.high:.2f}])"
+
+
+def _title(name: str) -> str:
+    try:
+        return registry.contender(name).title
+    except KeyError:
+        return name
+
+
+def _exit(entry: dict[str, Any]) -> str:
+    how = entry.get("signal") or f"exit status {entry['status']}"
+    words = (entry.get("stderr") or "").strip().splitlines()
+    return f"{how}: {words[0][:100]}" if words else str(how)
+
+
+def _unit(value: float) -> tuple[float, str]:
+    if value < 1:
+        return 1000.0, "ns"
+    return (1.0, "µs") if value < 10_000 else (0.001, "ms")
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def _time(found: Estimate) -> str:
+    factor, unit = _unit(found.value)
+    value, low, high = (_number(figure * factor) for figure in (found.value, found.low, found.high))
+    return f"{value} {unit} [{low}, {high}]"
+
+
+def _short(found: Estimate | None) -> str:
+    if found is None:
+        return ""
+    factor, unit = _unit(found.value)
+    return f"{_number(found.value * factor)} {unit}"
+
+
+def _figure(found: Estimate, unit: str) -> str:
+    return f"{found.value:.3g} [{found.low:.3g}, {found.high:.3g}] {unit}".strip()
+
+
+def _plain(title: str, headings: list[str], lines: list[Line], write: Write) -> None:
+    table = [headings, *(line.cells for line in lines)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(headings))]
+    write(f"\n{title}")
+    for row in table:
+        write("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rich(title: str, headings: list[str], lines: list[Line], write: Write) -> None:
+    import io
+
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        # Nobody's window limits the width of a file.
+        console = Console(width=170, file=io.StringIO())
+    styles = {"best": "bold", "noise": "dim", "failed": "red", "": ""}
+    table = Table()
+    for number, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=number == 0)
+    for line in lines:
+        table.add_row(*(cell.replace("[", "\\[") for cell in line.cells), style=styles[line.mood])
+    console.print(f"\n[bold]{title.replace('[', chr(92) + '[')}[/bold]")
+    console.print(table)
+    if isinstance(console.file, io.StringIO):
+        write(console.file.getvalue().rstrip("\n"))
