@@ -1,8 +1,11 @@
 //! The binding: Python to and from BSON, and the core's machines as Python classes. Makes no protocol decision.
+pub mod codec;
+
 use pyo3::prelude::*;
 
 /// The Rust half of mangonel; its public face is the `mangonel` package.
-#[pymodule]
-fn _core(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+// The codec's caches are guarded by the GIL, so a free-threaded interpreter has to take it back.
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    codec::register(module)
 }

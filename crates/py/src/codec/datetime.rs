@@ -1,0 +1,126 @@
+//! Milliseconds since 1970 to and from `datetime.datetime`, through the C API. Knows no BSON.
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDateTime, PyDelta, PyDeltaAccess};
+
+/// 0001-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z: what a `datetime` can hold.
+pub(super) const MIN_MILLIS: i64 = -62_135_596_800_000;
+pub(super) const MAX_MILLIS: i64 = 253_402_300_799_999;
+
+const DAY: i64 = 86_400_000;
+
+/// A date and time of day, as `datetime` keeps it.
+pub(super) struct Fields {
+    pub year: i32,
+    pub month: u8,
+    pub day: u8,
+    pub hour: u8,
+    pub minute: u8,
+    pub second: u8,
+    pub micros: u32,
+}
+
+/// Splits milliseconds, which must lie between `MIN_MILLIS` and `MAX_MILLIS`.
+#[inline]
+pub(super) fn split(millis: i64) -> Fields {
+    let days = millis.div_euclid(DAY);
+    let rest = millis.rem_euclid(DAY) as u32;
+    // Counted from 0000-03-01, a leap day is the last day of its year, and 400 years are always as long.
+    let days = (days + 719_468) as u32;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let is_next_year = month >= 10;
+    Fields {
+        year: (era * 400 + year_of_era + u32::from(is_next_year)) as i32,
+        month: if is_next_year { month - 9 } else { month + 3 } as u8,
+        day: day as u8,
+        hour: (rest / 3_600_000) as u8,
+        minute: (rest / 60_000 % 60) as u8,
+        second: (rest / 1000 % 60) as u8,
+        micros: rest % 1000 * 1000,
+    }
+}
+
+/// Days from 1970-01-01 to this day.
+#[inline]
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// Creates a `datetime`: a new reference, or null with the error set. `tzinfo` is borrowed; `Py_None` for naive.
+///
+/// # Safety
+/// `millis` must be in range, `tzinfo` valid and the C API of `datetime` imported.
+#[inline]
+pub(super) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let fields = split(millis);
+    // SAFETY: the caller promises the import; the fields are in range.
+    unsafe {
+        let api = ffi::PyDateTimeAPI();
+        ((*api).DateTime_FromDateAndTime)(
+            fields.year,
+            fields.month.into(),
+            fields.day.into(),
+            fields.hour.into(),
+            fields.minute.into(),
+            fields.second.into(),
+            fields.micros as _,
+            tzinfo,
+            (*api).DateTimeType,
+        )
+    }
+}
+
+/// Milliseconds of a `datetime` read as UTC, whatever its zone, and the microseconds below them.
+///
+/// # Safety
+/// `object` must be a `datetime.datetime`.
+#[inline]
+pub(super) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let days = days_since_epoch(
+            ffi::PyDateTime_GET_YEAR(object).into(),
+            ffi::PyDateTime_GET_MONTH(object).into(),
+            ffi::PyDateTime_GET_DAY(object).into(),
+        );
+        let seconds = i64::from(ffi::PyDateTime_DATE_GET_HOUR(object)) * 3600
+            + i64::from(ffi::PyDateTime_DATE_GET_MINUTE(object)) * 60
+            + i64::from(ffi::PyDateTime_DATE_GET_SECOND(object));
+        let micros = i64::from(ffi::PyDateTime_DATE_GET_MICROSECOND(object));
+        (days * DAY + seconds * 1000 + micros / 1000, micros % 1000)
+    }
+}
+
+/// Milliseconds in UTC of any `datetime`; a naive one is UTC.
+pub(super) fn to_millis(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let Ok(value) = value.cast::<PyDateTime>() else {
+        let found = value.get_type().fully_qualified_name()?;
+        return Err(PyTypeError::new_err(format!("expected datetime.datetime, got {found}")));
+    };
+    // SAFETY: just checked.
+    let (millis, micros) = unsafe { read(value.as_ptr()) };
+    let offset = value.call_method0("utcoffset")?;
+    if offset.is_none() {
+        return Ok(millis);
+    }
+    let offset = delta_micros(&offset)?;
+    Ok((millis * 1000 + micros - offset).div_euclid(1000))
+}
+
+/// A `timedelta` in microseconds.
+pub(super) fn delta_micros(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let delta = value.cast::<PyDelta>()?;
+    Ok((i64::from(delta.get_days()) * 86_400 + i64::from(delta.get_seconds())) * 1_000_000
+        + i64::from(delta.get_microseconds()))
+}

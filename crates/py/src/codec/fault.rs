@@ -1,0 +1,144 @@
+//! What can go wrong while encoding or decoding, before it becomes a Python exception: a class, a sentence, and the path
+//! of the offending value, which is put together only while an error travels up. Knows the exception classes by name.
+use std::fmt::Write;
+
+use pyo3::exceptions::{PyException, PyOverflowError, PyRecursionError};
+use pyo3::prelude::*;
+
+/// Nesting both directions accept. The server stops at 100 levels (200 inside its own commands); the bound keeps the
+/// recursion far from the end of a small thread stack.
+pub(super) const MAX_DEPTH: u32 = 500;
+
+/// The longest path an error names; deeper ones are cut in the middle.
+const MAX_PATH: usize = 24;
+
+/// One step from the document down to the offending value.
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// The exception class an error ends as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Document,
+    StringData,
+    Bson,
+    Overflow,
+    Recursion,
+}
+
+/// An error on its way up.
+pub(super) enum Problem {
+    /// Raised by the interpreter or by the user's code: passed on as it is.
+    Python(PyErr),
+    /// Found here. The path is innermost first.
+    Found { kind: Kind, what: String, tail: String, path: Vec<Step> },
+}
+
+/// Boxed, so that the happy path returns two registers.
+pub(super) type Fault = Box<Problem>;
+
+impl From<PyErr> for Fault {
+    fn from(error: PyErr) -> Self {
+        Box::new(Problem::Python(error))
+    }
+}
+
+/// The error the interpreter has set.
+#[cold]
+pub(super) fn raised(py: Python<'_>) -> Fault {
+    Box::new(Problem::Python(PyErr::fetch(py)))
+}
+
+/// An error found here: `what` is what failed, `tail` why and what helps.
+#[cold]
+pub(super) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {
+    Box::new(Problem::Found { kind, what: what.into(), tail: tail.into(), path: Vec::new() })
+}
+
+/// Bytes that are not BSON, at this offset of the input.
+#[cold]
+pub(super) fn invalid(at: usize, what: impl AsRef<str>) -> Fault {
+    found(Kind::Bson, format!("invalid BSON at byte {at}: {}", what.as_ref()), "")
+}
+
+/// Adds the step that led to the value, going up.
+#[cold]
+pub(super) fn within(mut fault: Fault, step: Step) -> Fault {
+    if let Problem::Found { path, .. } = &mut *fault {
+        path.push(step);
+    }
+    fault
+}
+
+/// An interpreter error met while decoding, as the field reports it: anything but an exit becomes InvalidBSON.
+#[cold]
+pub(super) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
+    if !error.is_instance_of::<PyException>(py) || error.is_instance_of::<pyo3::exceptions::PyMemoryError>(py)
+    {
+        return error.into();
+    }
+    match error_class(py, "InvalidBSON") {
+        Ok(class) if error.matches(py, &class).unwrap_or(false) => error.into(),
+        Ok(_) => invalid(at, error.value(py).to_string()),
+        Err(other) => other.into(),
+    }
+}
+
+/// Looks up an exception class of `mangonel.bson.errors`.
+pub(super) fn error_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("mangonel.bson.errors")?.getattr(name)
+}
+
+/// Turns an error into the Python exception, with the document it belongs to where the class carries one.
+#[cold]
+#[expect(clippy::boxed_local, reason = "errors travel boxed, so every caller has it so")]
+pub(super) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bound<'_, PyAny>>) -> PyErr {
+    let (kind, what, tail, path) = match *fault {
+        Problem::Python(error) => return error,
+        Problem::Found { kind, what, tail, path } => (kind, what, tail, path),
+    };
+    let mut text = what;
+    if !path.is_empty() {
+        text.push_str(" at ");
+        write_path(&mut text, &path);
+    }
+    if !tail.is_empty() {
+        text.push_str(": ");
+        text.push_str(&tail);
+    }
+    let class = match kind {
+        Kind::Overflow => return PyOverflowError::new_err(text),
+        Kind::Recursion => return PyRecursionError::new_err(text),
+        Kind::Document => "InvalidDocument",
+        Kind::StringData => "InvalidStringData",
+        Kind::Bson => "InvalidBSON",
+    };
+    let made = error_class(py, class).and_then(|class| match (kind, document) {
+        (Kind::Document, Some(document)) => class.call1((text, document)),
+        _ => class.call1((text,)),
+    });
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+fn write_path(text: &mut String, path: &[Step]) {
+    text.push('$');
+    let cut = path.len() > MAX_PATH;
+    for (index, step) in path.iter().rev().enumerate() {
+        if cut && index >= MAX_PATH / 2 && index < path.len() - MAX_PATH / 2 {
+            if index == MAX_PATH / 2 {
+                text.push_str(".(…)");
+            }
+            continue;
+        }
+        // Writing to a String cannot fail.
+        let _ = match step {
+            Step::Key(key) => write!(text, ".{key}"),
+            Step::Index(index) => write!(text, "[{index}]"),
+        };
+    }
+}

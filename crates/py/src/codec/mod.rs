@@ -1,0 +1,214 @@
+//! Python objects to and from BSON bytes, with no tree of Rust values between. Knows no sockets and no commands.
+//!
+//! `encode*` and `decode*` are split by temperature: the hot files touch exact builtin types only and run no Python
+//! code; the rare files call classes and user hooks. `fault` is how errors travel, `types` where classes come from.
+mod cell;
+mod datetime;
+mod decode;
+mod decode_rare;
+mod encode;
+mod encode_rare;
+mod fault;
+mod key_cache;
+mod object_id;
+mod options;
+mod recipe;
+mod text;
+mod types;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use cell::GilCell;
+use decode::Decoder;
+use encode::Encoder;
+use fault::{Fault, Kind, found, into_exception, invalid};
+pub use options::Codec;
+
+/// The output buffer of `encode`, kept between calls so that documents are encoded without allocating.
+static SCRATCH: GilCell<Vec<u8>> = GilCell::new(Vec::new());
+
+/// A larger output buffer is given back to the allocator.
+const SCRATCH_LIMIT: usize = 1 << 20;
+
+/// Adds the codec to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ObjectId", object_id::class(module.py())?)?;
+    module.add_class::<Codec>()?;
+    module.add_function(wrap_pyfunction!(py_encode, module)?)?;
+    module.add_function(wrap_pyfunction!(py_decode, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_all, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(reseed_object_ids, module)?)
+}
+
+/// Appends a document. On an error the output is as long as before.
+///
+/// # Errors
+/// `InvalidDocument`, `OverflowError` and others, with the path of the value; or what the user's code raised.
+pub fn encode_document(
+    py: Python<'_>,
+    document: &Bound<'_, PyAny>,
+    codec: &Codec,
+    check_keys: bool,
+    out: &mut Vec<u8>,
+) -> PyResult<()> {
+    let start = out.len();
+    let mut result = Encoder::new(py, codec, check_keys, out).top(document);
+    if result.is_ok() && i32::try_from(out.len() - start).is_err() {
+        result = Err(found(Kind::Document, "cannot encode the document", "it is longer than 2 GiB"));
+    }
+    result.map_err(|fault| {
+        out.truncate(start);
+        into_exception(py, fault, Some(document))
+    })
+}
+
+/// Appends a document that is going to be inserted and returns its `_id`: without one it gets a new ObjectId, also in
+/// the caller's mapping. A raw document goes as it is and returns None.
+///
+/// # Errors
+/// As `encode_document`; also what a mapping raises that does not let its `_id` be set.
+pub fn encode_for_insert(
+    py: Python<'_>,
+    document: &Bound<'_, PyAny>,
+    codec: &Codec,
+    out: &mut Vec<u8>,
+) -> PyResult<Py<PyAny>> {
+    let name = &codec.types.name;
+    let id = if let Ok(dict) = document.cast_exact::<PyDict>() {
+        match dict.get_item(&name.id)? {
+            Some(id) => id,
+            None => {
+                let id = object_id::fresh(py)?;
+                dict.set_item(&name.id, &id)?;
+                id
+            }
+        }
+    } else {
+        let marker = document.getattr_opt(&name.type_marker)?;
+        if marker.is_some_and(|marker| marker.extract::<i64>().is_ok_and(|marker| marker == 101)) {
+            encode_document(py, document, codec, false, out)?;
+            return Ok(py.None());
+        }
+        if !document.is_instance(codec.types.mapping.bind(py))? {
+            let found = document.get_type();
+            return Err(PyTypeError::new_err(format!(
+                "document must be an instance of dict, bson.son.SON, bson.raw_bson.RawBSONDocument, or a type that \
+                 inherits from collections.MutableMapping, not {found}"
+            )));
+        }
+        if !document.contains(&name.id)? {
+            document.set_item(&name.id, object_id::fresh(py)?)?;
+        }
+        document.get_item(&name.id)?
+    };
+    encode_document(py, document, codec, false, out)?;
+    Ok(id.unbind())
+}
+
+/// Decodes bytes that are exactly one document.
+///
+/// # Errors
+/// `InvalidBSON`, or what the user's document class or type decoder raised.
+pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<Py<PyAny>> {
+    let made = Decoder::new(py, codec, bytes).whole();
+    made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
+}
+
+/// Encode a document.
+#[pyfunction]
+#[pyo3(name = "encode", signature = (document, check_keys = false, codec_options = None))]
+fn py_encode<'py>(
+    document: &Bound<'py, PyAny>,
+    check_keys: bool,
+    codec_options: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let py = document.py();
+    let codec = prepared(py, codec_options)?;
+    // Taken, not borrowed: the user's code may call `encode` again.
+    // SAFETY: taking a buffer runs no Python code.
+    let mut out = unsafe { SCRATCH.with(py, std::mem::take) };
+    let result = encode_document(py, document, codec.get(), check_keys, &mut out);
+    let result = result.map(|()| PyBytes::new(py, &out));
+    if out.capacity() <= SCRATCH_LIMIT {
+        out.clear();
+        // SAFETY: as above; what is dropped is a buffer.
+        unsafe { SCRATCH.with(py, |scratch| *scratch = out) };
+    }
+    result
+}
+
+/// Decode one document.
+#[pyfunction]
+#[pyo3(name = "decode", signature = (data, codec_options = None))]
+fn py_decode<'py>(
+    data: &Bound<'py, PyAny>,
+    codec_options: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let codec = prepared(data.py(), codec_options)?;
+    with_bytes(data, |bytes| Decoder::new(data.py(), codec.get(), bytes).whole())
+}
+
+/// Decode documents that follow one another.
+#[pyfunction]
+#[pyo3(signature = (data, codec_options = None))]
+fn decode_all<'py>(
+    data: &Bound<'py, PyAny>,
+    codec_options: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let codec = prepared(data.py(), codec_options)?;
+    let list = PyList::empty(data.py());
+    with_bytes(data, |bytes| {
+        let mut decoder = Decoder::new(data.py(), codec.get(), bytes);
+        while decoder.position < bytes.len() {
+            if bytes.len() - decoder.position < 5 {
+                return Err(invalid(decoder.position, "not enough data for a BSON document"));
+            }
+            list.append(decoder.next(bytes.len())?)?;
+        }
+        Ok(list.into_any())
+    })
+}
+
+/// Decode the fields of one document into a dict, embedded documents as the document class.
+#[pyfunction]
+#[pyo3(signature = (data, codec_options = None))]
+fn decode_fields<'py>(
+    data: &Bound<'py, PyAny>,
+    codec_options: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let codec = prepared(data.py(), codec_options)?;
+    with_bytes(data, |bytes| Decoder::new(data.py(), codec.get(), bytes).fields())
+}
+
+/// Take a new random part and counter for ObjectIds; for the child after a fork.
+#[pyfunction]
+fn reseed_object_ids(py: Python<'_>) -> PyResult<()> {
+    object_id::reseed(py)
+}
+
+/// The codec of these options; None stands for the defaults.
+fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Codec>> {
+    match options {
+        Some(options) => Codec::from_options(options),
+        None => Ok(Codec::default_for(py)?.clone_ref(py)),
+    }
+}
+
+/// Runs `action` on bytes that cannot change: those of a `bytes` object, or a copy.
+fn with_bytes<'py>(
+    data: &Bound<'py, PyAny>,
+    action: impl FnOnce(&[u8]) -> Result<Bound<'py, PyAny>, Fault>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = data.py();
+    let result = if let Ok(bytes) = data.cast::<PyBytes>() {
+        action(bytes.as_bytes())
+    } else {
+        let copy = PyBuffer::<u8>::get(data)?.to_vec(py)?;
+        action(&copy)
+    };
+    result.map_err(|fault| into_exception(py, fault, None))
+}

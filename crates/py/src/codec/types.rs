@@ -1,0 +1,126 @@
+//! The Python classes and interned names the codec needs, looked up at first use so that importing `_core` imports
+//! nothing else. Knows no BSON bytes.
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+
+use super::recipe::Recipe;
+
+/// Classes and names, kept for the life of the process.
+pub(super) struct Types {
+    pub binary: Recipe,
+    pub code: Recipe,
+    pub regex: Recipe,
+    pub timestamp: Recipe,
+    pub datetime_ms: Recipe,
+    pub uuid: Recipe,
+    pub decimal128: Py<PyType>,
+    pub dbref: Py<PyType>,
+    pub int64: Py<PyType>,
+    pub min_key: Py<PyType>,
+    pub max_key: Py<PyType>,
+    pub pattern: Py<PyType>,
+    pub mapping: Py<PyAny>,
+    pub utc: Py<PyAny>,
+    pub safe_unknown: Py<PyAny>,
+    pub name: Names,
+}
+
+/// Interned attribute and field names.
+pub(super) struct Names {
+    pub id: Py<PyString>,
+    pub dollar_ref: Py<PyString>,
+    pub dollar_id: Py<PyString>,
+    pub dollar_db: Py<PyString>,
+    pub type_marker: Py<PyString>,
+    pub subtype: Py<PyString>,
+    pub binary: Py<PyString>,
+    pub flags: Py<PyString>,
+    pub pattern: Py<PyString>,
+    pub scope: Py<PyString>,
+    pub time: Py<PyString>,
+    pub inc: Py<PyString>,
+    pub bid: Py<PyString>,
+    pub raw: Py<PyString>,
+    pub as_doc: Py<PyString>,
+    pub int: Py<PyString>,
+    pub from_bid: Py<PyString>,
+    pub astimezone: Py<PyString>,
+}
+
+static TYPES: PyOnceLock<Types> = PyOnceLock::new();
+
+/// The classes, imported by the first call.
+pub(super) fn types(py: Python<'_>) -> PyResult<&'static Types> {
+    TYPES.get_or_try_init(py, || load(py))
+}
+
+fn load(py: Python<'_>) -> PyResult<Types> {
+    // SAFETY: the GIL is held; the macro's import is idempotent.
+    unsafe { ffi::PyDateTime_IMPORT() };
+    if let Some(error) = PyErr::take(py) {
+        return Err(error);
+    }
+    let class = |module: &str, name: &str| -> PyResult<Py<PyType>> {
+        let module = py.import(format!("mangonel.bson.{module}").as_str())?;
+        Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
+    };
+    let uuid = py.import("uuid")?;
+    let safe_unknown = uuid.getattr("SafeUUID")?.getattr("unknown")?;
+    let uuid_class = uuid.getattr("UUID")?.cast_into::<PyType>()?;
+    let name = |text: &str| PyString::intern(py, text).unbind();
+    let text = |text: &str| PyString::new(py, text).into_any();
+    let number = |value: i64| -> PyResult<Bound<'_, PyAny>> { Ok(value.into_pyobject(py)?.into_any()) };
+    let sample_scope = pyo3::types::PyDict::new(py).into_any();
+    Ok(Types {
+        binary: Recipe::probe(
+            class("binary", "Binary")?.into_bound(py),
+            &[pyo3::types::PyBytes::new(py, b"recipe").into_any(), number(0x1234 & 0x7F)?],
+        )?,
+        code: Recipe::probe(class("code", "Code")?.into_bound(py), &[text("recipe"), sample_scope])?,
+        regex: Recipe::probe(class("regex", "Regex")?.into_bound(py), &[text("recipe"), number(18)?])?,
+        timestamp: Recipe::probe(
+            class("timestamp", "Timestamp")?.into_bound(py),
+            &[number(0x1234_5678)?, number(0x2345_6789)?],
+        )?,
+        datetime_ms: Recipe::probe(
+            class("datetime_ms", "DatetimeMS")?.into_bound(py),
+            &[number(0x1234_5678)?],
+        )?,
+        uuid: Recipe::probe_made(
+            uuid_class.clone(),
+            &uuid.getattr("UUID")?.call1(("12345678123456781234567812345678",))?,
+            &[0x12345678123456781234567812345678_u128.into_pyobject(py)?.into_any(), safe_unknown.clone()],
+        )?,
+        decimal128: class("decimal128", "Decimal128")?,
+        dbref: class("dbref", "DBRef")?,
+        int64: class("int64", "Int64")?,
+        min_key: class("min_key", "MinKey")?,
+        max_key: class("max_key", "MaxKey")?,
+        pattern: py.import("re")?.getattr("Pattern")?.cast_into::<PyType>()?.unbind(),
+        mapping: py.import("collections.abc")?.getattr("Mapping")?.unbind(),
+        utc: py.import("mangonel.bson.tz_util")?.getattr("utc")?.unbind(),
+        safe_unknown: safe_unknown.unbind(),
+        name: Names {
+            id: name("_id"),
+            dollar_ref: name("$ref"),
+            dollar_id: name("$id"),
+            dollar_db: name("$db"),
+            type_marker: name("_type_marker"),
+            subtype: name("subtype"),
+            binary: name("binary"),
+            flags: name("flags"),
+            pattern: name("pattern"),
+            scope: name("scope"),
+            time: name("time"),
+            inc: name("inc"),
+            bid: name("bid"),
+            raw: name("raw"),
+            as_doc: name("as_doc"),
+            int: name("int"),
+            from_bid: name("from_bid"),
+            astimezone: name("astimezone"),
+        },
+    })
+}
