@@ -41,6 +41,22 @@ lint: build    ## Formatting, clippy, types, floors, stubs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# One minute finds slips; hours find bugs: make fuzz FUZZ_SECONDS=3600 FUZZ_TARGETS=bson_decode
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+# The sanitizers need a nightly compiler, or a stable one told to act like it.
+FUZZ_CARGO := $(if $(shell rustup toolchain list 2>/dev/null | grep nightly),cargo +nightly,RUSTC_BOOTSTRAP=1 cargo)
+
+target/tools/bin/cargo-fuzz:
+	cargo install --locked --quiet --root target/tools cargo-fuzz
+
+fuzz: target/tools/bin/cargo-fuzz    ## Fuzz each target for FUZZ_SECONDS
+	for target in $(FUZZ_TARGETS); do \
+		case $$target in bson_*) $(PYTHON) fuzz/seeds.py $$target || true ;; esac; \
+		PATH="$(abspath target/tools/bin):$$PATH" $(FUZZ_CARGO) fuzz run $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -use_value_profile=1 -print_final_stats=1 || exit 1; \
+	done
+
 fmt:    ## Format everything
 	cargo fmt
 	$(BIN)/ruff format .

@@ -177,10 +177,12 @@ fn scan_iso(scanner: &mut Scanner<'_>) -> Option<i64> {
             let digits = scanner.0.iter().take_while(|c| c.is_ascii_digit()).count();
             let kept = digits.min(3);
             let value = scanner.number(kept)? as u16;
-            millisecond = [0, value * 100, value * 10, value][kept];
-            if digits == 0 {
-                return None;
-            }
+            millisecond = match kept {
+                0 => return None,
+                1 => value * 100,
+                2 => value * 10,
+                _ => value,
+            };
             scanner.0 = &scanner.0[digits - kept..];
         }
     }

@@ -31,13 +31,13 @@ class CommandError(ServerError):
 def run_command(
     port: int, command: dict[str, Any], *, timeout: float = 5.0, tls: ssl.SSLContext | None = None
 ) -> dict[str, Any]:
-    """Run a command on the admin database of a loopback server and return its reply.
+    """Run a command on a loopback server and return its reply; on `admin` unless it names another `$db`.
 
     Raises:
         OSError: no connection, or it broke.
         CommandError: the reply says so.
     """
-    body = struct.pack("<iB", 0, 0) + _encode({**command, "$db": "admin"})
+    body = struct.pack("<iB", 0, 0) + _encode(command if "$db" in command else {**command, "$db": "admin"})
     request = HEADER.pack(16 + len(body), 1, 0, OP_MSG) + body
     with socket.create_connection(("127.0.0.1", port), timeout) as plain:
         line = tls.wrap_socket(plain, server_hostname="127.0.0.1") if tls else plain

@@ -1,0 +1,128 @@
+//! What the topology tells the user's listeners, and what it asks of the floors around it: values in two queues.
+//! Calls nothing. Spec: server-discovery-and-monitoring-logging-and-monitoring.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mangonel_bson::ObjectId;
+
+use super::address::Address;
+use super::description::{ServerDescription, TopologyDescription};
+
+/// Something listeners hear of, in the order it happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The client began to look at its deployment.
+    TopologyOpening,
+    /// What is known of the deployment changed.
+    TopologyDescriptionChanged {
+        /// Before.
+        previous: Arc<TopologyDescription>,
+        /// After.
+        new: Arc<TopologyDescription>,
+    },
+    /// The client was closed.
+    TopologyClosed,
+    /// A server came into the topology.
+    ServerOpening {
+        /// The server.
+        address: Address,
+    },
+    /// What is known of a server changed.
+    ServerDescriptionChanged {
+        /// Before.
+        previous: Arc<ServerDescription>,
+        /// After.
+        new: Arc<ServerDescription>,
+    },
+    /// A server left the topology.
+    ServerClosed {
+        /// The server.
+        address: Address,
+    },
+    /// A check of a server began.
+    HeartbeatStarted {
+        /// The server.
+        address: Address,
+        /// Whether the server may hold its reply back.
+        is_awaited: bool,
+    },
+    /// A check of a server brought a reply.
+    HeartbeatSucceeded {
+        /// The server.
+        address: Address,
+        /// How long it took.
+        duration: Duration,
+        /// The hello reply, a whole BSON document.
+        reply: Vec<u8>,
+        /// Whether the server could hold its reply back.
+        is_awaited: bool,
+    },
+    /// A check of a server failed or was given up.
+    HeartbeatFailed {
+        /// The server.
+        address: Address,
+        /// How long it took.
+        duration: Duration,
+        /// Why.
+        error: Arc<str>,
+        /// Whether the server could hold its reply back.
+        is_awaited: bool,
+    },
+}
+
+/// Something the pools or the face have to do, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Make a pool for this server, paused.
+    OpenPool {
+        /// The server.
+        address: Address,
+    },
+    /// Let this server's pool hand out connections.
+    ReadyPool {
+        /// The server.
+        address: Address,
+    },
+    /// Clear this server's pool and pause it.
+    ClearPool {
+        /// The server.
+        address: Address,
+        /// Behind a load balancer: only the connections of this service, and without a pause.
+        service_id: Option<ObjectId>,
+        /// Whether connections in use are closed at once.
+        is_interrupting: bool,
+    },
+    /// Close this server's pool for good.
+    ClosePool {
+        /// The server.
+        address: Address,
+    },
+    /// Start driving this server's monitor.
+    StartMonitor {
+        /// The server.
+        address: Address,
+    },
+    /// Start driving this server's pinger.
+    StartPinger {
+        /// The server.
+        address: Address,
+    },
+    /// Ask this server's monitor for its step again: its wait may be over.
+    WakeMonitor {
+        /// The server.
+        address: Address,
+    },
+    /// Shut the socket of this server's monitor down: what it waits for is not wanted any more.
+    InterruptMonitor {
+        /// The server.
+        address: Address,
+    },
+    /// Stop driving this server's monitor and pinger, and interrupt them.
+    StopMonitor {
+        /// The server.
+        address: Address,
+    },
+    /// Let those who wait for a server try again.
+    WakeSelections,
+}

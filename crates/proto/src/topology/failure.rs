@@ -1,0 +1,135 @@
+//! Errors that operations met, and what each tells about the server. Changes nothing; see [`super::Topology`].
+//! Spec: server-discovery-and-monitoring, "Error handling"; client-backpressure.
+
+use mangonel_bson::{ObjectId, RawDocument, RawValue};
+
+use super::address::Address;
+use super::description::TopologyVersion;
+
+/// The server said that it cannot serve just now; sent with labels by servers and by the pool.
+pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
+
+const NOT_WRITABLE_PRIMARY: &[i64] = &[10058, 10107, 13435];
+const RECOVERING: &[i64] = &[91, 189, 11600, 11602, 13436];
+const SHUTDOWN: &[i64] = &[91, 11600];
+
+/// How far a connection had come when an error was met on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Connecting, saying hello or authenticating.
+    BeforeHandshake,
+    /// Working for the application.
+    AfterHandshake,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause<'a> {
+    /// The line broke, or was never there.
+    Network,
+    /// The time was up.
+    Timeout,
+    /// The server refused the credentials, or what it said could not be trusted.
+    Auth,
+    /// The server replied with an error, or with a write concern error beside a result.
+    Reply(RawDocument<'a>),
+}
+
+/// An error met by an operation, with what is needed to tell whether it still matters.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplicationError<'a> {
+    /// The server it was met on.
+    pub address: &'a Address,
+    /// What went wrong.
+    pub cause: Cause<'a>,
+    /// How far the connection had come.
+    pub phase: Phase,
+    /// Whether it carries the label [`SYSTEM_OVERLOADED_ERROR`], as errors of a connection that was being made
+    /// do. A reply's own labels are looked at too.
+    pub is_overload: bool,
+    /// The generation of the connection it was met on.
+    pub generation: u64,
+    /// The generation of the pool now; behind a load balancer, of the connection's service.
+    pub pool_generation: u64,
+    /// Behind a load balancer: the service, once the connection has said hello.
+    pub service_id: Option<ObjectId>,
+    /// The error in words, kept as the server's error.
+    pub message: &'a str,
+}
+
+/// What an error tells about its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Ignore,
+    /// It stepped down or is recovering; its pool stays, unless it shuts down.
+    StateChange { is_shutdown: bool, topology_version: Option<TopologyVersion> },
+    /// It cannot be talked to.
+    Lost,
+}
+
+impl ApplicationError<'_> {
+    /// Judges the error by itself, without knowing how old it is.
+    pub(super) fn verdict(&self) -> Verdict {
+        if self.is_overload {
+            return Verdict::Ignore;
+        }
+        match (self.cause, self.phase) {
+            (Cause::Network, _) | (Cause::Timeout | Cause::Auth, Phase::BeforeHandshake) => Verdict::Lost,
+            // A slow operation tells nothing about the server.
+            (Cause::Timeout | Cause::Auth, Phase::AfterHandshake) => Verdict::Ignore,
+            (Cause::Reply(reply), phase) => judge_reply(reply, phase),
+        }
+    }
+
+    /// Returns the server's state as the reply carries it.
+    pub(super) fn topology_version(&self) -> Option<TopologyVersion> {
+        match self.cause {
+            Cause::Reply(reply) => topology_version(reply),
+            _ => None,
+        }
+    }
+}
+
+fn topology_version(reply: RawDocument<'_>) -> Option<TopologyVersion> {
+    reply.get_document("topologyVersion").ok()?.and_then(TopologyVersion::from_document)
+}
+
+fn judge_reply(reply: RawDocument<'_>, phase: Phase) -> Verdict {
+    if has_label(reply, SYSTEM_OVERLOADED_ERROR) {
+        return Verdict::Ignore;
+    }
+    let is_ok = reply.get_bool_lenient("ok").ok().flatten().unwrap_or(false);
+    // A write error is one document's fault and says nothing about the server.
+    let error = match is_ok {
+        false => Some(reply),
+        true => reply.get_document("writeConcernError").ok().flatten(),
+    };
+    let Some(error) = error else { return Verdict::Ignore };
+    let code = error.get_i64_lenient("code").ok().flatten();
+    let message = error.get_str("errmsg").ok().flatten().unwrap_or_default();
+    if is_state_change(code, message) {
+        let is_shutdown = code.is_some_and(|code| SHUTDOWN.contains(&code));
+        return Verdict::StateChange { is_shutdown, topology_version: topology_version(reply) };
+    }
+    match phase {
+        Phase::BeforeHandshake => Verdict::Lost,
+        Phase::AfterHandshake => Verdict::Ignore,
+    }
+}
+
+/// Tells whether an error means that the server is no primary any more, or is recovering. The message counts
+/// only where there is no code.
+pub fn is_state_change(code: Option<i64>, message: &str) -> bool {
+    match code {
+        Some(code) => NOT_WRITABLE_PRIMARY.contains(&code) || RECOVERING.contains(&code),
+        None => message.contains("not master") || message.contains("node is recovering"),
+    }
+}
+
+fn has_label(reply: RawDocument<'_>, wanted: &str) -> bool {
+    let labels = reply.get_array("errorLabels").ok().flatten();
+    labels.is_some_and(|labels| {
+        labels.iter().flatten().any(|label| matches!(label, RawValue::String(text) if text == wanted))
+    })
+}

@@ -1,0 +1,365 @@
+//! One server's monitor: when to connect, when to say hello, what to wait for. Opens no socket, keeps no clock
+//! and does not know what other servers say. Spec: server-monitoring.
+
+use std::time::Duration;
+
+use mangonel_bson::RawDocument;
+
+use super::address::Address;
+use super::description::{ServerDescription, TopologyVersion};
+use super::rtt::RttTracker;
+use crate::time::Instant;
+
+/// The least time between two checks of a server.
+pub const MIN_HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// Whether a server's changes are streamed or asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ServerMonitoringMode {
+    /// Stream, but poll where the program runs as a cloud function.
+    #[default]
+    Auto,
+    /// Stream wherever the server can.
+    Stream,
+    /// Poll, with one connection less per server.
+    Poll,
+}
+
+/// How every monitor of a client behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct MonitorSettings {
+    /// Time between two checks while polling, and the longest a streamed reply may stay away.
+    pub heartbeat_frequency: Duration,
+    /// Time a connection and each hello may take; `None` sets no limit.
+    pub connect_timeout: Option<Duration>,
+    /// The URI's `serverMonitoringMode`.
+    pub mode: ServerMonitoringMode,
+    /// Whether the program runs as a cloud function.
+    pub is_faas: bool,
+}
+
+impl Default for MonitorSettings {
+    fn default() -> Self {
+        MonitorSettings {
+            heartbeat_frequency: Duration::from_secs(10),
+            connect_timeout: Some(Duration::from_secs(20)),
+            mode: ServerMonitoringMode::Auto,
+            is_faas: false,
+        }
+    }
+}
+
+impl MonitorSettings {
+    fn allows_streaming(&self) -> bool {
+        match self.mode {
+            ServerMonitoringMode::Auto => !self.is_faas,
+            ServerMonitoringMode::Stream => true,
+            ServerMonitoringMode::Poll => false,
+        }
+    }
+}
+
+/// Which hello to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HelloRequest {
+    /// The first on a connection, with the client's metadata.
+    Handshake,
+    /// A plain one, answered at once.
+    Poll,
+    /// One that the server answers when something changes or the time is up, with `exhaustAllowed` set.
+    Await {
+        /// The state the client knows.
+        topology_version: TopologyVersion,
+        /// The longest the server may wait.
+        max_await_time: Duration,
+    },
+}
+
+/// What a monitor wants done next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Drop the connection, if there is one, and open a new one.
+    Connect {
+        /// Time it may take, TLS included.
+        timeout: Option<Duration>,
+    },
+    /// Send this hello, then read one reply.
+    Write {
+        /// What to send.
+        hello: HelloRequest,
+        /// Time until the reply must be there.
+        timeout: Option<Duration>,
+    },
+    /// Read the next reply of a stream, without sending anything.
+    Read {
+        /// Time until the reply must be there.
+        timeout: Option<Duration>,
+    },
+    /// Do nothing until then, or until woken.
+    Wait {
+        /// When to ask again.
+        until: Instant,
+    },
+    /// Close the connection; there is nothing more to do.
+    Stop,
+}
+
+/// What a check told about the server.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The server as the check found it.
+    pub description: ServerDescription,
+    /// Time from the start of the check.
+    pub duration: Duration,
+    /// Whether the reply was one the server could hold back.
+    pub is_awaited: bool,
+    /// How it failed, `None` when it did not.
+    pub failure: Option<Failure>,
+}
+
+/// How a check failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The line broke or was never there.
+    Network,
+    /// The time was up.
+    Timeout,
+    /// The server refused.
+    Command,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// No connection.
+    Idle,
+    Connecting,
+    Handshaking,
+    /// Connected, between two polls.
+    Ready,
+    Polling,
+    /// Sent a hello the server may hold back.
+    Awaiting(TopologyVersion),
+    /// The server said that more replies will come.
+    Streaming,
+    Stopped,
+}
+
+/// Watches one server.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    address: Address,
+    settings: MonitorSettings,
+    state: State,
+    /// Round-trip times, from here or from the pinger.
+    pub(super) rtt: RttTracker,
+    // When the check under way began, and when the hello under way was sent.
+    check_started: Instant,
+    hello_sent: Instant,
+    last_check_end: Option<Instant>,
+    next_check: Instant,
+    is_check_requested: bool,
+    has_streamed: bool,
+    // A heartbeat that began and was not told to listeners yet; true when awaited.
+    started: Option<bool>,
+}
+
+impl Monitor {
+    /// Makes a monitor whose first check is due at once.
+    pub fn new(address: Address, settings: MonitorSettings, now: Instant) -> Monitor {
+        let heartbeat_frequency = settings.heartbeat_frequency.max(MIN_HEARTBEAT);
+        Monitor {
+            address,
+            settings: MonitorSettings { heartbeat_frequency, ..settings },
+            state: State::Idle,
+            rtt: RttTracker::default(),
+            check_started: now,
+            hello_sent: now,
+            last_check_end: None,
+            next_check: now,
+            is_check_requested: false,
+            has_streamed: false,
+            started: None,
+        }
+    }
+
+    /// Returns what to do next. Ask again after every `handle_*`, and when a wait is over.
+    pub fn poll_step(&mut self, now: Instant) -> Step {
+        let timeout = self.settings.connect_timeout;
+        if matches!(self.state, State::Idle | State::Ready) {
+            if now < self.next_check {
+                return Step::Wait { until: self.next_check };
+            }
+            let next = if self.state == State::Idle { State::Connecting } else { State::Polling };
+            self.begin_check(next, now);
+        }
+        match self.state {
+            State::Connecting => Step::Connect { timeout },
+            State::Handshaking => Step::Write { hello: HelloRequest::Handshake, timeout },
+            State::Polling => Step::Write { hello: HelloRequest::Poll, timeout },
+            State::Awaiting(topology_version) => {
+                let max_await_time = self.settings.heartbeat_frequency;
+                let hello = HelloRequest::Await { topology_version, max_await_time };
+                Step::Write { hello, timeout: self.await_timeout() }
+            }
+            State::Streaming => Step::Read { timeout: self.await_timeout() },
+            State::Idle | State::Ready => Step::Wait { until: self.next_check },
+            State::Stopped => Step::Stop,
+        }
+    }
+
+    /// Returns whether the heartbeat that just began is awaited, once for each that began.
+    pub fn poll_started(&mut self) -> Option<bool> {
+        self.started.take()
+    }
+
+    /// Tells whether the server's changes were ever streamed, so that the pinger has to measure times.
+    pub fn has_streamed(&self) -> bool {
+        self.has_streamed
+    }
+
+    /// Tells whether a check is under way.
+    pub fn is_checking(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Ready | State::Stopped)
+    }
+
+    /// Returns how long the check under way has taken and whether it is awaited, or `None` between checks.
+    pub fn check_under_way(&self, now: Instant) -> Option<(Duration, bool)> {
+        let is_awaited = matches!(self.state, State::Awaiting(_) | State::Streaming);
+        self.is_checking().then(|| (now.saturating_since(self.check_started), is_awaited))
+    }
+
+    /// The connection stands; the handshake goes out now.
+    pub fn handle_connected(&mut self, now: Instant) {
+        if self.state == State::Connecting {
+            self.state = State::Handshaking;
+            self.hello_sent = now;
+        }
+    }
+
+    /// A hello reply came. Returns what it told, or `None` when the check was cancelled meanwhile.
+    ///
+    /// `is_more_to_come` is the flag of the message that carried the reply.
+    pub fn handle_reply(
+        &mut self,
+        reply: RawDocument<'_>,
+        is_more_to_come: bool,
+        now: Instant,
+    ) -> Option<Check> {
+        let is_awaited = match self.state {
+            State::Handshaking | State::Polling => false,
+            State::Awaiting(_) | State::Streaming => true,
+            _ => return None,
+        };
+        let mut description = ServerDescription::from_hello(self.address.clone(), reply, now);
+        let duration = now.saturating_since(self.check_started);
+        self.last_check_end = Some(now);
+        if description.error.is_some() {
+            self.lose_connection(now);
+            return Some(Check { description, duration, is_awaited, failure: Some(Failure::Command) });
+        }
+        // A reply the server held back says nothing about the line.
+        if !is_awaited {
+            self.rtt.add_sample(now.saturating_since(self.hello_sent));
+        }
+        description.round_trip_time = self.rtt.average();
+        description.min_round_trip_time = self.rtt.min();
+
+        match description.topology_version {
+            _ if is_more_to_come && is_awaited => self.begin_check(State::Streaming, now),
+            Some(version) if self.settings.allows_streaming() => {
+                self.has_streamed = true;
+                self.begin_check(State::Awaiting(version), now);
+            }
+            _ => self.wait_in(State::Ready, now),
+        }
+        Some(Check { description, duration, is_awaited, failure: None })
+    }
+
+    /// The connection broke, was never there, or was too slow. Returns what that tells, or `None` when the check
+    /// was cancelled meanwhile.
+    ///
+    /// `was_known` says whether the topology knew what the server is; then it is tried once more at once.
+    pub fn handle_network_error(
+        &mut self,
+        message: &str,
+        failure: Failure,
+        was_known: bool,
+        now: Instant,
+    ) -> Option<Check> {
+        if !self.is_checking() {
+            return None;
+        }
+        let is_awaited = matches!(self.state, State::Awaiting(_) | State::Streaming);
+        let duration = now.saturating_since(self.check_started);
+        let description = ServerDescription::failed(self.address.clone(), message, now);
+        self.last_check_end = Some(now);
+        self.lose_connection(now);
+        if was_known && failure != Failure::Command {
+            self.next_check = now;
+        }
+        Some(Check { description, duration, is_awaited, failure: Some(failure) })
+    }
+
+    /// Asks for a check as soon as the least time between two allows it.
+    pub fn request_check(&mut self, now: Instant) {
+        let earliest = self.earliest(now);
+        match self.state {
+            State::Idle | State::Ready => self.next_check = self.next_check.min(earliest),
+            State::Stopped => {}
+            _ => self.is_check_requested = true,
+        }
+    }
+
+    /// Gives up the connection and the check on it, because the application found the server broken.
+    ///
+    /// Returns whether a check was under way; then the face has to interrupt it, and what it still brings
+    /// is ignored.
+    pub fn cancel_check(&mut self, now: Instant) -> bool {
+        match self.state {
+            State::Stopped | State::Idle => false,
+            State::Ready => {
+                self.state = State::Idle;
+                false
+            }
+            _ => {
+                self.last_check_end = Some(now);
+                self.lose_connection(now);
+                true
+            }
+        }
+    }
+
+    /// Ends the monitor for good.
+    pub fn stop(&mut self) {
+        self.state = State::Stopped;
+        self.started = None;
+    }
+
+    fn await_timeout(&self) -> Option<Duration> {
+        self.settings.connect_timeout.map(|timeout| timeout.saturating_add(self.settings.heartbeat_frequency))
+    }
+
+    fn begin_check(&mut self, state: State, now: Instant) {
+        self.state = state;
+        self.check_started = now;
+        self.hello_sent = now;
+        self.started = Some(matches!(state, State::Awaiting(_) | State::Streaming));
+    }
+
+    fn lose_connection(&mut self, now: Instant) {
+        self.rtt.reset();
+        self.wait_in(State::Idle, now);
+    }
+
+    fn wait_in(&mut self, state: State, now: Instant) {
+        self.state = state;
+        self.next_check = match std::mem::take(&mut self.is_check_requested) {
+            true => self.earliest(now),
+            false => now + self.settings.heartbeat_frequency,
+        };
+    }
+
+    fn earliest(&self, now: Instant) -> Instant {
+        self.last_check_end.map_or(now, |end| now.max(end + MIN_HEARTBEAT))
+    }
+}

@@ -1,0 +1,46 @@
+"""Fixtures for every test: real servers, started when the first test asks, and the tools' import path."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mangonel.server import Server, start
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tools.scripted_server import ScriptedServer
+
+TEST_COMMANDS = {"enableTestCommands": 1}
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A replica set of one, with fail points; shared, so leave it as it was found."""
+    with start(replica_set=1, set_parameters=TEST_COMMANDS) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[Server]:
+    """A standalone mongod, with fail points; shared, so leave it as it was found."""
+    with start(set_parameters=TEST_COMMANDS) as deployment:
+        yield deployment
+
+
+@pytest.fixture
+def database_name(server: Server) -> Iterator[str]:
+    """The name of a database of `server` that only this test uses; dropped afterwards."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    yield name
+    server.members[0].run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)
+
+
+@pytest.fixture
+def scripted_server() -> Iterator[ScriptedServer]:
+    """A server that answers as the test says; fails the test when a client breaks the wire protocol."""
+    with ScriptedServer() as scripted:
+        yield scripted
