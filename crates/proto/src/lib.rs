@@ -2,6 +2,7 @@
 //! Knows no socket, no clock, no thread and no Python.
 #![forbid(unsafe_code)]
 
+pub mod auth;
 pub mod client;
 pub mod compress;
 pub mod error;

@@ -1,0 +1,458 @@
+//! Authentication of one connection: which mechanism, which commands, whether the answers can be believed.
+//! Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
+//!
+//! Order: [`Authentication::append_to_hello`] while the hello command is written,
+//! [`Authentication::handle_hello`] with its reply, then whatever [`Authentication::poll_step`] says until it
+//! says [`Step::Done`]. An error ends the connection.
+
+pub mod plain;
+pub mod scram;
+pub mod x509;
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use mangonel_bson::{self as bson, RawDocument, RawValue};
+
+use self::scram::{Hash, KeyRequest, Keys, Scram};
+
+/// Bytes of randomness a conversation needs.
+pub const NONCE_SIZE: usize = 24;
+
+/// A text that must not be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// Returns the text. Keep it out of messages and logs.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A way to authenticate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mechanism {
+    /// SCRAM-SHA-1.
+    ScramSha1,
+    /// SCRAM-SHA-256.
+    ScramSha256,
+    /// MONGODB-X509.
+    X509,
+    /// PLAIN.
+    Plain,
+}
+
+const MECHANISMS: &[(&str, Mechanism)] = &[
+    ("SCRAM-SHA-1", Mechanism::ScramSha1),
+    ("SCRAM-SHA-256", Mechanism::ScramSha256),
+    ("MONGODB-X509", Mechanism::X509),
+    ("PLAIN", Mechanism::Plain),
+];
+
+impl Mechanism {
+    /// Returns the mechanism that URIs and commands call `name`.
+    pub fn from_name(name: &str) -> Option<Mechanism> {
+        MECHANISMS.iter().find(|(known, _)| *known == name).map(|(_, mechanism)| *mechanism)
+    }
+
+    /// Returns the name used in URIs and commands.
+    pub fn name(self) -> &'static str {
+        MECHANISMS[self as usize].0
+    }
+
+    /// Returns the mechanism for a user who named none: the stronger SCRAM if the server has it for this user.
+    pub fn negotiate<'a>(supported: impl IntoIterator<Item = &'a str>) -> Mechanism {
+        match supported.into_iter().any(|name| name == Mechanism::ScramSha256.name()) {
+            true => Mechanism::ScramSha256,
+            false => Mechanism::ScramSha1,
+        }
+    }
+}
+
+/// Who to authenticate as.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credential {
+    /// The name; MONGODB-X509 can do without.
+    pub username: Option<String>,
+    /// The password; MONGODB-X509 has none.
+    pub password: Option<Secret>,
+    /// The database that knows the user; `$external` for mechanisms that ask someone else.
+    pub source: String,
+    /// The mechanism asked for, or `None` to let the server say what it has.
+    pub mechanism: Option<Mechanism>,
+}
+
+/// Why authentication failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AuthError {
+    /// The mechanism needs a name or a password that was not given.
+    Missing {
+        /// What is missing.
+        what: &'static str,
+        /// The mechanism.
+        mechanism: &'static str,
+    },
+    /// The password holds characters that SASLprep prohibits.
+    PasswordCharacters,
+    /// The server said something that is not part of the conversation.
+    Malformed {
+        /// Which message or field.
+        what: &'static str,
+    },
+    /// The server's nonce does not continue the client's: someone repeats an old conversation.
+    Nonce,
+    /// The server asks for too few or far too many rounds.
+    Iterations {
+        /// The number asked for.
+        found: u32,
+    },
+    /// The server could not prove that it knows the password.
+    ServerSignature,
+    /// The server ended the conversation before it proved anything.
+    Unproven,
+    /// The server refused.
+    Refused {
+        /// Its error code, when it gave one.
+        code: Option<i64>,
+        /// Its words.
+        message: String,
+    },
+}
+
+impl fmt::Display for AuthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { what, mechanism } => write!(f, "expected a {what} for {mechanism}, got none"),
+            Self::PasswordCharacters => f.write_str("the password holds characters that SASLprep prohibits"),
+            Self::Malformed { what } => write!(f, "cannot read {what}"),
+            Self::Nonce => f.write_str("expected the server's nonce to continue the client's, got another"),
+            Self::Iterations { found } => {
+                write!(f, "expected 4096 to 10000000 rounds of hashing, the server asks for {found}")
+            }
+            Self::ServerSignature => f.write_str("the server could not prove that it knows the password"),
+            Self::Unproven => f.write_str("the server ended authentication before it proved who it is"),
+            Self::Refused { message, .. } => write!(f, "authentication failed: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for AuthError {}
+
+/// What an authentication wants done next.
+pub enum Step<'a> {
+    /// Send the command and hand its reply to [`Authentication::handle_reply`].
+    Send {
+        /// The database to send it to.
+        database: &'a str,
+        /// A whole BSON document, without `$db`.
+        command: &'a [u8],
+    },
+    /// Find the keys in the cache or derive them, and hand them to [`Authentication::handle_keys`].
+    Derive(&'a KeyRequest),
+    /// The connection is authenticated.
+    Done,
+}
+
+// Written by hand: the command may carry a password.
+impl fmt::Debug for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Send { database, .. } => f.debug_struct("Send").field("database", database).finish(),
+            Step::Derive(_) => f.write_str("Derive"),
+            Step::Done => f.write_str("Done"),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// Hello is under way; the conversation that was begun inside it, if any.
+    Hello(Option<(Mechanism, Scram)>),
+    /// A whole command; its reply ends the authentication.
+    Single(Command),
+    ScramFirst(Command, Scram),
+    ScramKeys(KeyRequest, Scram, i32),
+    ScramLast(Command, Scram),
+    /// The server proved itself but wants one more, empty, message.
+    ScramEmpty(Command),
+    Done,
+    Failed,
+}
+
+/// A command, kept out of debug output: it may carry a password.
+struct Command(Vec<u8>);
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Command(…)")
+    }
+}
+
+/// The authentication of one connection.
+#[derive(Debug)]
+pub struct Authentication {
+    credential: Credential,
+    nonce: String,
+    state: State,
+}
+
+impl Authentication {
+    /// Begins. `nonce` is fresh randomness.
+    pub fn new(credential: Credential, nonce: [u8; NONCE_SIZE]) -> Result<Authentication, AuthError> {
+        let nonce = BASE64.encode(nonce);
+        let mut authentication = Authentication { credential, nonce, state: State::Hello(None) };
+        // Every server since 4.0 has SCRAM-SHA-256 for most users, so a user who named nothing begins with it.
+        let guess = authentication.credential.mechanism.unwrap_or(Mechanism::ScramSha256);
+        if let Some(hash) = scram_hash(guess) {
+            let begun = authentication.scram(guess, hash);
+            match begun {
+                Ok(scram) => authentication.state = State::Hello(Some((guess, scram))),
+                // The user may be one of SCRAM-SHA-1, which takes any password.
+                Err(AuthError::PasswordCharacters) if authentication.credential.mechanism.is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(authentication)
+    }
+
+    /// Begins anew on a connection that said hello long ago, because the server asked for it.
+    ///
+    /// `mechanism` is the one settled before; see [`Authentication::mechanism`].
+    pub fn again(
+        credential: Credential,
+        mechanism: Mechanism,
+        nonce: [u8; NONCE_SIZE],
+    ) -> Result<Authentication, AuthError> {
+        let credential = Credential { mechanism: Some(mechanism), ..credential };
+        let mut authentication = Authentication::new(credential, nonce)?;
+        authentication.state = authentication.begin(mechanism)?;
+        Ok(authentication)
+    }
+
+    /// Returns the mechanism: the one asked for, or what the hello reply settled.
+    pub fn mechanism(&self) -> Option<Mechanism> {
+        self.credential.mechanism
+    }
+
+    /// Appends to the hello command: the question which mechanisms the user has, and the first message of the
+    /// conversation, which saves a round trip.
+    pub fn append_to_hello(&self, out: &mut Vec<u8>) {
+        let Credential { username, source, mechanism, .. } = &self.credential;
+        if let (None, Some(username)) = (mechanism, username) {
+            bson::append_str(out, "saslSupportedMechs", &format!("{source}.{username}"));
+        }
+        let start = |out: &mut Vec<u8>| bson::begin_subdocument(out, "speculativeAuthenticate");
+        match &self.state {
+            State::Hello(Some((mechanism, scram))) => {
+                let document = start(out);
+                append_sasl_start(out, *mechanism, &scram.first());
+                bson::append_str(out, "db", source);
+                bson::end_document(out, document);
+            }
+            State::Hello(None) if *mechanism == Some(Mechanism::X509) => {
+                let document = start(out);
+                x509::append_command(out, username.as_deref());
+                bson::append_str(out, "db", source);
+                bson::end_document(out, document);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the hello reply and settles the mechanism.
+    pub fn handle_hello(&mut self, reply: RawDocument<'_>) -> Result<(), AuthError> {
+        let State::Hello(begun) = std::mem::replace(&mut self.state, State::Failed) else {
+            return Err(AuthError::Malformed { what: "a second hello reply" });
+        };
+        let answer = reply
+            .get_document("speculativeAuthenticate")
+            .map_err(|_| AuthError::Malformed { what: "speculativeAuthenticate" })?;
+        self.state = match (begun, answer) {
+            (Some((mechanism, scram)), Some(answer)) => {
+                self.credential.mechanism = Some(mechanism);
+                take_scram_first(scram, answer)?
+            }
+            (None, Some(_)) if self.credential.mechanism == Some(Mechanism::X509) => State::Done,
+            _ => {
+                let mechanism = self.credential.mechanism.unwrap_or_else(|| {
+                    let supported = reply.get_array("saslSupportedMechs").ok().flatten();
+                    Mechanism::negotiate(supported.iter().flat_map(|names| names.iter()).filter_map(|name| {
+                        match name {
+                            Ok(RawValue::String(name)) => Some(name),
+                            _ => None,
+                        }
+                    }))
+                });
+                self.credential.mechanism = Some(mechanism);
+                self.begin(mechanism)?
+            }
+        };
+        Ok(())
+    }
+
+    /// Returns what to do next, or `None` before the hello reply and after an error.
+    pub fn poll_step(&self) -> Option<Step<'_>> {
+        match &self.state {
+            State::Single(command)
+            | State::ScramFirst(command, _)
+            | State::ScramLast(command, _)
+            | State::ScramEmpty(command) => {
+                Some(Step::Send { database: &self.credential.source, command: &command.0 })
+            }
+            State::ScramKeys(request, ..) => Some(Step::Derive(request)),
+            State::Done => Some(Step::Done),
+            State::Hello(_) | State::Failed => None,
+        }
+    }
+
+    /// Takes the keys that [`Step::Derive`] asked for.
+    pub fn handle_keys(&mut self, keys: &Keys) {
+        self.state = match std::mem::replace(&mut self.state, State::Failed) {
+            State::ScramKeys(_, mut scram, conversation) => {
+                let last = scram.last(keys);
+                State::ScramLast(sasl_continue(conversation, &last), scram)
+            }
+            other => other,
+        };
+    }
+
+    /// Takes the reply to the command that [`Step::Send`] asked for.
+    pub fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<(), AuthError> {
+        let state = std::mem::replace(&mut self.state, State::Failed);
+        check_ok(reply)?;
+        self.state = match state {
+            State::Single(_) => State::Done,
+            State::ScramFirst(_, scram) => take_scram_first(scram, reply)?,
+            State::ScramLast(_, scram) => {
+                scram.handle_last(payload(reply)?)?;
+                match is_done(reply) {
+                    true => State::Done,
+                    false => State::ScramEmpty(sasl_continue(conversation_id(reply), b"")),
+                }
+            }
+            State::ScramEmpty(_) if is_done(reply) => State::Done,
+            _ => return Err(AuthError::Malformed { what: "a reply nobody asked for" }),
+        };
+        Ok(())
+    }
+
+    fn begin(&self, mechanism: Mechanism) -> Result<State, AuthError> {
+        let Credential { username, password, .. } = &self.credential;
+        let mut command = Vec::new();
+        let start = bson::begin_document(&mut command);
+        match mechanism {
+            Mechanism::X509 => x509::append_command(&mut command, username.as_deref()),
+            Mechanism::Plain => {
+                let username = require(username, "username", mechanism)?;
+                let password = require(password, "password", mechanism)?;
+                append_sasl_start(&mut command, mechanism, &plain::message(username, password));
+            }
+            Mechanism::ScramSha1 | Mechanism::ScramSha256 => {
+                let hash = scram_hash(mechanism).unwrap_or(Hash::Sha256);
+                // A conversation the server ignored inside hello begins again with the same nonce: nothing
+                // was answered to it, and the server's own part is new.
+                let scram = self.scram(mechanism, hash)?;
+                append_sasl_start(&mut command, mechanism, &scram.first());
+                bson::end_document(&mut command, start);
+                return Ok(State::ScramFirst(Command(command), scram));
+            }
+        }
+        bson::end_document(&mut command, start);
+        Ok(State::Single(Command(command)))
+    }
+
+    fn scram(&self, mechanism: Mechanism, hash: Hash) -> Result<Scram, AuthError> {
+        let username = require(&self.credential.username, "username", mechanism)?;
+        let password = require(&self.credential.password, "password", mechanism)?;
+        let prepared = hash.prepare(username, password)?;
+        Ok(Scram::new(hash, username, prepared, self.nonce.clone()))
+    }
+}
+
+fn scram_hash(mechanism: Mechanism) -> Option<Hash> {
+    match mechanism {
+        Mechanism::ScramSha1 => Some(Hash::Sha1),
+        Mechanism::ScramSha256 => Some(Hash::Sha256),
+        Mechanism::X509 | Mechanism::Plain => None,
+    }
+}
+
+fn require<'a, T>(
+    field: &'a Option<T>,
+    what: &'static str,
+    mechanism: Mechanism,
+) -> Result<&'a T, AuthError> {
+    field.as_ref().ok_or(AuthError::Missing { what, mechanism: mechanism.name() })
+}
+
+fn append_sasl_start(out: &mut Vec<u8>, mechanism: Mechanism, payload: &[u8]) {
+    bson::append_i32(out, "saslStart", 1);
+    bson::append_str(out, "mechanism", mechanism.name());
+    bson::append_binary(out, "payload", 0, payload);
+    bson::append_i32(out, "autoAuthorize", 1);
+    if scram_hash(mechanism).is_some() {
+        let options = bson::begin_subdocument(out, "options");
+        bson::append_bool(out, "skipEmptyExchange", true);
+        bson::end_document(out, options);
+    }
+}
+
+fn sasl_continue(conversation: i32, payload: &[u8]) -> Command {
+    let mut out = Vec::new();
+    let start = bson::begin_document(&mut out);
+    bson::append_i32(&mut out, "saslContinue", 1);
+    bson::append_i32(&mut out, "conversationId", conversation);
+    bson::append_binary(&mut out, "payload", 0, payload);
+    bson::end_document(&mut out, start);
+    Command(out)
+}
+
+fn take_scram_first(mut scram: Scram, reply: RawDocument<'_>) -> Result<State, AuthError> {
+    // Whoever ends here would be believed without having proved anything.
+    if is_done(reply) {
+        return Err(AuthError::Unproven);
+    }
+    let request = scram.handle_first(payload(reply)?)?;
+    Ok(State::ScramKeys(request, scram, conversation_id(reply)))
+}
+
+/// A reply without `ok`, as the one inside hello, counts as good.
+fn check_ok(reply: RawDocument<'_>) -> Result<(), AuthError> {
+    match reply.get_bool_lenient("ok") {
+        Ok(Some(true) | None) => Ok(()),
+        Ok(Some(false)) => Err(AuthError::Refused {
+            code: reply.get_i64_lenient("code").ok().flatten(),
+            message: reply.get_str("errmsg").ok().flatten().unwrap_or("no reason given").to_owned(),
+        }),
+        Err(_) => Err(AuthError::Malformed { what: "\"ok\" in the server's reply" }),
+    }
+}
+
+fn is_done(reply: RawDocument<'_>) -> bool {
+    reply.get_bool_lenient("done").ok().flatten().unwrap_or(false)
+}
+
+fn conversation_id(reply: RawDocument<'_>) -> i32 {
+    reply.get_i64_lenient("conversationId").ok().flatten().and_then(|id| i32::try_from(id).ok()).unwrap_or(1)
+}
+
+fn payload<'a>(reply: RawDocument<'a>) -> Result<&'a [u8], AuthError> {
+    match reply.get("payload") {
+        Ok(Some(RawValue::Binary(binary))) => Ok(binary.bytes),
+        Ok(Some(RawValue::String(text))) => Ok(text.as_bytes()),
+        _ => Err(AuthError::Malformed { what: "\"payload\" in the server's reply" }),
+    }
+}
