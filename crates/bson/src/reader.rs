@@ -350,6 +350,41 @@ impl Iter<'_> {
     }
 }
 
+/// For the JSON writer, which checks UTF-8 while it looks for bytes to escape. After [`Iter::head`] exactly one of
+/// `text` and `value` must follow; after an error, nothing.
+impl<'a> Iter<'a> {
+    /// Takes the next element's type code and its key, which may be no UTF-8.
+    #[inline]
+    pub(crate) fn head(&mut self) -> Option<Result<(u8, &'a [u8])>> {
+        let body = self.body;
+        let code = *body.get(self.at)?;
+        let start = self.at + 1;
+        match cstring_end(body, start) {
+            Ok(end) => {
+                self.at = end + 1;
+                Some(Ok((code, &body[start..end])))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Takes the text of a string element, which may be no UTF-8.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<&'a [u8]> {
+        let (start, last) = string_bounds(self.body, self.at)?;
+        self.at = last + 1;
+        Ok(&self.body[start..last])
+    }
+
+    /// Takes the value of an element of this type.
+    #[inline]
+    pub(crate) fn value(&mut self, code: u8) -> Result<RawValue<'a>> {
+        let (value, end) = read_value(self.body, code, self.at)?;
+        self.at = end;
+        Ok(value)
+    }
+}
+
 impl<'a> Iterator for Iter<'a> {
     type Item = Result<RawElement<'a>>;
 
@@ -496,6 +531,13 @@ fn value_end(body: &[u8], code: u8, at: usize) -> Result<usize> {
 
 #[inline]
 fn read_string(body: &[u8], at: usize) -> Result<(&str, usize)> {
+    let (start, last) = string_bounds(body, at)?;
+    Ok((utf8(body, start, last)?, last + 1))
+}
+
+/// Checks the length and the terminator of the string at `at`; returns where its text starts and ends.
+#[inline]
+fn string_bounds(body: &[u8], at: usize) -> Result<(usize, usize)> {
     let length = read_length(body, at, 1)?;
     let start = at + 4;
     if length > body.len() - start {
@@ -503,12 +545,9 @@ fn read_string(body: &[u8], at: usize) -> Result<(&str, usize)> {
     }
     let last = start + length - 1;
     if body[last] != 0 {
-        return Err(Error::malformed(
-            last,
-            format!("expected a zero byte after a string, found 0x{:02X}", body[last]),
-        ));
+        return Err(unterminated(body, last, "string"));
     }
-    Ok((utf8(body, start, last)?, last + 1))
+    Ok((start, last))
 }
 
 #[inline]
@@ -575,10 +614,7 @@ fn document_length(bytes: &[u8], at: usize) -> Result<usize> {
     }
     let last = at + length - 1;
     if bytes[last] != 0 {
-        return Err(Error::malformed(
-            last,
-            format!("expected a zero byte after a document, found 0x{:02X}", bytes[last]),
-        ));
+        return Err(unterminated(bytes, last, "document"));
     }
     Ok(length)
 }
@@ -639,17 +675,28 @@ fn utf8(bytes: &[u8], start: usize, end: usize) -> Result<&str> {
 
 #[cold]
 fn not_utf8(bytes: &[u8], start: usize, end: usize) -> Error {
-    let valid = match std::str::from_utf8(&bytes[start..end]) {
+    not_utf8_text(&bytes[start..end]).shift(start)
+}
+
+/// The error for text that is no UTF-8, its offset counted from the text's start.
+#[cold]
+pub(crate) fn not_utf8_text(text: &[u8]) -> Error {
+    let valid = match std::str::from_utf8(text) {
         Ok(_) => 0,
         Err(error) => error.valid_up_to(),
     };
-    Error::malformed(start + valid, "expected UTF-8, found another byte")
+    Error::malformed(valid, "expected UTF-8, found another byte")
 }
 
 #[cold]
 fn truncated(bytes: &[u8], at: usize, wanted: usize) -> Error {
     let left = bytes.len().saturating_sub(at);
     Error::malformed(at, format!("expected {wanted} bytes, found {left}"))
+}
+
+#[cold]
+fn unterminated(bytes: &[u8], at: usize, what: &str) -> Error {
+    Error::malformed(at, format!("expected a zero byte after a {what}, found 0x{:02X}", bytes[at]))
 }
 
 #[cold]

@@ -1,6 +1,8 @@
 //! JSON strings: which bytes need an escape, and how to append one fast.
 
+use crate::error::Result;
 use crate::object_id::HEX;
+use crate::reader::not_utf8_text;
 
 /// What follows the backslash; 0 for bytes that stand for themselves, `u` for the long form.
 const ESCAPES: [u8; 256] = {
@@ -23,15 +25,86 @@ const ESCAPES: [u8; 256] = {
 /// Appends `text` in quotes.
 #[inline]
 pub(super) fn push_string(text: &str, out: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
-    out.reserve(bytes.len() + 2);
     out.push(b'"');
-    if let Some(at) = first_escape(bytes) {
-        push_escaped(bytes, at, out);
-    } else {
+    push_checked(text.as_bytes(), out);
+    out.push(b'"');
+}
+
+/// Appends bytes that ought to be UTF-8, without quotes.
+///
+/// Most text is plain ASCII, which needs neither escapes nor a second look.
+///
+/// # Errors
+/// [`crate::ErrorKind::Malformed`] when the bytes are no UTF-8, at an offset from their start.
+#[inline]
+pub(super) fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if is_plain(bytes) {
         out.extend_from_slice(bytes);
+        return Ok(());
     }
-    out.push(b'"');
+    push_unusual(bytes, out)
+}
+
+#[inline(never)]
+fn push_unusual(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    match simdutf8::basic::from_utf8(bytes) {
+        Ok(_) => push_checked(bytes, out),
+        Err(_) => return Err(not_utf8_text(bytes)),
+    }
+    Ok(())
+}
+
+fn push_checked(bytes: &[u8], out: &mut Vec<u8>) {
+    match first_escape(bytes) {
+        Some(at) => push_escaped(bytes, at, out),
+        None => out.extend_from_slice(bytes),
+    }
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Returns a word that is not zero when one of its bytes is no ASCII or needs an escape.
+#[inline]
+fn unusual(word: u64) -> u64 {
+    let quotes = word ^ (ONES * b'"' as u64);
+    let backslashes = word ^ (ONES * b'\\' as u64);
+    // Taking 0x20 from a smaller byte, or 1 from zero, borrows and so sets its high bit. A borrow may mark the
+    // byte above as well, but only a byte to be marked starts one. Bytes that are no ASCII are marked anyway.
+    (word | word.wrapping_sub(ONES * 0x20) | quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES))
+        & HIGHS
+}
+
+/// Tells whether all bytes are ASCII that stands for itself.
+#[inline]
+fn is_plain(bytes: &[u8]) -> bool {
+    if let Some(last) = bytes.last_chunk::<8>() {
+        if bytes.len() > 64 {
+            return is_plain_long(bytes);
+        }
+        // The last word may overlap the one before.
+        let (words, _) = bytes.as_chunks::<8>();
+        let marks = words.iter().fold(0, |marks, word| marks | unusual(u64::from_le_bytes(*word)));
+        return marks | unusual(u64::from_le_bytes(*last)) == 0;
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return unusual(u64::from(first) | u64::from(last) << 32) == 0;
+    }
+    bytes.iter().all(|&c| c < 0x80 && ESCAPES[usize::from(c)] == 0)
+}
+
+fn is_plain_long(bytes: &[u8]) -> bool {
+    let (chunks, rest) = bytes.as_chunks::<32>();
+    // Without an early exit the compiler turns the comparisons into vector instructions.
+    let is_plain = |chunk: &[u8]| {
+        let mut is_plain = true;
+        for &c in chunk {
+            is_plain &= (0x20..0x80).contains(&c) & (c != b'"') & (c != b'\\');
+        }
+        is_plain
+    };
+    chunks.iter().all(|chunk| is_plain(chunk)) && is_plain(rest)
 }
 
 /// Finds the first byte that needs an escape.
@@ -39,8 +112,11 @@ pub(super) fn push_string(text: &str, out: &mut Vec<u8>) {
 fn first_escape(bytes: &[u8]) -> Option<usize> {
     let (chunks, rest) = bytes.as_chunks::<16>();
     for (i, chunk) in chunks.iter().enumerate() {
-        // Without an early exit the compiler turns the sixteen comparisons into vector instructions.
-        let is_clean = chunk.iter().fold(true, |clean, &c| clean & (c >= 0x20) & (c != b'"') & (c != b'\\'));
+        // As above; the position within the chunk is looked for only once it is known to be there.
+        let mut is_clean = true;
+        for &c in chunk {
+            is_clean &= (c >= 0x20) & (c != b'"') & (c != b'\\');
+        }
         if !is_clean {
             let within = chunk.iter().position(|&c| ESCAPES[usize::from(c)] != 0)?;
             return Some(i * 16 + within);
@@ -67,5 +143,43 @@ fn push_escaped(mut bytes: &[u8], mut at: usize, out: &mut Vec<u8>) {
         }
         bytes = rest;
         at = first_escape(bytes).unwrap_or(bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_plain_exactly_when_every_byte_is() {
+        for length in 0..100 {
+            let mut bytes = vec![b'~'; length];
+            assert!(is_plain(&bytes), "{length}");
+            for at in 0..length {
+                for byte in 0..=255u8 {
+                    bytes[at] = byte;
+                    let is_one = (0x20..0x80).contains(&byte) && byte != b'"' && byte != b'\\';
+                    assert_eq!(is_plain(&bytes), is_one, "{byte:#X} at {at} of {length}");
+                }
+                bytes[at] = b'~';
+            }
+        }
+    }
+
+    #[test]
+    fn every_character_is_written_as_the_reference_does() {
+        for c in (0..0x300).filter_map(char::from_u32).chain("☆🦀".chars()) {
+            for length in [0, 3, 7, 15, 16, 40, 70] {
+                let text = format!("{0}{c}{0}{c}", "x".repeat(length));
+                let wanted = serde_json::to_string(&text).unwrap();
+                let mut out = Vec::new();
+                push_string(&text, &mut out);
+                assert_eq!(String::from_utf8(out).unwrap(), wanted);
+                let mut out = Vec::new();
+                push_bytes(text.as_bytes(), &mut out).unwrap();
+                assert_eq!(String::from_utf8(out).unwrap(), wanted[1..wanted.len() - 1]);
+            }
+        }
+        assert!(push_bytes(b"abc\xFFdef", &mut Vec::new()).is_err());
     }
 }

@@ -3,13 +3,14 @@
 use std::io::Write as _;
 
 use super::base64;
-use super::text::push_string;
+use super::text::{push_bytes, push_string};
 use crate::MAX_DEPTH;
 use crate::binary::{self, RawBinary};
 use crate::datetime::{is_relaxed, write_iso};
+use crate::element::ElementType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::object_id::{HEX, ObjectId};
-use crate::reader::{RawArray, RawDocument, RawValue};
+use crate::reader::{Iter, RawArray, RawDocument, RawValue};
 
 /// How much of BSON's types the text keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,26 +52,43 @@ impl<const MODE: u8> Writer<'_, MODE> {
     fn document(&mut self, document: RawDocument<'_>, depth: usize) -> Result<()> {
         let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
         let mut before = b'{';
-        for element in document {
-            let element = element?;
-            self.out.push(before);
+        let mut iter = document.iter();
+        while let Some(head) = iter.head() {
+            let (code, key) = head?;
+            self.raw(&[before, b'"']);
             before = b',';
-            push_string(element.key, self.out);
-            self.out.push(b':');
-            self.value(element.value, depth)?;
+            let at = iter.offset() - key.len() - 1;
+            push_bytes(key, self.out).map_err(|e| e.shift(at))?;
+            self.raw(b"\":");
+            self.element(code, &mut iter, depth).map_err(|e| under(e, key))?;
         }
         self.close(before, b"{}");
+        Ok(())
+    }
+
+    #[inline]
+    fn element(&mut self, code: u8, iter: &mut Iter<'_>, depth: usize) -> Result<()> {
+        if code != ElementType::String as u8 {
+            let value = iter.value(code)?;
+            return self.value(value, depth);
+        }
+        let text = iter.text()?;
+        let at = iter.offset() - text.len() - 1;
+        self.raw(b"\"");
+        push_bytes(text, self.out).map_err(|e| e.shift(at))?;
+        self.raw(b"\"");
         Ok(())
     }
 
     fn array(&mut self, array: RawArray<'_>, depth: usize) -> Result<()> {
         let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
         let mut before = b'[';
-        for value in array {
-            let value = value?;
-            self.out.push(before);
+        let mut iter = array.as_document().iter();
+        while let Some(head) = iter.head() {
+            let (code, index) = head?;
+            self.raw(&[before]);
             before = b',';
-            self.value(value, depth)?;
+            self.element(code, &mut iter, depth).map_err(|e| under(e, index))?;
         }
         self.close(before, b"[]");
         Ok(())
@@ -278,6 +296,11 @@ pub(super) fn sorted(options: &str) -> String {
     let mut letters: Vec<char> = options.chars().collect();
     letters.sort_unstable();
     letters.into_iter().collect()
+}
+
+#[cold]
+fn under(error: Error, key: &[u8]) -> Error {
+    error.under(&String::from_utf8_lossy(key))
 }
 
 #[cold]
