@@ -350,8 +350,8 @@ impl Iter<'_> {
     }
 }
 
-/// For the JSON writer, which checks UTF-8 while it looks for bytes to escape. After [`Iter::head`] exactly one of
-/// `text` and `value` must follow; after an error, nothing.
+/// For the JSON writer, which checks UTF-8 while it looks for bytes to escape and decides by type code once instead
+/// of twice. After [`Iter::head`] exactly one of the others must follow, the one for that code; after an error, none.
 impl<'a> Iter<'a> {
     /// Takes the next element's type code and its key, which may be no UTF-8.
     #[inline]
@@ -368,7 +368,7 @@ impl<'a> Iter<'a> {
         }
     }
 
-    /// Takes the text of a string element, which may be no UTF-8.
+    /// Takes a string's text, which may be no UTF-8.
     #[inline]
     pub(crate) fn text(&mut self) -> Result<&'a [u8]> {
         let (start, last) = string_bounds(self.body, self.at)?;
@@ -376,8 +376,31 @@ impl<'a> Iter<'a> {
         Ok(&self.body[start..last])
     }
 
-    /// Takes the value of an element of this type.
+    /// Takes the bytes of a value of fixed size.
     #[inline]
+    pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let bytes = fixed(self.body, self.at)?;
+        self.at += N;
+        Ok(bytes)
+    }
+
+    /// Takes a boolean.
+    #[inline]
+    pub(crate) fn boolean(&mut self) -> Result<bool> {
+        let value = read_bool(self.body, self.at)?;
+        self.at += 1;
+        Ok(value)
+    }
+
+    /// Takes a document or an array.
+    #[inline]
+    pub(crate) fn document(&mut self) -> Result<RawDocument<'a>> {
+        let (document, end) = read_document(self.body, self.at)?;
+        self.at = end;
+        Ok(document)
+    }
+
+    /// Takes a value of any type.
     pub(crate) fn value(&mut self, code: u8) -> Result<RawValue<'a>> {
         let (value, end) = read_value(self.body, code, self.at)?;
         self.at = end;

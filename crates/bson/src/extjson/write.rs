@@ -43,6 +43,17 @@ const CANONICAL: u8 = 0;
 const RELAXED: u8 = 1;
 const PLAIN: u8 = 2;
 
+const DOUBLE: u8 = ElementType::Double as u8;
+const STRING: u8 = ElementType::String as u8;
+const DOCUMENT: u8 = ElementType::Document as u8;
+const ARRAY: u8 = ElementType::Array as u8;
+const OBJECT_ID: u8 = ElementType::ObjectId as u8;
+const BOOLEAN: u8 = ElementType::Boolean as u8;
+const DATE_TIME: u8 = ElementType::DateTime as u8;
+const NULL: u8 = ElementType::Null as u8;
+const INT32: u8 = ElementType::Int32 as u8;
+const INT64: u8 = ElementType::Int64 as u8;
+
 /// One copy of the code per mode: the mode is asked for every value.
 struct Writer<'o, const MODE: u8> {
     out: &'o mut Vec<u8>,
@@ -66,17 +77,28 @@ impl<const MODE: u8> Writer<'_, MODE> {
         Ok(())
     }
 
+    /// The types that most values have; each is read and written in one place, with no value in between.
     #[inline]
     fn element(&mut self, code: u8, iter: &mut Iter<'_>, depth: usize) -> Result<()> {
-        if code != ElementType::String as u8 {
-            let value = iter.value(code)?;
-            return self.value(value, depth);
+        match code {
+            STRING => {
+                let text = iter.text()?;
+                let at = iter.offset() - text.len() - 1;
+                self.raw(b"\"");
+                push_bytes(text, self.out).map_err(|e| e.shift(at))?;
+                self.raw(b"\"");
+            }
+            INT32 => self.int32(i32::from_le_bytes(iter.fixed()?)),
+            INT64 => self.int64(i64::from_le_bytes(iter.fixed()?)),
+            DOUBLE => self.double(f64::from_le_bytes(iter.fixed()?)),
+            DOCUMENT => self.document(iter.document()?, depth)?,
+            ARRAY => self.array(RawArray::from_document(iter.document()?), depth)?,
+            OBJECT_ID => self.object_id(ObjectId::from_bytes(iter.fixed()?)),
+            DATE_TIME => self.datetime(i64::from_le_bytes(iter.fixed()?)),
+            BOOLEAN => self.raw(if iter.boolean()? { b"true" } else { b"false" }),
+            NULL => self.raw(b"null"),
+            _ => self.rare(iter.value(code)?, depth)?,
         }
-        let text = iter.text()?;
-        let at = iter.offset() - text.len() - 1;
-        self.raw(b"\"");
-        push_bytes(text, self.out).map_err(|e| e.shift(at))?;
-        self.raw(b"\"");
         Ok(())
     }
 
@@ -101,36 +123,11 @@ impl<const MODE: u8> Writer<'_, MODE> {
         self.out.extend_from_slice(&brackets[from..]);
     }
 
-    #[inline]
-    fn value(&mut self, value: RawValue<'_>, depth: usize) -> Result<()> {
-        match value {
-            RawValue::Double(value) => self.double(value),
-            RawValue::String(text) => push_string(text, self.out),
-            RawValue::Document(document) => self.document(document, depth)?,
-            RawValue::Array(array) => self.array(array, depth)?,
-            RawValue::Binary(binary) => self.binary(binary),
-            RawValue::ObjectId(id) => self.object_id(id),
-            RawValue::Boolean(true) => self.raw(b"true"),
-            RawValue::Boolean(false) => self.raw(b"false"),
-            RawValue::DateTime(ms) => self.datetime(ms),
-            RawValue::Null => self.raw(b"null"),
-            RawValue::Int32(value) if MODE == CANONICAL => {
-                self.raw(b"{\"$numberInt\":\"");
-                self.integer(value);
-                self.raw(b"\"}");
-            }
-            RawValue::Int32(value) => self.integer(value),
-            RawValue::Int64(value) if MODE == CANONICAL => self.number_long(value),
-            RawValue::Int64(value) => self.integer(value),
-            rare => self.rare(rare, depth)?,
-        }
-        Ok(())
-    }
-
     /// Types that few documents hold, kept out of the loop's code.
-    #[cold]
+    #[inline(never)]
     fn rare(&mut self, value: RawValue<'_>, depth: usize) -> Result<()> {
         match value {
+            RawValue::Binary(binary) => self.binary(binary),
             RawValue::Decimal128(value) if MODE == PLAIN => {
                 let _ = write!(self.out, "\"{value}\"");
             }
@@ -170,7 +167,7 @@ impl<const MODE: u8> Writer<'_, MODE> {
             RawValue::Undefined => self.raw(b"{\"$undefined\":true}"),
             RawValue::MinKey => self.raw(b"{\"$minKey\":1}"),
             RawValue::MaxKey => self.raw(b"{\"$maxKey\":1}"),
-            // The rest is handled by `value`.
+            // The rest is handled by `element`.
             _ => {}
         }
         Ok(())
@@ -184,6 +181,22 @@ impl<const MODE: u8> Writer<'_, MODE> {
     #[inline]
     fn integer(&mut self, value: impl itoa::Integer) {
         self.raw(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn int32(&mut self, value: i32) {
+        if MODE != CANONICAL {
+            return self.integer(value);
+        }
+        self.raw(b"{\"$numberInt\":\"");
+        self.integer(value);
+        self.raw(b"\"}");
+    }
+
+    fn int64(&mut self, value: i64) {
+        if MODE != CANONICAL {
+            return self.integer(value);
+        }
+        self.number_long(value);
     }
 
     fn number_long(&mut self, value: i64) {
