@@ -97,5 +97,7 @@ def test_signals_to_an_ended_member_do_nothing() -> None:
 def test_stopped_server_says_so() -> None:
     deployment = server.start()
     deployment.stop()
+    assert not deployment.members[0].is_running
+    assert deployment.primary is None
     with pytest.raises(server.ServerError, match="the server is stopped"):
         deployment.members[0].restart()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 from pathlib import Path
@@ -177,3 +178,25 @@ def test_mongod_that_ends_at_start_shows_its_last_words(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused_before_anything_starts(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         server.start(**arguments)
+
+
+def test_mongod_that_never_listens_is_ended_at_the_timeout(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    fake = tmp_path / "mongod"
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "db version v6.0.5" && exit\n'
+        f"echo $$ > {pid_file}\nexec sleep 600\n"
+    )
+    fake.chmod(0o755)
+    with pytest.raises(server.ServerError, match="mongod was not ready in time"):
+        server.start(mongod=fake, timeout=0.5)
+    assert not is_alive(int(pid_file.read_text()))
+
+
+def test_server_imports_nothing_of_the_driver() -> None:
+    for path in Path(server.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("mangonel"):
+                assert str(node.module).startswith(("mangonel.server", "mangonel.cli")), (path, node.module)
+            elif isinstance(node, ast.Import):
+                assert not any(name.name.startswith(("mangonel", "bson", "pymongo")) for name in node.names)

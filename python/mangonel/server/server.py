@@ -57,7 +57,13 @@ class Member:
     @property
     def is_running(self) -> bool:
         """Whether the process exists; a paused one does."""
-        return self._process.pid is not None and self._process.exit_status() is None
+        try:
+            return self._process.pid is not None and self._process.exit_status() is None
+        except ServerError:
+            # With the supervisor gone, no mongod of it is left; a forked child cannot know.
+            if not self._process.supervisor.is_owner:
+                raise
+            return False
 
     @property
     def state(self) -> str:

@@ -2,8 +2,9 @@
 
 Run by path with `python -I -S`, so it imports nothing of mangonel. It reads one JSON request per line and
 answers each with one line. When the parent ends, however it ends, the keeper ends every mongod and removes
-the temporary data. It learns this from the end of its input and from the parent's pidfd: the first may be
-held open by a forked child of the parent, the second exists on Linux only.
+the temporary data. It learns this at once from the end of its input or from the parent's pidfd: the first may
+be held open by a forked child of the parent, the second exists on Linux only. Failing both, it looks at its
+parent's id every few seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from typing import Any
 
 STOP_GRACE = 10.0  # seconds a mongod with kept data gets for a clean end
+PARENT_LOOK = 5.0  # seconds between two looks at the parent's id
 PR_SET_PDEATHSIG = 1
 
 
@@ -116,7 +118,7 @@ def main() -> None:
     pending = b""
     try:
         while os.getppid() == parent:
-            ready, _, _ = select.select([0, *watch], [], [], 5.0)
+            ready, _, _ = select.select([0, *watch], [], [], PARENT_LOOK)
             if any(fd in ready for fd in watch):
                 break
             if 0 not in ready:
