@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
 from mangonel.bson.codec_options import CodecOptions
+
+_DocumentType = TypeVar("_DocumentType", bound=Mapping[str, Any])
 
 class ObjectId:
     _type_marker: ClassVar[int]
@@ -29,6 +31,7 @@ class ObjectId:
     def __ge__(self, other: Any) -> bool: ...
     def __hash__(self) -> int: ...
 
+@final
 class Codec:
     def __new__(cls, codec_options: CodecOptions[Any]) -> Codec: ...
     @property
@@ -37,7 +40,21 @@ class Codec:
 def encode(
     document: Mapping[str, Any], check_keys: bool = False, codec_options: CodecOptions[Any] | None = None
 ) -> bytes: ...
-def decode(data: Buffer, codec_options: CodecOptions[Any] | None = None) -> Any: ...
-def decode_all(data: Buffer, codec_options: CodecOptions[Any] | None = None) -> list[Any]: ...
+@overload
+def decode(data: Buffer, codec_options: None = None) -> dict[str, Any]: ...
+@overload
+def decode(data: Buffer, codec_options: CodecOptions[_DocumentType]) -> _DocumentType: ...
+@overload
+def decode(
+    data: Buffer, codec_options: CodecOptions[_DocumentType] | None
+) -> dict[str, Any] | _DocumentType: ...
+@overload
+def decode_all(data: Buffer, codec_options: None = None) -> list[dict[str, Any]]: ...
+@overload
+def decode_all(data: Buffer, codec_options: CodecOptions[_DocumentType]) -> list[_DocumentType]: ...
+@overload
+def decode_all(
+    data: Buffer, codec_options: CodecOptions[_DocumentType] | None
+) -> list[dict[str, Any]] | list[_DocumentType]: ...
 def decode_fields(data: Buffer, codec_options: CodecOptions[Any] | None = None) -> dict[str, Any]: ...
 def reseed_object_ids() -> None: ...

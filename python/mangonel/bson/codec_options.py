@@ -266,10 +266,6 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
             f"type_registry={self.type_registry!r}, datetime_conversion={conversion!s}"
         )
 
-    def _options_dict(self) -> dict[str, Any]:
-        """Return the options as keyword arguments; subclasses add theirs."""
-        return self._asdict()
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._arguments_repr()})"
 

@@ -1,0 +1,222 @@
+"""Extended JSON: documents as JSON text and back, with every BSON type kept. Spec: extended-json.
+
+    >>> dumps({"_id": ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"), "at": datetime.datetime(2020, 1, 2)})
+    '{"_id": {"$oid": "5f5f5f5f5f5f5f5f5f5f5f5f"}, "at": {"$date": "2020-01-02T00:00:00Z"}}'
+
+The options and the public functions are here; how a value is written and read is in `_json_write` and
+`_json_read`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from mangonel.bson import _json_read, _json_write
+from mangonel.bson.codec_options import CodecOptions
+from mangonel.bson.tz_util import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Self
+
+
+class JSONMode:
+    """Which of the formats to write; all of them can be read."""
+
+    LEGACY = 0
+    """The oldest: `$date` is a number, `$regex` and `$options` stand side by side."""
+    RELAXED = 1
+    """Easy to read: numbers are plain where JSON can hold them, dates are ISO-8601 text."""
+    CANONICAL = 2
+    """Every type can be told from every other: int32, int64 and double are written differently."""
+
+
+class DatetimeRepresentation:
+    """How dates are written."""
+
+    LEGACY = 0
+    """`{"$date": 0}`: milliseconds since 1970."""
+    NUMBERLONG = 1
+    """`{"$date": {"$numberLong": "0"}}`."""
+    ISO8601 = 2
+    """`{"$date": "1970-01-01T00:00:00Z"}`; as NUMBERLONG outside the years 1970 to 9999."""
+
+
+# For each mode: strict_number_long, datetime_representation, strict_uuid; LEGACY alone allows others.
+_MODES = {
+    JSONMode.LEGACY: ("LEGACY", False, DatetimeRepresentation.LEGACY, False),
+    JSONMode.RELAXED: ("RELAXED", False, DatetimeRepresentation.ISO8601, True),
+    JSONMode.CANONICAL: ("CANONICAL", True, DatetimeRepresentation.NUMBERLONG, True),
+}
+_OWN_OPTIONS = ("strict_number_long", "datetime_representation", "strict_uuid", "json_mode")
+
+
+class JSONOptions(CodecOptions[Any]):
+    """Options of `dumps` and `loads`: how JSON is written, and, as CodecOptions, what is made of it.
+
+    Args:
+        strict_number_long: True: Int64 is written as `$numberLong`. None: as the mode wants it.
+        datetime_representation: one of DatetimeRepresentation. None: as the mode wants it.
+        strict_uuid: True: UUIDs are written as `$binary`; False: as `$uuid`. None: as the mode wants it.
+        json_mode: one of JSONMode.
+        *args: the arguments of CodecOptions.
+        **kwargs: the arguments of CodecOptions; with `tz_aware`, `tzinfo` is UTC unless given.
+
+    Raises:
+        ValueError: an option is unknown to its class, or contradicts the mode.
+        TypeError: an option of CodecOptions is unknown or has the wrong type.
+
+    Example:
+        >>> dumps({"n": 1}, json_options=JSONOptions(json_mode=JSONMode.CANONICAL))
+        '{"n": {"$numberInt": "1"}}'
+    """
+
+    json_mode: int
+    strict_number_long: bool
+    datetime_representation: int
+    strict_uuid: bool
+
+    def __new__(
+        cls,
+        strict_number_long: bool | None = None,
+        datetime_representation: int | None = None,
+        strict_uuid: bool | None = None,
+        json_mode: int = JSONMode.RELAXED,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
+        if len(args) < 2 and kwargs.get("tz_aware"):
+            kwargs.setdefault("tzinfo", utc)
+        if datetime_representation not in (None, 0, 1, 2):
+            raise ValueError(
+                'expected a DatetimeRepresentation for "datetime_representation", '
+                f"got {datetime_representation!r}"
+            )
+        if json_mode not in _MODES:
+            raise ValueError(f'expected a JSONMode for "json_mode", got {json_mode!r}')
+        mode, *defaults = _MODES[json_mode]
+        given = (strict_number_long, datetime_representation, strict_uuid)
+        for name, value, default in zip(_OWN_OPTIONS, given, defaults, strict=False):
+            if json_mode != JSONMode.LEGACY and value not in (None, default):
+                raise ValueError(f'expected "{name}" to be {default!r} with JSONMode.{mode}, got {value!r}')
+        self = super().__new__(cls, *args, **kwargs)
+        self.json_mode = json_mode
+        for name, value, default in zip(_OWN_OPTIONS, given, defaults, strict=False):
+            setattr(self, name, default if value is None else value)
+        return self
+
+    def _arguments_repr(self) -> str:
+        own = ", ".join(f"{name}={getattr(self, name)!r}" for name in _OWN_OPTIONS)
+        return f"{own}, {super()._arguments_repr()}"
+
+    def _options(self) -> dict[str, Any]:
+        return self._asdict() | {name: getattr(self, name) for name in _OWN_OPTIONS}
+
+    # The tuple holds the options of CodecOptions only, so copies are made from keywords.
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), self._options()
+
+    def _replace(self, /, **kwargs: Any) -> JSONOptions:
+        return self.with_options(**kwargs)
+
+    def with_options(self, **kwargs: Any) -> JSONOptions:
+        """Return these options with some of them replaced.
+
+        Another `json_mode` needs the options that contradict it replaced too.
+
+        Raises:
+            ValueError: an option is unknown to its class, or contradicts the mode.
+            TypeError: an option is unknown.
+        """
+        return JSONOptions(**{**self._options(), **kwargs})
+
+
+LEGACY_JSON_OPTIONS: JSONOptions = JSONOptions(json_mode=JSONMode.LEGACY)
+CANONICAL_JSON_OPTIONS: JSONOptions = JSONOptions(json_mode=JSONMode.CANONICAL)
+RELAXED_JSON_OPTIONS: JSONOptions = JSONOptions(json_mode=JSONMode.RELAXED)
+DEFAULT_JSON_OPTIONS: JSONOptions = RELAXED_JSON_OPTIONS
+
+
+def dumps(obj: Any, *args: Any, **kwargs: Any) -> str:
+    """Return documents as extended JSON.
+
+    Args:
+        obj: a document, a list of them, or any BSON value.
+        *args: arguments of `json.dumps`.
+        **kwargs: arguments of `json.dumps`, and `json_options`, a JSONOptions (default: relaxed).
+
+    Raises:
+        TypeError: a value is neither JSON nor BSON.
+        ValueError: a UUID, while `uuid_representation` is UNSPECIFIED.
+        RecursionError: the documents are nested too deep, or contain themselves.
+
+    Example:
+        >>> dumps({"n": Int64(5), "of": MaxKey()})
+        '{"n": 5, "of": {"$maxKey": 1}}'
+    """
+    json_options = kwargs.pop("json_options", DEFAULT_JSON_OPTIONS)
+    return json.dumps(_json_write.convert(obj, json_options), *args, **kwargs)
+
+
+def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
+    """Return the documents in extended JSON; all three formats are understood.
+
+    Args:
+        s: JSON text, or UTF-8, UTF-16 or UTF-32 bytes.
+        *args: arguments of `json.loads`.
+        **kwargs: arguments of `json.loads`, and `json_options`, a JSONOptions (default: relaxed).
+
+    Raises:
+        json.JSONDecodeError: this is no JSON.
+        TypeError: a `$` key has a value of the wrong type, lacks one, or has a neighbour it must not have.
+        ValueError: a value is not in the format of its type. InvalidId is raised for an ObjectId.
+        InvalidBSON: a date is outside the years 1 to 9999; see `datetime_conversion`.
+        RecursionError: the documents are nested too deep.
+
+    Example:
+        >>> loads('{"at": {"$date": {"$numberLong": "0"}}}')
+        {'at': datetime.datetime(1970, 1, 1, 0, 0)}
+    """
+    json_options = kwargs.pop("json_options", DEFAULT_JSON_OPTIONS)
+    # Only pairs know the order of the keys, and `object_hook` would be ignored beside it.
+    kwargs.setdefault("object_pairs_hook", lambda pairs: object_pairs_hook(pairs, json_options))
+    return json.loads(s, *args, **kwargs)
+
+
+def object_pairs_hook(
+    pairs: Sequence[tuple[str, Any]], json_options: JSONOptions = DEFAULT_JSON_OPTIONS
+) -> Any:
+    """Return the BSON value that one JSON object stands for; for `json.loads(object_pairs_hook=…)`."""
+    document_class: Any = json_options.document_class
+    return object_hook(document_class(pairs), json_options)
+
+
+def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
+    """Return the BSON value that one JSON object stands for; for `json.loads(object_hook=…)`.
+
+    Raises:
+        TypeError: a `$` key has a value of the wrong type, lacks one, or has a neighbour it must not have.
+        ValueError: a value is not in the format of its type.
+    """
+    return _json_read.read(dct, json_options)
+
+
+def default(obj: Any, json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
+    """Return the JSON form of one BSON value; for `json.dumps(default=…)`.
+
+    Raises:
+        TypeError: `obj` is no BSON value.
+    """
+    return _json_write.write(obj, json_options)
+
+
+def get_size(obj: Any, max_size: int, current_size: int = 0) -> int:
+    """Return roughly how long `obj` would be as JSON.
+
+    Args:
+        obj: any value; one of an unknown type counts nothing.
+        max_size: characters after which counting ends; the answer may be a little more.
+        current_size: characters to start from.
+    """
+    return _json_write.measure(obj, max_size, current_size)
