@@ -8,7 +8,7 @@ use mangonel_bson::{RawDocument, RawValue};
 
 use crate::hello::Hello;
 use crate::pool::{ExchangeId, LinkId, Pool, PoolOptions};
-use crate::session::{IdSource, SessionPool};
+use crate::session::{IdSource, ServerSession, SessionPool};
 use crate::time::Instant;
 
 /// The options that the core decides by.
@@ -143,6 +143,11 @@ impl Client {
         self.pools.get(&shard)
     }
 
+    /// Returns whether a waiting exchange has reason to look again.
+    pub fn should_wake(&self, shard: ShardId, exchange: ExchangeId) -> bool {
+        self.is_closed || self.pools.get(&shard).is_none_or(|pool| pool.has_grant(exchange))
+    }
+
     pub(crate) fn pool_mut(&mut self, shard: ShardId) -> Option<&mut Pool> {
         self.pools.get_mut(&shard)
     }
@@ -198,6 +203,17 @@ impl Client {
     pub fn next_link(&mut self) -> LinkId {
         self.next_link = self.next_link.wrapping_add(1);
         LinkId(self.next_link)
+    }
+
+    /// Takes back a session that a cursor held.
+    pub fn give_back_session(&mut self, session: ServerSession, now: Instant) {
+        let timeout = self.session_timeout();
+        self.sessions.give_back(session, timeout, now);
+    }
+
+    /// Takes the ids of all idle sessions, to end them.
+    pub fn drain_sessions(&mut self) -> Vec<[u8; 16]> {
+        self.sessions.drain()
     }
 
     /// Returns how long the deployment keeps idle sessions; `None` when it has none or is not known yet.

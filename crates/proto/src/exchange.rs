@@ -89,6 +89,8 @@ pub struct Exchange {
     facts: Facts,
     /// Whether the server will send more without being asked.
     more_to_come: bool,
+    /// Whether the command went out ahead of the wait for its reply.
+    is_sent: bool,
 }
 
 impl Exchange {
@@ -109,6 +111,7 @@ impl Exchange {
             failure: None,
             facts: Facts::default(),
             more_to_come: false,
+            is_sent: false,
         };
         exchange.select(client, now);
         exchange
@@ -119,7 +122,7 @@ impl Exchange {
         match self.phase {
             Phase::Connecting => Step::Connect,
             Phase::Handshake => Step::Write,
-            Phase::InFlight if self.operation.is_under_way => Step::Read,
+            Phase::InFlight if self.operation.is_under_way || self.is_sent => Step::Read,
             Phase::InFlight => Step::Write,
             Phase::Waiting => Step::Wait,
             Phase::BackingOff(until) => Step::Sleep(until),
@@ -197,6 +200,11 @@ impl Exchange {
         &self.operation
     }
 
+    /// Returns the session it holds.
+    pub fn session(&self) -> Option<&ServerSession> {
+        self.session.as_ref()
+    }
+
     /// Takes the session along with an open cursor; without a cursor it goes back to the pool by itself.
     pub fn take_session(&mut self) -> Option<ServerSession> {
         self.session.take()
@@ -230,14 +238,24 @@ impl Exchange {
             _ => Err(ProtocolError::new("expected no message, found one")),
         };
         if let Err(error) = outcome {
-            self.drop_link(client, now);
-            self.fail(Failure::Protocol(format!("{}: {error}", client.options.address)));
-            self.end_session(client, now);
+            self.handle_protocol_error(client, &error.to_string(), now);
         }
     }
 
-    /// The message was sent and has no reply.
+    /// What arrived cannot be a message, or is not the one that was due. The link is closed; nothing is retried, for
+    /// nobody knows what the peer did.
+    pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
+        self.drop_link(client, now);
+        if let Some(session) = &mut self.session {
+            session.is_dirty = true;
+        }
+        self.fail(Failure::Protocol(format!("{}: {message}", client.options.address)));
+        self.end_session(client, now);
+    }
+
+    /// The message was sent. Without a reply to it the exchange is done, otherwise [`Step::Read`] is what remains.
     pub fn handle_sent(&mut self, client: &mut Client, now: Instant) {
+        self.is_sent = self.phase == Phase::InFlight;
         if self.phase == Phase::InFlight && self.operation.replies == Replies::None {
             self.facts = Facts { ok: true, ..Facts::default() };
             self.check_in(client, now);
@@ -457,6 +475,7 @@ impl Exchange {
             )));
             return self.end_session(client, now);
         }
+        self.is_sent = false;
         self.phase = Phase::InFlight;
     }
 

@@ -114,6 +114,11 @@ impl Pool {
         self.grants.remove(&exchange)
     }
 
+    /// Returns whether `exchange` was granted something that it has not taken.
+    pub fn has_grant(&self, exchange: ExchangeId) -> bool {
+        self.grants.contains_key(&exchange)
+    }
+
     /// Forgets a waiter; what it had been granted but not taken goes to the next one.
     pub fn abandon(&mut self, exchange: ExchangeId, now: Instant) {
         self.waiters.retain(|waiter| *waiter != exchange);

@@ -1,5 +1,7 @@
 //! The binding: Python to and from BSON, and the core's machines as Python classes. Makes no protocol decision.
+
 pub mod codec;
+mod driver;
 
 use pyo3::prelude::*;
 
@@ -7,5 +9,6 @@ use pyo3::prelude::*;
 // The codec's caches are guarded by the GIL, so a free-threaded interpreter has to take it back.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    codec::register(module)
+    codec::register(module)?;
+    driver::register(module)
 }

@@ -1,0 +1,255 @@
+//! One batch of a cursor in Rust memory, and the iterators that hand its documents out one by one.
+//! A document becomes a Python object only when it is asked for.
+
+use mangonel_bson::RawDocument;
+use mangonel_proto::reply::CursorFacts;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use pyo3::{PyTraverseError, PyVisit, intern};
+
+use super::failure;
+use super::session::ImplicitSession;
+use crate::codec::{self, Codec};
+
+/// The documents of one reply that nobody has asked for yet.
+#[pyclass(module = "mangonel._core")]
+pub struct Batch {
+    message: Vec<u8>,
+    /// The next element of the array, and the array's end without its terminator.
+    position: usize,
+    end: usize,
+    codec: Py<Codec>,
+    id: i64,
+    namespace: String,
+    post_batch_resume_token: Option<Vec<u8>>,
+    session: Option<Py<ImplicitSession>>,
+    pinned: Option<u32>,
+}
+
+impl Batch {
+    /// Takes over the message that a cursor came in; `offset` is where its body starts.
+    pub fn new(
+        message: Vec<u8>,
+        offset: usize,
+        cursor: &CursorFacts,
+        codec: Py<Codec>,
+        session: Option<Py<ImplicitSession>>,
+        pinned: Option<u32>,
+    ) -> Self {
+        let body = message.get(offset..).unwrap_or_default();
+        let namespace = body.get(cursor.namespace.clone()).unwrap_or_default();
+        let namespace = String::from_utf8_lossy(namespace).into_owned();
+        let token = cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
+        Batch {
+            position: offset + cursor.batch.start + 4,
+            end: offset + cursor.batch.end.saturating_sub(1),
+            message,
+            codec,
+            id: cursor.id,
+            namespace,
+            post_batch_resume_token: token,
+            session,
+            pinned,
+        }
+    }
+
+    /// Returns the bytes of the next document, and moves past it.
+    fn next_document(&mut self, py: Python<'_>) -> PyResult<Option<&[u8]>> {
+        let elements = self.message.get(self.position..self.end).unwrap_or_default();
+        let Some((kind, rest)) = elements.split_first() else { return Ok(None) };
+        let broken = |found: &str| Err(failure::protocol_error(py, &format!("expected a batch of documents, found {found}")));
+        if *kind != 0x03 {
+            self.position = self.end;
+            return broken(&format!("an element of type {kind:#04x}"));
+        }
+        let key_end = memchr::memchr(0, rest);
+        let document = key_end.and_then(|end| RawDocument::prefix(&rest[end + 1..]).ok());
+        let (Some(key_end), Some((document, _))) = (key_end, document) else {
+            self.position = self.end;
+            return broken("a document that reaches beyond it");
+        };
+        let start = self.position + 1 + key_end + 1;
+        self.position = start + document.as_bytes().len();
+        Ok(Some(&self.message[start..self.position]))
+    }
+
+    /// Decodes the next document.
+    pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let codec = self.codec.clone_ref(py);
+        match self.next_document(py)? {
+            Some(bytes) => codec::decode_document(py, bytes, codec.get()).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// The server's cursor id; 0 when this is the last batch.
+    #[getter]
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The namespace the cursor lives in, `database.collection`.
+    #[getter]
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The session the cursor was opened in, or None.
+    #[getter]
+    fn session(&self, py: Python<'_>) -> Option<Py<ImplicitSession>> {
+        self.session.as_ref().map(|session| session.clone_ref(py))
+    }
+
+    /// The number of the link on which more batches come without being asked for, or None.
+    #[getter]
+    fn pinned(&self) -> Option<u32> {
+        self.pinned
+    }
+
+    /// The resume token behind this batch, as BSON, or None.
+    #[getter]
+    fn post_batch_resume_token<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.post_batch_resume_token.as_ref().map(|token| PyBytes::new(py, token))
+    }
+
+    /// Whether every document was handed out.
+    #[getter]
+    fn is_empty(&self) -> bool {
+        self.position >= self.end
+    }
+
+    /// How many documents are left. Walks them; costs some nanoseconds each.
+    fn __len__(&mut self, py: Python<'_>) -> PyResult<usize> {
+        let start = self.position;
+        let mut count = 0;
+        while self.next_document(py)?.is_some() {
+            count += 1;
+        }
+        self.position = start;
+        Ok(count)
+    }
+
+    /// The bytes that are left, as an array document's elements without their array.
+    fn raw<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut joined = Vec::with_capacity(self.end.saturating_sub(self.position));
+        while let Some(document) = self.next_document(py)? {
+            joined.extend_from_slice(document);
+        }
+        Ok(PyBytes::new(py, &joined))
+    }
+
+    /// Append the documents that are left to `documents`, at most `limit` of them.
+    #[pyo3(signature = (documents, limit=None))]
+    fn drain_into(&mut self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
+        let py = documents.py();
+        let mut count = 0;
+        while limit.is_none_or(|limit| count < limit) {
+            let Some(document) = self.next(py)? else { break };
+            documents.append(document)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.next(py)
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+}
+
+/// What both faces' cursors keep in Rust: the current batch.
+#[pyclass(subclass, module = "mangonel._core")]
+#[derive(Default)]
+pub struct BatchCursor {
+    /// The batch that documents are handed out from.
+    #[pyo3(get, set)]
+    _batch: Option<Py<Batch>>,
+}
+
+impl BatchCursor {
+    fn next_of(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        let batch = slf.try_borrow()?._batch.as_ref().map(|batch| batch.clone_ref(py));
+        match batch {
+            Some(batch) => batch.bind(py).try_borrow_mut()?.next(py),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl BatchCursor {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> Self {
+        BatchCursor::default()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self._batch)
+    }
+
+    fn __clear__(&mut self) {
+        self._batch = None;
+    }
+}
+
+/// The blocking face's cursor base: `next()` decodes, and calls `_refill()` when the batch is used up.
+#[pyclass(extends = BatchCursor, subclass, module = "mangonel._core")]
+pub struct BlockingCursor;
+
+#[pymethods]
+impl BlockingCursor {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(BatchCursor::default()).add_subclass(BlockingCursor)
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        loop {
+            if let Some(document) = BatchCursor::next_of(slf.as_super())? {
+                return Ok(Some(document));
+            }
+            if !slf.call_method0(intern!(py, "_refill"))?.is_truthy()? {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// The asyncio face's cursor base: `__anext__` is an awaitable that is already finished while the batch lasts.
+#[pyclass(extends = BatchCursor, subclass, module = "mangonel._core")]
+pub struct AsyncCursorBase;
+
+#[pymethods]
+impl AsyncCursorBase {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(BatchCursor::default()).add_subclass(AsyncCursorBase)
+    }
+
+    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __anext__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        if let Some(document) = BatchCursor::next_of(slf.as_super())? {
+            return super::ready::finished(py, document).map(Some);
+        }
+        slf.call_method0(intern!(py, "_next_flow")).map(|coroutine| Some(coroutine.unbind()))
+    }
+}

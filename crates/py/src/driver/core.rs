@@ -1,0 +1,255 @@
+//! The client's shared state as a Python class: the core behind its lock, and the Python side of links and wakers.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use mangonel_proto::client::{Client, ClientOptions, ShardId};
+use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
+use mangonel_proto::session::ServerSession;
+use mangonel_proto::time::Instant;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use super::exchange::Exchange;
+use super::failure;
+use super::link::Link;
+use super::operation::Operation;
+use crate::codec::{self, Codec};
+
+pub struct State {
+    pub client: Client,
+    pub links: HashMap<LinkId, Py<Link>>,
+    pub wakers: HashMap<ExchangeId, Py<PyAny>>,
+}
+
+/// What must happen in Python once the lock is released.
+#[derive(Default)]
+pub struct News {
+    closing: Vec<Py<Link>>,
+    waking: Vec<Py<PyAny>>,
+}
+
+impl State {
+    /// Collects what the last call left to do; cheap when there is nothing.
+    pub fn news(&mut self) -> Option<News> {
+        if !self.client.has_news() {
+            return None;
+        }
+        let closing = self.client.poll_closing();
+        let woken = self.client.poll_wakers();
+        Some(News {
+            closing: closing.iter().filter_map(|link| self.links.remove(link)).collect(),
+            waking: woken.iter().filter_map(|exchange| self.wakers.remove(exchange)).collect(),
+        })
+    }
+}
+
+impl News {
+    /// Closes and wakes. An error of one transport or waker must not keep the others from theirs.
+    pub fn deliver(self, py: Python<'_>) {
+        for link in self.closing {
+            let transport = link.try_borrow_mut(py).ok().and_then(|mut link| link.take_transport());
+            if let Some(transport) = transport
+                && let Err(error) = transport.call_method0(py, "close")
+            {
+                error.write_unraisable(py, Some(transport.bind(py)));
+            }
+        }
+        for waker in self.waking {
+            if let Err(error) = waker.call0(py) {
+                error.write_unraisable(py, Some(waker.bind(py)));
+            }
+        }
+    }
+}
+
+/// The state that all exchanges of one client share.
+#[pyclass(frozen, module = "mangonel._core", weakref)]
+pub struct Core {
+    state: Mutex<State>,
+    epoch: std::time::Instant,
+}
+
+impl Core {
+    /// Reads the clock.
+    pub fn now(&self) -> Instant {
+        Instant(self.epoch.elapsed())
+    }
+
+    /// Runs `change` under the lock, then does in Python what it left to do.
+    pub fn with<T>(&self, py: Python<'_>, change: impl FnOnce(&mut State) -> T) -> T {
+        let (result, news) = {
+            let mut state = self.lock();
+            let result = change(&mut state);
+            (result, state.news())
+        };
+        if let Some(news) = news {
+            news.deliver(py);
+        }
+        result
+    }
+
+    /// Looks at the state under the lock.
+    pub fn peek<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Takes a session back; callable without a running interpreter thread state.
+    pub fn give_back(&self, session: ServerSession) {
+        let now = self.now();
+        let mut state = self.lock();
+        state.client.give_back_session(session, now);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Nothing that runs under the lock can panic half-way through a change that matters more than going on.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn option<'py, T>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    let value = options.get_item(name)?;
+    let value = value.ok_or_else(|| PyKeyError::new_err(format!("expected the core option {name:?}, found none")))?;
+    value.extract::<T>().map_err(Into::into)
+}
+
+fn milliseconds(options: &Bound<'_, PyDict>, name: &str) -> PyResult<Option<Duration>> {
+    let value: Option<f64> = option(options, name)?;
+    Ok(value.map(|ms| Duration::try_from_secs_f64(ms.max(0.0) / 1000.0).unwrap_or(Duration::MAX)))
+}
+
+fn encoded(py: Python<'_>, document: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    codec::encode_document(py, document, Codec::default_for(py)?.get(), false, &mut bytes)?;
+    Ok(bytes)
+}
+
+#[pymethods]
+impl Core {
+    /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `address`: the
+    /// server as messages show it; `seed`: 16 random bytes.
+    #[new]
+    fn new(py: Python<'_>, options: &Bound<'_, PyDict>, address: String, seed: [u8; 16]) -> PyResult<Self> {
+        let server_api = options.get_item("server_api")?.filter(|api| !api.is_none());
+        let made = ClientOptions {
+            address,
+            pool: PoolOptions {
+                max_pool_size: option(options, "max_pool_size")?,
+                max_connecting: option(options, "max_connecting")?,
+                max_idle_time: milliseconds(options, "max_idle_time_ms")?,
+            },
+            wait_queue_timeout: milliseconds(options, "wait_queue_timeout_ms")?,
+            connect_timeout: milliseconds(options, "connect_timeout_ms")?,
+            socket_timeout: milliseconds(options, "socket_timeout_ms")?,
+            server_selection_timeout: milliseconds(options, "server_selection_timeout_ms")?
+                .unwrap_or(Duration::from_secs(30)),
+            retry_reads: option(options, "retry_reads")?,
+            retry_writes: option(options, "retry_writes")?,
+            replica_set: option(options, "replica_set")?,
+            metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
+            server_api: server_api.map(|api| encoded(py, &api)).transpose()?.unwrap_or_default(),
+        };
+        let state = State { client: Client::new(made, seed), links: HashMap::new(), wakers: HashMap::new() };
+        Ok(Core { state: Mutex::new(state), epoch: std::time::Instant::now() })
+    }
+
+    /// Start to run an operation on the connections of a shard.
+    fn begin(slf: &Bound<'_, Self>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Exchange> {
+        Exchange::begin(slf, operation, shard)
+    }
+
+    /// Open a pool of its own for a face or an event loop; return its number.
+    fn open_shard(&self) -> u32 {
+        self.lock().client.open_shard().0
+    }
+
+    /// Close a shard with all its connections, without a word to anyone.
+    fn close_shard(&self, py: Python<'_>, shard: u32) {
+        self.with(py, |state| {
+            let links = state.client.close_shard(ShardId(shard));
+            links.iter().filter_map(|link| state.links.remove(link)).collect::<Vec<_>>()
+        })
+        .into_iter()
+        .for_each(|link| News { closing: vec![link], waking: Vec::new() }.deliver(py));
+    }
+
+    /// Close every connection and refuse every later operation.
+    fn close(&self, py: Python<'_>) {
+        self.with(py, |state| state.client.close());
+    }
+
+    /// Make the state of a forked child: no connection, no session, other ids. Returns the parent's links, whose
+    /// sockets the child must close without a word.
+    fn restart_in_child(&self, py: Python<'_>, seed: [u8; 16]) -> PyResult<Py<PyList>> {
+        let (links, _wakers) = {
+            let mut state = self.lock();
+            state.client.restart_in_child(seed);
+            let links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
+            (links, std::mem::take(&mut state.wakers))
+        };
+        Ok(PyList::new(py, links)?.unbind())
+    }
+
+    /// Close an idle connection that the server closed.
+    fn link_lost(&self, py: Python<'_>, link: &Bound<'_, Link>) -> PyResult<()> {
+        let (id, shard) = {
+            let link = link.try_borrow()?;
+            (link.id, link.shard)
+        };
+        self.with(py, |state| state.client.link_lost(ShardId(shard), id, self.now()));
+        Ok(())
+    }
+
+    /// Give back the connection of an exhaust cursor: into the pool when it owes nothing, else closed.
+    fn release_pinned(&self, py: Python<'_>, shard: u32, link: u32, is_drained: bool) {
+        self.with(py, |state| {
+            mangonel_proto::exchange::Exchange::release_pinned(
+                &mut state.client,
+                ShardId(shard),
+                LinkId(link),
+                is_drained,
+                self.now(),
+            );
+        });
+    }
+
+    /// Take the ids of all idle server sessions, to end them.
+    fn drain_sessions(&self) -> Vec<[u8; 16]> {
+        self.lock().client.drain_sessions()
+    }
+
+    /// Whether `close()` was called.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.lock().client.is_closed()
+    }
+
+    /// Return how many connections of a shard are idle, in use and being opened, and how many exchanges wait.
+    fn pool_sizes(&self, py: Python<'_>, shard: u32) -> PyResult<(usize, usize, usize, usize)> {
+        let sizes = self.lock().client.pool(ShardId(shard)).map(|pool| (pool.sizes(), pool.waiting()));
+        let ((idle, out, pending), waiting) = sizes.ok_or_else(|| failure::bug(py, "expected an open shard"))?;
+        Ok((idle, out, pending, waiting))
+    }
+
+    /// What the server said of itself at the last handshake, or None before the first.
+    fn hello<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        // Cloned, for a collection that Python may run while the dict is made must not meet the lock.
+        let Some(hello) = self.lock().client.hello().cloned() else { return Ok(None) };
+        let facts = PyDict::new(py);
+        facts.set_item("max_wire_version", hello.max_wire_version)?;
+        facts.set_item("min_wire_version", hello.min_wire_version)?;
+        facts.set_item("max_bson_size", hello.max_bson_object_size)?;
+        facts.set_item("max_message_size", hello.max_message_size)?;
+        facts.set_item("max_write_batch_size", hello.max_write_batch_size)?;
+        facts.set_item("replica_set_name", hello.set_name.as_deref())?;
+        facts.set_item("is_mongos", hello.is_mongos)?;
+        facts.set_item("is_writable", hello.is_writable)?;
+        facts.set_item("is_secondary", hello.is_secondary)?;
+        Ok(Some(facts))
+    }
+}

@@ -1,0 +1,408 @@
+//! One command being run, as its face sees it. The face does what `step` says and reports; the answer is `result()`.
+
+use std::os::raw::c_int;
+use std::time::Duration;
+
+use mangonel_bson::{RawDocument, RawValue};
+use mangonel_proto::client::ShardId;
+use mangonel_proto::error::Failure;
+use mangonel_proto::exchange::{Exchange as CoreExchange, Step};
+use mangonel_proto::message::read_reply;
+use mangonel_proto::time::Instant;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit, ffi};
+
+use super::batch::Batch;
+use super::core::{Core, State};
+use super::failure;
+use super::link::Link;
+use super::operation::{Operation, Reading};
+use super::session::ImplicitSession;
+use crate::codec::{self, Codec};
+
+const DONE: u8 = 0;
+pub const WRITE: u8 = 1;
+pub const READ: u8 = 2;
+const CONNECT: u8 = 3;
+const WAIT: u8 = 4;
+const SLEEP: u8 = 5;
+
+/// Adds the numbers of the steps.
+pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let steps = [("DONE", DONE), ("WRITE", WRITE), ("READ", READ), ("CONNECT", CONNECT), ("WAIT", WAIT), ("SLEEP", SLEEP)];
+    steps.iter().try_for_each(|(name, number)| module.add(*name, number))
+}
+
+/// Keys of a write's reply that say nothing about the write.
+const GOSSIP: &[&str] = &["ok", "$clusterTime", "operationTime", "opTime", "electionId"];
+
+/// One command being run.
+#[pyclass(module = "mangonel._core")]
+pub struct Exchange {
+    pub(crate) core: Py<Core>,
+    pub(crate) inner: CoreExchange,
+    pub(crate) link: Option<Py<Link>>,
+    reading: Reading,
+    codec: Py<Codec>,
+    /// The message that answers the command, header included.
+    reply: Vec<u8>,
+    /// What the network did wrong the last time: the cause of the exception to come.
+    cause: Option<Py<PyAny>>,
+    /// Whether a connection that more replies come on was handed to the cursor that will read them.
+    has_handed_over: bool,
+    /// Views of the outbound message that Python holds at this moment.
+    lent: usize,
+}
+
+impl Exchange {
+    /// Starts to run an operation.
+    pub fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Self> {
+        let py = core.py();
+        let (asked, reading, codec) = {
+            let mut operation = operation.try_borrow_mut()?;
+            let asked = operation.operation.take();
+            let asked = asked.ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
+            (asked, operation.reading, operation.codec.clone_ref(py))
+        };
+        let now = core.get().now();
+        let (inner, link) = core.get().with(py, |state| {
+            let inner = CoreExchange::begin(&mut state.client, ShardId(shard), asked, now);
+            let link = held_link(py, state, &inner);
+            (inner, link)
+        });
+        let core = core.clone().unbind();
+        Ok(Exchange { core, inner, link, reading, codec, reply: Vec::new(), cause: None, has_handed_over: false, lent: 0 })
+    }
+
+    /// Runs one change of the core's exchange, and follows it to another link when it took one.
+    fn advance(&mut self, py: Python<'_>, change: impl FnOnce(&mut CoreExchange, &mut State, Instant)) {
+        let core = self.core.clone_ref(py);
+        let now = core.get().now();
+        let inner = &mut self.inner;
+        self.link = core.get().with(py, |state| {
+            change(inner, state, now);
+            held_link(py, state, inner)
+        });
+    }
+
+    fn check_not_lent(&self) -> PyResult<()> {
+        if self.lent > 0 {
+            return Err(PyBufferError::new_err("expected the outbound message to be released, found it still in use"));
+        }
+        Ok(())
+    }
+
+    /// Takes the message that arrived on the link to the core.
+    pub(crate) fn take_reply(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(link) = &self.link else { return Ok(()) };
+        let message = {
+            let mut link = link.bind(py).try_borrow_mut()?;
+            link.check_not_lent()?;
+            link.deframer.take().map_err(|error| failure::protocol_error(py, &error.to_string()))?
+        };
+        self.advance(py, |inner, state, now| inner.handle_reply(&mut state.client, &message, now));
+        if self.inner.step() == Step::Done {
+            self.reply = message;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sent(&mut self, py: Python<'_>) {
+        self.advance(py, |inner, state, now| inner.handle_sent(&mut state.client, now));
+    }
+
+    /// The bytes that arrived cannot be a message.
+    pub(crate) fn protocol_broken(&mut self, py: Python<'_>, message: &str) {
+        self.advance(py, |inner, state, now| inner.handle_protocol_error(&mut state.client, message, now));
+    }
+
+    pub(crate) fn network_error(&mut self, py: Python<'_>, error: &PyErr, timed_out: bool) {
+        let message = error.value(py).to_string();
+        self.cause = Some(error.value(py).clone().into_any().unbind());
+        self.advance(py, |inner, state, now| {
+            inner.handle_network_error(&mut state.client, &message, timed_out, now);
+        });
+    }
+
+    fn failure(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        let error = if *failure == Failure::Command {
+            match self.body(py).and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get())) {
+                Ok(reply) => failure::refused(py, reply),
+                Err(error) => error,
+            }
+        } else {
+            failure::to_python(py, failure)
+        };
+        if let Some(cause) = &self.cause {
+            error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
+        }
+        error
+    }
+
+    fn body(&self, py: Python<'_>) -> PyResult<RawDocument<'_>> {
+        let reply = read_reply(&self.reply).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        Ok(reply.body)
+    }
+
+    fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+        codec::decode_document(py, bytes, self.codec.get())
+    }
+
+    /// Decodes a value that is not a document, by way of one that holds it.
+    fn decode_alone(&self, py: Python<'_>, value: RawValue<'_>) -> PyResult<Py<PyAny>> {
+        let mut wrapped = Vec::new();
+        let start = mangonel_bson::begin_document(&mut wrapped);
+        mangonel_bson::append_value(&mut wrapped, "value", value);
+        mangonel_bson::end_document(&mut wrapped, start);
+        Ok(self.decode(py, &wrapped)?.bind(py).get_item("value")?.unbind())
+    }
+
+    fn value(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
+        let found = body.get("value").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        match found {
+            Some(RawValue::Document(document)) => self.decode(py, document.as_bytes()),
+            Some(RawValue::Null) | None => Ok(py.None()),
+            Some(other) => self.decode_alone(py, other),
+        }
+    }
+
+    fn first(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
+        let cursor = self.inner.facts().cursor.as_ref();
+        let cursor = cursor.ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        let batch = RawDocument::from_bytes(&body.as_bytes()[cursor.batch.clone()])
+            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        match batch.iter().next() {
+            None => Ok(py.None()),
+            Some(Ok(element)) => match element.value {
+                RawValue::Document(document) => self.decode(py, document.as_bytes()),
+                other => self.decode_alone(py, other),
+            },
+            Some(Err(error)) => Err(failure::protocol_error(py, &error.to_string())),
+        }
+    }
+
+    /// A write's reply without its gossip, or None when nothing but the count of an insert would remain.
+    fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
+        let mut kept = Vec::new();
+        let start = mangonel_bson::begin_document(&mut kept);
+        for element in body.iter() {
+            let element = element.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+            if !GOSSIP.contains(&element.key) {
+                mangonel_bson::append_value(&mut kept, element.key, element.value);
+            }
+        }
+        mangonel_bson::end_document(&mut kept, start);
+        codec::decode_document(py, &kept, Codec::default_for(py)?.get())
+    }
+
+    fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let cursor = self.inner.facts().cursor.clone();
+        let cursor = cursor.ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        let offset = read_reply(&self.reply).map(|reply| reply.body_start).unwrap_or_default();
+        let session = self.inner.take_session();
+        let session =
+            session.map(|session| Py::new(py, ImplicitSession::new(self.core.clone_ref(py), session))).transpose()?;
+        self.has_handed_over = self.inner.more_to_come();
+        let pinned = self.inner.more_to_come().then(|| self.inner.link().map(|link| link.0)).flatten();
+        let batch =
+            Batch::new(std::mem::take(&mut self.reply), offset, &cursor, self.codec.clone_ref(py), session, pinned);
+        Ok(Py::new(py, batch)?.into_any())
+    }
+}
+
+fn held_link(py: Python<'_>, state: &State, inner: &CoreExchange) -> Option<Py<Link>> {
+    inner.link().and_then(|link| state.links.get(&link)).map(|link| link.clone_ref(py))
+}
+
+fn seconds(span: Duration) -> f64 {
+    span.as_secs_f64()
+}
+
+#[pymethods]
+impl Exchange {
+    /// What to do next: DONE, WRITE, READ, CONNECT, WAIT or SLEEP.
+    #[getter]
+    pub(crate) fn step(&self) -> u8 {
+        match self.inner.step() {
+            Step::Done => DONE,
+            Step::Write => WRITE,
+            Step::Read => READ,
+            Step::Connect => CONNECT,
+            Step::Wait => WAIT,
+            Step::Sleep(_) => SLEEP,
+        }
+    }
+
+    /// The connection it holds, or None.
+    #[getter]
+    fn link(&self, py: Python<'_>) -> Option<Py<Link>> {
+        self.link.as_ref().map(|link| link.clone_ref(py))
+    }
+
+    /// Whether the message to send is answered.
+    #[getter]
+    pub(crate) fn expects_reply(&self) -> bool {
+        self.inner.expects_reply()
+    }
+
+    /// Seconds that the current step may take on the line, or None.
+    #[getter]
+    pub(crate) fn line_timeout(&self) -> Option<f64> {
+        self.core.get().peek(|state| self.inner.line_timeout(&state.client)).map(seconds)
+    }
+
+    /// Seconds from now until `handle_timeout()` is due while waiting or sleeping, or None.
+    #[getter]
+    fn time_left(&self) -> Option<f64> {
+        let now = self.core.get().now();
+        let deadline = self.core.get().peek(|state| self.inner.deadline(&state.client));
+        deadline.map(|deadline| seconds(deadline.saturating_since(now)))
+    }
+
+    /// Call `waker` once, from whatever thread, when a connection may have become free.
+    fn set_waker(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<()> {
+        let (id, shard) = (self.inner.id(), self.inner.shard());
+        // What was granted since the last look would otherwise have woken nobody.
+        let due = self.core.get().with(py, |state| {
+            if state.client.should_wake(shard, id) { Some(waker) } else { state.wakers.insert(id, waker) }
+        });
+        // A replaced waker is called too: waking for nothing is harmless, and one path is easier to trust than two.
+        due.map_or(Ok(()), |waker| waker.call0(py).map(drop))
+    }
+
+    /// A connection was opened: `transport` is the face's, with a `close()`; `fd` for plain sockets, else -1.
+    fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
+        let core = self.core.clone_ref(py);
+        let id = core.get().with(py, |state| state.client.next_link());
+        let link = Py::new(py, Link::new(id, self.inner.shard().0, transport, fd))?;
+        let kept = link.clone_ref(py);
+        self.advance(py, |inner, state, now| {
+            state.links.insert(id, kept);
+            inner.handle_connected(&mut state.client, id, now);
+        });
+        Ok(link)
+    }
+
+    /// A whole message has arrived on the link.
+    fn handle_reply(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.check_not_lent()?;
+        self.take_reply(py)
+    }
+
+    /// The message was sent: the exchange is done when it is not answered, and at READ when it is.
+    fn handle_sent(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.check_not_lent()?;
+        self.sent(py);
+        Ok(())
+    }
+
+    /// The bytes that arrived cannot be a message.
+    fn handle_protocol_error(&mut self, py: Python<'_>, message: &str) {
+        self.protocol_broken(py, message);
+    }
+
+    /// The line broke, could not be opened, or (`timed_out`) was silent for too long.
+    #[pyo3(signature = (error, timed_out=false))]
+    fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
+        self.network_error(error.py(), &PyErr::from_value(error.clone()), timed_out);
+    }
+
+    /// A connection may have become free.
+    fn handle_wake(&mut self, py: Python<'_>) {
+        self.advance(py, |inner, state, now| inner.handle_wake(&mut state.client, now));
+    }
+
+    /// The time of `time_left` is over.
+    fn handle_timeout(&mut self, py: Python<'_>) {
+        self.advance(py, |inner, state, now| inner.handle_timeout(&mut state.client, now));
+    }
+
+    /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
+    fn close(&mut self, py: Python<'_>) {
+        let owes_more = self.inner.more_to_come() && !std::mem::replace(&mut self.has_handed_over, true);
+        if self.inner.step() == Step::Done && self.inner.session().is_none() && !owes_more {
+            return;
+        }
+        let (id, shard, link) = (self.inner.id(), self.inner.shard(), self.inner.link());
+        let mut waker = None;
+        self.advance(py, |inner, state, now| {
+            waker = state.wakers.remove(&id);
+            inner.close(&mut state.client, now);
+            if let (true, Some(link)) = (owes_more, link) {
+                CoreExchange::release_pinned(&mut state.client, shard, link, false, now);
+            }
+        });
+    }
+
+    /// Return the answer, read as the operation asked, or raise why there is none.
+    pub(crate) fn result(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.inner.failure() {
+            Some(Failure::Command) if self.reading == Reading::Unchecked => {}
+            Some(failure) => return Err(self.failure(py, &failure.clone())),
+            None => {}
+        }
+        if !self.inner.expects_reply() || self.reply.is_empty() {
+            return Ok(py.None());
+        }
+        match self.reading {
+            Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
+            Reading::First => self.first(py, self.body(py)?),
+            Reading::Batch | Reading::RawBatch => self.batch(py),
+            Reading::Value => self.value(py, self.body(py)?),
+            Reading::Write => self.write(py, self.body(py)?),
+            Reading::Raw => Ok(pyo3::types::PyBytes::new(py, self.body(py)?.as_bytes()).into_any().unbind()),
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.outbound().len()
+    }
+
+    /// Lends the message to send.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a valid view.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let mut exchange = slf.try_borrow_mut()?;
+        let (start, length) = {
+            let outbound = exchange.inner.outbound();
+            (outbound.as_ptr(), outbound.len())
+        };
+        // SAFETY: the message stays where it is until it is stamped again, which only `handle_*` does, and those refuse
+        // while a view is lent; the view is read-only and holds a reference to the exchange.
+        let outcome = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast(), length as ffi::Py_ssize_t, 1, flags)
+        };
+        if outcome != 0 {
+            return Err(PyErr::take(slf.py())
+                .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")));
+        }
+        exchange.lent += 1;
+        Ok(())
+    }
+
+    /// Takes the message back.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a view from `__getbuffer__`.
+    unsafe fn __releasebuffer__(&mut self, _view: *mut ffi::Py_buffer) {
+        self.lent = self.lent.saturating_sub(1);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.link)?;
+        visit.call(&self.cause)
+    }
+
+    fn __clear__(&mut self) {
+        self.cause = None;
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // The net under a face that forgot to close; the faces' `finally` comes first.
+        Python::attach(|py| self.close(py));
+    }
+}

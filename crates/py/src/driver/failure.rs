@@ -1,0 +1,57 @@
+//! The core's failures as Python exceptions. All of this is cold, so classes are looked up when needed.
+
+use mangonel_proto::error::Failure;
+use pyo3::exceptions::PyConnectionResetError;
+use pyo3::prelude::*;
+
+fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    let made = py.import("mangonel.errors").and_then(|errors| errors.getattr(class)?.call1((message,)));
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// The peer broke the wire protocol.
+pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
+    raise(py, "ProtocolError", message)
+}
+
+/// The peer closed the line; an `OSError`, as the socket module's own failures are.
+pub fn connection_closed(_py: Python<'_>) -> PyErr {
+    PyConnectionResetError::new_err("the server closed the connection")
+}
+
+/// The client was used after it was closed.
+pub fn closed_client(py: Python<'_>) -> PyErr {
+    raise(py, "InvalidOperation", "cannot use the client after close(); make a new one")
+}
+
+/// The driver broke its own rules.
+pub fn bug(py: Python<'_>, message: &str) -> PyErr {
+    raise(py, "BugError", message)
+}
+
+/// Turns a failure into its exception. `Failure::Command` is not for here: it needs the reply.
+pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
+    match failure {
+        Failure::ServerSelection(message) => raise(py, "ServerSelectionTimeoutError", message),
+        Failure::WaitQueue(message) => raise(py, "WaitQueueTimeoutError", message),
+        Failure::Network { message, timed_out: true } => raise(py, "NetworkTimeout", message),
+        Failure::Network { message, timed_out: false } => raise(py, "AutoReconnect", message),
+        Failure::Protocol(message) => raise(py, "ProtocolError", message),
+        Failure::Configuration(message) => raise(py, "ConfigurationError", message),
+        Failure::TooLarge(message) => raise(py, "DocumentTooLarge", message),
+        Failure::Closed => closed_client(py),
+        Failure::Command => bug(py, "expected a reply beside a command failure, found none"),
+    }
+}
+
+/// The exception for a reply that says `ok: 0`, decoded.
+pub fn refused(py: Python<'_>, reply: Py<PyAny>) -> PyErr {
+    let made = py.import("mangonel.errors").and_then(|errors| errors.getattr("command_error")?.call1((reply,)));
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,140 @@
+//! One connection as its face sees it: a place to receive into, and the face's own transport.
+
+use std::os::raw::c_int;
+
+use mangonel_proto::frame::Deframer;
+use mangonel_proto::pool::LinkId;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit, ffi};
+
+use super::failure;
+
+/// One connection. It is itself the buffer to receive into: `link.received(sock.recv_into(link))`.
+#[pyclass(module = "mangonel._core", weakref)]
+pub struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) shard: u32,
+    pub(crate) deframer: Deframer,
+    /// Buffers lent to Python at this moment; while there are any, nothing may move the bytes.
+    lent: usize,
+    /// What the face keeps for this connection: a socket, or an object around one.
+    #[pyo3(get, set)]
+    transport: Option<Py<PyAny>>,
+    /// The file descriptor of a plain socket, for the paths that skip the socket object; -1 for none.
+    #[pyo3(get, set)]
+    pub(crate) fd: i32,
+    /// The future that is resolved when a whole message has arrived; asyncio's faces only.
+    #[pyo3(get, set)]
+    pub(crate) waiter: Option<Py<PyAny>>,
+}
+
+impl Link {
+    /// Makes the books of a connection that was just opened.
+    pub fn new(id: LinkId, shard: u32, transport: Py<PyAny>, fd: i32) -> Self {
+        Link { id, shard, deframer: Deframer::default(), lent: 0, transport: Some(transport), fd, waiter: None }
+    }
+
+    /// Fails when Python still holds the memory that is about to change.
+    pub(crate) fn check_not_lent(&self) -> PyResult<()> {
+        if self.lent > 0 {
+            return Err(PyBufferError::new_err("expected the receive buffer to be released, found it still in use"));
+        }
+        Ok(())
+    }
+
+    /// Takes the transport out, to close it.
+    pub(crate) fn take_transport(&mut self) -> Option<Py<PyAny>> {
+        self.fd = -1;
+        self.transport.take()
+    }
+}
+
+#[pymethods]
+impl Link {
+    /// Note that `count` bytes were received into the buffer; return whether a whole message is there.
+    fn received(&mut self, py: Python<'_>, count: usize) -> PyResult<bool> {
+        self.check_not_lent()?;
+        if count == 0 {
+            return Err(failure::connection_closed(py));
+        }
+        self.deframer.received(count).map_err(|error| failure::protocol_error(py, &error.to_string()))
+    }
+
+    /// Take bytes that were received elsewhere; return whether a whole message is there.
+    fn feed(&mut self, py: Python<'_>, mut data: &[u8]) -> PyResult<bool> {
+        self.check_not_lent()?;
+        let mut is_whole = self.deframer.message().is_some();
+        while !data.is_empty() {
+            let window = self.deframer.window();
+            let count = window.len().min(data.len());
+            window[..count].copy_from_slice(&data[..count]);
+            data = &data[count..];
+            is_whole =
+                self.deframer.received(count).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        }
+        Ok(is_whole)
+    }
+
+    /// Whether nothing was received beyond the messages already read.
+    #[getter]
+    fn is_quiet(&self) -> bool {
+        self.deframer.is_empty()
+    }
+
+    /// Whether a whole message is there already.
+    #[getter]
+    fn has_message(&self) -> bool {
+        self.deframer.message().is_some()
+    }
+
+    /// The connection's number, unique in its client.
+    #[getter]
+    fn number(&self) -> u32 {
+        self.id.0
+    }
+
+    fn __len__(&mut self) -> PyResult<usize> {
+        self.check_not_lent()?;
+        Ok(self.deframer.window().len())
+    }
+
+    /// Lends the window to receive into.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a valid view.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let mut link = slf.try_borrow_mut()?;
+        link.check_not_lent()?;
+        let window = link.deframer.window();
+        let (start, length) = (window.as_mut_ptr(), window.len());
+        // SAFETY: the window stays where it is until the next `window`, `received` or `take`; `Link` counts the view
+        // as lent and refuses those until it is released, and the view holds a reference to the link.
+        let outcome =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), length as ffi::Py_ssize_t, 0, flags) };
+        if outcome != 0 {
+            return Err(PyErr::take(slf.py())
+                .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")));
+        }
+        link.lent += 1;
+        Ok(())
+    }
+
+    /// Takes the window back.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a view from `__getbuffer__`.
+    unsafe fn __releasebuffer__(&mut self, _view: *mut ffi::Py_buffer) {
+        self.lent = self.lent.saturating_sub(1);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.transport)?;
+        visit.call(&self.waiter)
+    }
+
+    fn __clear__(&mut self) {
+        self.transport = None;
+        self.waiter = None;
+    }
+}

@@ -1,0 +1,31 @@
+//! The core's machines as Python classes. Decides nothing about the protocol and waits for nothing.
+
+mod batch;
+mod core;
+mod exchange;
+mod failure;
+mod link;
+mod operation;
+mod ready;
+mod session;
+mod source;
+mod transfer;
+
+use pyo3::prelude::*;
+
+/// Adds the driver's classes to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<core::Core>()?;
+    module.add_class::<exchange::Exchange>()?;
+    module.add_class::<link::Link>()?;
+    module.add_class::<operation::Operation>()?;
+    module.add_class::<source::DocumentSource>()?;
+    module.add_class::<session::ImplicitSession>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<batch::BatchCursor>()?;
+    module.add_class::<batch::BlockingCursor>()?;
+    module.add_class::<batch::AsyncCursorBase>()?;
+    exchange::add_constants(module)?;
+    operation::add_constants(module)?;
+    transfer::register(module)
+}

@@ -1,0 +1,183 @@
+//! A command from Python, encoded: floor 7 says what to run and how its reply is to be read.
+
+use mangonel_proto::message::{Command, Replies};
+use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice, WirePreference};
+use mangonel_proto::pool::LinkId;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::failure;
+use super::session::ImplicitSession;
+use crate::codec::{self, Codec};
+
+/// What becomes of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// The whole reply, as a document; `ok: 0` raises.
+    Document,
+    /// The whole reply, whatever it says.
+    Unchecked,
+    /// The first document of the cursor's batch, or None.
+    First,
+    /// The cursor, as a [`super::batch::Batch`].
+    Batch,
+    /// The same, but raw: the batch is handed out as one bytes object.
+    RawBatch,
+    /// The field `value`.
+    Value,
+    /// None when the write went well and there is nothing to tell; otherwise the reply without its gossip.
+    Write,
+    /// The reply's bytes.
+    Raw,
+}
+
+const READINGS: &[(&str, Reading)] = &[
+    ("READ_DOCUMENT", Reading::Document),
+    ("READ_UNCHECKED", Reading::Unchecked),
+    ("READ_FIRST", Reading::First),
+    ("READ_BATCH", Reading::Batch),
+    ("READ_RAW_BATCH", Reading::RawBatch),
+    ("READ_VALUE", Reading::Value),
+    ("READ_WRITE", Reading::Write),
+    ("READ_RAW", Reading::Raw),
+];
+
+const KINDS: &[(&str, Kind)] = &[
+    ("KIND_READ", Kind::Read),
+    ("KIND_READ_ONCE", Kind::ReadOnce),
+    ("KIND_RETRYABLE_WRITE", Kind::RetryableWrite),
+    ("KIND_WRITE", Kind::Write),
+];
+
+const REPLIES: &[(&str, Replies)] =
+    &[("REPLIES_ONE", Replies::One), ("REPLIES_NONE", Replies::None), ("REPLIES_EXHAUST", Replies::Exhaust)];
+
+/// Adds the numbers that stand for the enums above; each is the index of its row.
+pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let names = READINGS.iter().map(|row| row.0).enumerate();
+    let names = names.chain(KINDS.iter().map(|row| row.0).enumerate());
+    for (number, name) in names.chain(REPLIES.iter().map(|row| row.0).enumerate()) {
+        module.add(name, number)?;
+    }
+    Ok(())
+}
+
+fn lookup<T: Copy>(table: &[(&str, T)], number: usize) -> PyResult<T> {
+    let row = table.get(number);
+    row.map(|row| row.1).ok_or_else(|| {
+        PyValueError::new_err(format!("expected one of {:?} constants, found {number}", table.first().map(|row| row.0)))
+    })
+}
+
+/// How to run one command; the part of an [`Operation`] that many share.
+pub struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) reading: Reading,
+    pub(crate) replies: Replies,
+}
+
+impl Plan {
+    /// Reads the three numbers.
+    pub fn new(kind: usize, reading: usize, replies: usize) -> PyResult<Self> {
+        Ok(Plan {
+            kind: lookup(KINDS, kind)?,
+            reading: lookup(READINGS, reading)?,
+            replies: lookup(REPLIES, replies)?,
+        })
+    }
+}
+
+/// One command, encoded and ready to be begun, once.
+#[pyclass(module = "mangonel._core")]
+pub struct Operation {
+    pub(crate) operation: Option<CoreOperation>,
+    pub(crate) reading: Reading,
+    pub(crate) codec: Py<Codec>,
+}
+
+#[pymethods]
+impl Operation {
+    /// Encode `command` for `database`.
+    ///
+    /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor, False
+    /// for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor.
+    #[new]
+    #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,
+                        pinned=None, is_under_way=false))]
+    #[allow(clippy::too_many_arguments)] // One call per command; a parameter object would be one more allocation.
+    fn new(
+        py: Python<'_>,
+        database: &str,
+        command: &Bound<'_, PyAny>,
+        codec: Py<Codec>,
+        kind: usize,
+        reading: usize,
+        replies: usize,
+        read_preference: Option<&Bound<'_, PyAny>>,
+        session: Option<&Bound<'_, PyAny>>,
+        pinned: Option<u32>,
+        is_under_way: bool,
+    ) -> PyResult<Self> {
+        let plan = Plan::new(kind, reading, replies)?;
+        let mut head = Command::begin();
+        codec::encode_document(py, command, codec.get(), false, &mut head)?;
+        let preference = read_preference.map(|document| wire_preference(py, document, &codec)).transpose()?;
+        let session = session_choice(session)?;
+        let mut made = Operation::assemble(py, database, head, Vec::new(), codec, &plan, session)?;
+        if let Some(operation) = &mut made.operation {
+            operation.read_preference = preference;
+            operation.pinned = pinned.map(LinkId);
+            operation.is_under_way = is_under_way;
+        }
+        Ok(made)
+    }
+
+    /// The size of the command's own bytes.
+    #[getter]
+    fn size(&self) -> usize {
+        self.operation.as_ref().map_or(0, |operation| operation.command.size(0))
+    }
+}
+
+impl Operation {
+    /// Makes an operation of encoded parts.
+    pub(crate) fn assemble(
+        py: Python<'_>,
+        database: &str,
+        head: Vec<u8>,
+        sequence: Vec<u8>,
+        codec: Py<Codec>,
+        plan: &Plan,
+        session: SessionChoice,
+    ) -> PyResult<Self> {
+        let command =
+            Command::new(head, sequence).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        // A write without a reply must not have a session: nobody would learn what became of it.
+        let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
+        let operation = CoreOperation {
+            command,
+            database: database.into(),
+            kind: plan.kind,
+            replies: plan.replies,
+            session,
+            read_preference: None,
+            pinned: None,
+            is_under_way: false,
+        };
+        Ok(Operation { operation: Some(operation), reading: plan.reading, codec })
+    }
+}
+
+fn wire_preference(py: Python<'_>, document: &Bound<'_, PyAny>, codec: &Py<Codec>) -> PyResult<WirePreference> {
+    let mut bytes = Vec::new();
+    codec::encode_document(py, document, codec.get(), false, &mut bytes)?;
+    let mode = document.get_item("mode")?;
+    Ok(WirePreference { is_primary: mode.extract::<&str>()? == "primary", document: bytes })
+}
+
+/// Reads a `session` argument: None, False, or the session of a cursor.
+pub fn session_choice(session: Option<&Bound<'_, PyAny>>) -> PyResult<SessionChoice> {
+    let Some(session) = session else { return Ok(SessionChoice::Implicit) };
+    let Ok(handle) = session.cast::<ImplicitSession>() else { return Ok(SessionChoice::None) };
+    Ok(handle.try_borrow_mut()?.take().map_or(SessionChoice::Implicit, SessionChoice::Of))
+}

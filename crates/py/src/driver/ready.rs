@@ -1,0 +1,132 @@
+//! An awaitable that is finished before it is awaited: what `__anext__` returns while a batch lasts.
+//!
+//! A class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without raising and
+//! catching a StopIteration for every document.
+
+use std::os::raw::{c_int, c_void};
+use std::ptr;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use pyo3::ffi;
+
+#[repr(C)]
+struct Finished {
+    head: ffi::PyObject,
+    /// The value; null once it was taken.
+    value: *mut ffi::PyObject,
+}
+
+static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Returns an awaitable whose result is `value`.
+pub fn finished(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
+    let class = CLASS.get_or_try_init(py, || make_class(py))?;
+    // SAFETY: `class` is a heap type whose instances are `Finished`; a fresh instance has a null value, which is
+    // replaced before anyone sees it.
+    unsafe {
+        let class: *mut ffi::PyTypeObject = class.as_ptr().cast();
+        let made = ffi::PyType_GenericAlloc(class, 0);
+        if made.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        (*made.cast::<Finished>()).value = value.into_ptr();
+        Ok(Bound::from_owned_ptr(py, made).unbind())
+    }
+}
+
+fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
+    let mut slots = [
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_am_await, itself as *mut c_void),
+        slot(ffi::Py_am_send, send as *mut c_void),
+        slot(ffi::Py_tp_iter, itself as *mut c_void),
+        slot(ffi::Py_tp_iternext, next as *mut c_void),
+        slot(0, ptr::null_mut()),
+    ];
+    let mut spec = ffi::PyType_Spec {
+        name: c"mangonel._core.Finished".as_ptr(),
+        basicsize: size_of::<Finished>() as c_int,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the spec and its slots are complete, end with a zero slot, and outlive the call; the name is static.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?
+        .cast_into::<PyType>()
+        .map(Bound::unbind)
+        .map_err(|_| PyRuntimeError::new_err("expected PyType_FromSpec to make a type"))
+}
+
+fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot { slot: number, pfunc: function }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
+    // SAFETY: `this` is a `Finished` without references; its class loses the reference that the instance held.
+    unsafe {
+        let class = ffi::Py_TYPE(this);
+        ffi::Py_CLEAR(&raw mut (*this.cast::<Finished>()).value);
+        ffi::PyObject_Free(this.cast());
+        ffi::Py_DECREF(class.cast());
+    }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe extern "C" fn itself(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: `this` is a live object.
+    unsafe { ffi::Py_NewRef(this) }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe fn take(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: `this` is a live `Finished`, and the interpreter lock is held.
+    unsafe { ptr::replace(&raw mut (*this.cast::<Finished>()).value, ptr::null_mut()) }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe extern "C" fn send(
+    this: *mut ffi::PyObject,
+    _sent: *mut ffi::PyObject,
+    result: *mut *mut ffi::PyObject,
+) -> ffi::PySendResult {
+    // SAFETY: `this` is a live `Finished` and `result` a place for one object.
+    unsafe {
+        let value = take(this);
+        if value.is_null() {
+            *result = ptr::null_mut();
+            ffi::PyErr_SetString(ffi::PyExc_RuntimeError, c"cannot await the same document twice".as_ptr());
+            return ffi::PySendResult::PYGEN_ERROR;
+        }
+        *result = value;
+        ffi::PySendResult::PYGEN_RETURN
+    }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: `this` is a live `Finished`; the exception takes its own reference to the value.
+    unsafe {
+        let value = take(this);
+        if value.is_null() {
+            ffi::PyErr_SetString(ffi::PyExc_RuntimeError, c"cannot await the same document twice".as_ptr());
+            return ptr::null_mut();
+        }
+        // A tuple or an exception as bare argument would be unpacked; wrapped in an instance it is not.
+        let stop = ffi::PyObject_CallOneArg(ffi::PyExc_StopIteration, value);
+        ffi::Py_DECREF(value);
+        if !stop.is_null() {
+            ffi::PyErr_SetObject(ffi::PyExc_StopIteration, stop);
+            ffi::Py_DECREF(stop);
+        }
+        ptr::null_mut()
+    }
+}

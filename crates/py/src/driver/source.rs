@@ -1,0 +1,126 @@
+//! Many documents for one kind of write, encoded into as few commands as the server's limits allow.
+//! Spec: bulk-write, crud ("batch splitting").
+
+use mangonel_proto::message::{Command, Replies};
+use mangonel_proto::operation::SessionChoice;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList};
+
+use super::operation::{Operation, Plan, session_choice};
+use crate::codec::{self, Codec};
+
+/// Reads documents from an iterable as the commands that carry them are made.
+#[pyclass(module = "mangonel._core")]
+pub struct DocumentSource {
+    documents: Py<PyIterator>,
+    codec: Py<Codec>,
+    identifier: String,
+    adds_ids: bool,
+    max_document_size: usize,
+    /// The one that did not fit into the last command.
+    carried: Vec<u8>,
+    carried_id: Option<Py<PyAny>>,
+    /// The ids of all documents encoded so far.
+    #[pyo3(get)]
+    ids: Py<PyList>,
+    is_exhausted: bool,
+}
+
+#[pymethods]
+impl DocumentSource {
+    /// `identifier`: the command's field that the documents stand for. `adds_ids`: give each an `_id`, as inserts do.
+    #[new]
+    fn new(
+        documents: &Bound<'_, PyAny>,
+        codec: Py<Codec>,
+        identifier: String,
+        adds_ids: bool,
+        max_document_size: usize,
+    ) -> PyResult<Self> {
+        let py = documents.py();
+        Ok(DocumentSource {
+            documents: documents.try_iter()?.unbind(),
+            codec,
+            identifier,
+            adds_ids,
+            max_document_size,
+            carried: Vec::new(),
+            carried_id: None,
+            ids: PyList::empty(py).unbind(),
+            is_exhausted: false,
+        })
+    }
+
+    /// Encode the next command; return it with the number of its documents, or None when there are none left.
+    #[pyo3(signature = (database, command, kind, reading, replies, max_count, max_size, session=None))]
+    #[allow(clippy::too_many_arguments)] // As for Operation.
+    fn next_operation(
+        &mut self,
+        py: Python<'_>,
+        database: &str,
+        command: &Bound<'_, PyAny>,
+        kind: usize,
+        reading: usize,
+        replies: usize,
+        max_count: usize,
+        max_size: usize,
+        session: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<(Operation, usize)>> {
+        let plan = Plan::new(kind, reading, replies)?;
+        let mut head = Command::begin();
+        codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
+        let session = if plan.replies == Replies::None { SessionChoice::None } else { session_choice(session)? };
+        let mut sequence = Command::begin_sequence(&self.identifier, 4096);
+        let empty = sequence.len();
+        let mut count = 0;
+        if !self.carried.is_empty() {
+            sequence.append(&mut self.carried);
+            self.ids.bind(py).append(self.carried_id.take())?;
+            count = 1;
+        }
+        while count < max_count && !self.is_exhausted {
+            let Some(document) = self.documents.bind(py).clone().next() else {
+                self.is_exhausted = true;
+                break;
+            };
+            let start = sequence.len();
+            let id = self.encode(py, &document?, &mut sequence)?;
+            let size = sequence.len() - start;
+            if size > self.max_document_size {
+                return Err(too_large(py, size, self.max_document_size));
+            }
+            if sequence.len() - empty > max_size && count > 0 {
+                self.carried = sequence.split_off(start);
+                self.carried_id = Some(id);
+                break;
+            }
+            if self.adds_ids {
+                self.ids.bind(py).append(id)?;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let operation = Operation::assemble(py, database, head, sequence, self.codec.clone_ref(py), &plan, session)?;
+        Ok(Some((operation, count)))
+    }
+}
+
+impl DocumentSource {
+    fn encode(&self, py: Python<'_>, document: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<Py<PyAny>> {
+        if self.adds_ids {
+            return codec::encode_for_insert(py, document, self.codec.get(), out);
+        }
+        codec::encode_document(py, document, self.codec.get(), false, out)?;
+        Ok(py.None())
+    }
+}
+
+fn too_large(py: Python<'_>, size: usize, limit: usize) -> PyErr {
+    let message = format!("the document is {size} bytes, and the server stores at most {limit}; split it or use GridFS");
+    match py.import("mangonel.errors").and_then(|errors| errors.getattr("DocumentTooLarge")?.call1((message,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}

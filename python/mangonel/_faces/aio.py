@@ -1,0 +1,298 @@
+"""The asyncio face: one reader callback per connection, one future per reply, one timer for all deadlines.
+
+Works on every loop that has `add_reader`: asyncio's own, uvloop's, and so Tornado's. Knows no BSON and no command.
+A connection lives and dies with the loop it was opened on; one client may be used from several loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import socket
+from asyncio import get_running_loop
+from collections.abc import Callable, Coroutine
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mangonel import _core
+from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE, receive_ready, send_some
+from mangonel._faces.sockets import resolve, tune
+from mangonel.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from mangonel._faces.port import Address
+
+T = TypeVar("T")
+
+
+class AioPort:
+    """Runs operations as coroutines of the running loop."""
+
+    is_async = True
+
+    def __init__(self, core: _core.Core, address: Address) -> None:
+        self._core = core
+        self._address = address
+        self._homes: list[_Home] = []
+        self._home: _Home | None = None
+
+    def run(self, operation: _core.Operation) -> Coroutine[Any, Any, Any]:
+        return self.arun(operation)
+
+    async def arun(self, operation: _core.Operation) -> Any:
+        home = self._home
+        loop = get_running_loop()
+        if home is None or home.loop is not loop:
+            home = self._enter(loop)
+        exchange = self._core.begin(operation, home.shard)
+        try:
+            while True:
+                step = exchange.step
+                if step == WRITE or step == READ:
+                    link = exchange.link
+                    try:
+                        waiter = link.waiter = loop.create_future()
+                        if step == WRITE:
+                            sent = send_some(exchange, 0)
+                            if sent < len(exchange):
+                                await home.send_rest(link, exchange, sent)
+                            if not exchange.expects_reply:
+                                link.waiter = None
+                                exchange.handle_sent()
+                                continue
+                        if not link.has_message:
+                            timeout = exchange.line_timeout
+                            if timeout is not None:
+                                home.expire(waiter, timeout)
+                            await waiter
+                        link.waiter = None
+                        exchange.handle_reply()
+                    except OSError as error:
+                        exchange.handle_network_error(error, isinstance(error, TimeoutError))
+                    except ProtocolError as error:
+                        exchange.handle_protocol_error(str(error))
+                elif step == DONE:
+                    return exchange.result()
+                else:
+                    await self._prepare(home, exchange, step)
+        finally:
+            exchange.close()
+
+    async def _prepare(self, home: _Home, exchange: _core.Exchange, step: int) -> None:
+        if step == CONNECT:
+            try:
+                connection = await home.connect(self._address, exchange.line_timeout)
+            except OSError as error:
+                exchange.handle_network_error(error, isinstance(error, TimeoutError))
+            else:
+                connection.start(exchange.handle_connected(connection, connection.fd))
+        elif step == WAIT:
+            woken = home.loop.create_future()
+            exchange.set_waker(lambda: home.wake(woken))
+            time_left = exchange.time_left
+            if time_left is not None:
+                home.expire(woken, time_left)
+            try:
+                await woken
+            except TimeoutError:
+                exchange.handle_timeout()
+            else:
+                exchange.handle_wake()
+        elif step == SLEEP:
+            await asyncio.sleep(exchange.time_left or 0)
+            exchange.handle_timeout()
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> _Home:
+        for home in [home for home in self._homes if home.loop.is_closed()]:
+            self._homes.remove(home)
+            self._core.close_shard(home.shard)
+        for home in self._homes:
+            if home.loop is loop:
+                self._home = home
+                return home
+        home = _Home(loop, self._core)
+        self._homes.append(home)
+        self._home = home
+        return home
+
+    def flow(self, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        return steps
+
+    async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
+        value = callback(*args)
+        return await value if isawaitable(value) else value
+
+    def start(self, operation: _core.Operation) -> asyncio.Task[Any]:
+        return get_running_loop().create_task(self.arun(operation))
+
+    async def finish(self, started: asyncio.Task[Any]) -> Any:
+        return await started
+
+    def give_up(self, started: asyncio.Task[Any]) -> None:
+        if not started.get_loop().is_closed():
+            started.cancel()
+
+    def release_pinned(self, link: int, is_drained: bool) -> None:
+        if self._home is not None:
+            self._core.release_pinned(self._home.shard, link, is_drained)
+
+    def close(self) -> None:
+        self._homes.clear()
+        self._home = None
+
+
+class _Home:
+    """What the client keeps for one event loop: its connections' shard, and its one timer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, core: _core.Core) -> None:
+        self.loop = loop
+        self.core = core
+        self.shard = core.open_shard()
+        self._deadlines: list[tuple[float, int, asyncio.Future[Any]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticket = 0
+
+    def wake(self, future: asyncio.Future[Any]) -> None:
+        """Resolve `future`, from whatever thread."""
+        if asyncio._get_running_loop() is self.loop:
+            _resolve(future)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(_resolve, future)
+
+    def expire(self, future: asyncio.Future[Any], timeout: float) -> None:
+        """Fail `future` with TimeoutError in `timeout` seconds, unless it is done by then."""
+        when = self.loop.time() + timeout
+        self._ticket += 1
+        heapq.heappush(self._deadlines, (when, self._ticket, future))
+        if self._timer is None or when < self._timer.when():
+            self._arm(when)
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        while self._deadlines:
+            when, _, future = self._deadlines[0]
+            if not future.done() and when > now:
+                self._arm(when)
+                return
+            heapq.heappop(self._deadlines)
+            if not future.done():
+                future.set_exception(TimeoutError("the line was silent for too long"))
+
+    async def connect(self, address: Address, timeout: float | None) -> _Connection:
+        """Return an open connection, not yet read from. `timeout`: seconds for each address of the name."""
+        if address[1] is None or _is_numeric(address[0]):
+            targets = resolve(address)
+        else:
+            targets = await self.loop.run_in_executor(None, resolve, address)
+        failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, found none")
+        for family, target in targets:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.setblocking(False)
+                async with asyncio.timeout(timeout):
+                    await self.loop.sock_connect(sock, target)
+                tune(sock)
+            except OSError as error:
+                sock.close()
+                failure = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return _Connection(self, sock)
+        raise failure
+
+    async def send_rest(self, link: _core.Link, exchange: _core.Exchange, sent: int) -> None:
+        """Send what the socket did not take at once, whenever it takes more; the loop goes on meanwhile."""
+        done = self.loop.create_future()
+        fd, total = link.fd, len(exchange)
+
+        def writable() -> None:
+            nonlocal sent
+            if done.done():
+                return
+            try:
+                sent += send_some(exchange, sent)
+            except OSError as error:
+                done.set_exception(error)
+            else:
+                if sent == total:
+                    done.set_result(None)
+
+        self.loop.add_writer(fd, writable)
+        try:
+            # A server that closes in the middle of a message is noticed by the reader, not by the writer.
+            waiter = link.waiter
+            await asyncio.wait((done, waiter), return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                waiter.result()
+                raise ConnectionResetError("the server answered before it had read the whole command")
+            done.result()
+        finally:
+            done.cancel()
+            if link.fd == fd:
+                self.loop.remove_writer(fd)
+
+
+class _Connection:
+    """A link's transport: closes the socket on the loop that watches it."""
+
+    __slots__ = ("_home", "_link", "_sock", "fd")
+
+    def __init__(self, home: _Home, sock: socket.socket) -> None:
+        self._home = home
+        self._sock = sock
+        self._link: _core.Link | None = None
+        self.fd = sock.fileno()
+
+    def start(self, link: _core.Link) -> None:
+        """Receive into `link` from now on, until closed."""
+        self._link = link
+        self._home.loop.add_reader(self.fd, self._readable)
+
+    def _readable(self) -> None:
+        link = self._link
+        if link is not None and not receive_ready(link):
+            # An idle connection leaves the pool now; one in use is closed by its exchange as well.
+            self._home.core.link_lost(link)
+            self._close()
+
+    def close(self) -> None:
+        """Close the socket, from whatever thread."""
+        loop = self._home.loop
+        if loop.is_closed() or asyncio._get_running_loop() is loop:
+            self._close()
+        else:
+            loop.call_soon_threadsafe(self._close)
+
+    def _close(self) -> None:
+        fd, self.fd, self._link = self.fd, -1, None
+        if fd < 0:
+            return
+        loop = self._home.loop
+        if not loop.is_closed():
+            loop.remove_reader(fd)
+            loop.remove_writer(fd)
+        self._sock.close()
+
+
+def _resolve(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _is_numeric(host: str) -> bool:
+    """Return whether looking `host` up takes no name server."""
+    if host == "localhost":
+        return True
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError:
+        return False
+    return True

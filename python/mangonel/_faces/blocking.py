@@ -1,0 +1,140 @@
+"""The blocking face: waits in the socket, in a lock or in a sleep. Under gevent these are gevent's own.
+
+Knows no BSON and no command: what to send, and what an answer means, the exchange says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mangonel import _core
+from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE
+from mangonel._faces.port import run_now
+from mangonel._faces.sockets import is_patched_by_gevent, open_socket
+from mangonel.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from mangonel._faces.port import Address
+
+T = TypeVar("T")
+
+
+class BlockingPort:
+    """Runs operations in the caller's thread."""
+
+    is_async = False
+
+    def __init__(self, core: _core.Core, address: Address) -> None:
+        self._core = core
+        self._address = address
+        self._shard = core.open_shard()
+        self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
+
+    def run(self, operation: _core.Operation) -> Any:
+        return self._drive(self._core.begin(operation, self._shard))
+
+    def _drive(self, exchange: _core.Exchange) -> Any:
+        try:
+            while True:
+                step = exchange.step
+                if step == WRITE or step == READ:
+                    if self._is_fused:
+                        _core.transfer(exchange)
+                        if exchange.step != step:
+                            continue
+                    self._talk(exchange)
+                elif step == DONE:
+                    return exchange.result()
+                else:
+                    self._prepare(exchange, step)
+        finally:
+            exchange.close()
+
+    def _prepare(self, exchange: _core.Exchange, step: int) -> None:
+        if step == CONNECT:
+            self._connect(exchange)
+        elif step == WAIT:
+            self._wait(exchange)
+        elif step == SLEEP:
+            time.sleep(exchange.time_left or 0)
+            exchange.handle_timeout()
+
+    def _connect(self, exchange: _core.Exchange) -> None:
+        try:
+            sock = open_socket(self._address, exchange.line_timeout)
+        except OSError as error:
+            exchange.handle_network_error(error, isinstance(error, TimeoutError))
+        else:
+            # Looked at per connection: gevent may patch after the client was made, but not after it was used.
+            exchange.handle_connected(sock, -1 if is_patched_by_gevent() else sock.fileno())
+
+    def _talk(self, exchange: _core.Exchange) -> None:
+        """Send and receive through the socket object: the specification of `_core.transfer`."""
+        link = exchange.link
+        if link is None:
+            return
+        sock = link.transport
+        try:
+            timeout = exchange.line_timeout
+            if sock.gettimeout() != timeout:
+                sock.settimeout(timeout)
+            if exchange.step == WRITE:
+                sock.sendall(exchange)
+                exchange.handle_sent()
+                if exchange.step == DONE:
+                    return
+            is_whole = link.has_message
+            while not is_whole:
+                is_whole = link.received(sock.recv_into(link))
+        except OSError as error:
+            exchange.handle_network_error(error, isinstance(error, TimeoutError))
+        except ProtocolError as error:
+            exchange.handle_protocol_error(str(error))
+        else:
+            exchange.handle_reply()
+
+    def _wait(self, exchange: _core.Exchange) -> None:
+        woken = allocate_lock()
+        woken.acquire()
+        exchange.set_waker(woken.release)
+        time_left = exchange.time_left
+        if woken.acquire(timeout=-1 if time_left is None else time_left):
+            exchange.handle_wake()
+        else:
+            exchange.handle_timeout()
+
+    async def arun(self, operation: _core.Operation) -> Any:
+        return self.run(operation)
+
+    def flow(self, steps: Coroutine[Any, Any, T]) -> T:
+        return run_now(steps)
+
+    async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
+        return callback(*args)
+
+    def start(self, operation: _core.Operation) -> _core.Exchange:
+        exchange = self._core.begin(operation, self._shard)
+        # Only what can be sent without waiting goes ahead; the rest is done by `finish`.
+        if exchange.step == WRITE and exchange.link.fd >= 0:
+            try:
+                if _core.send_some(exchange, 0) == len(exchange):
+                    exchange.handle_sent()
+            except OSError as error:
+                exchange.handle_network_error(error)
+        return exchange
+
+    async def finish(self, started: _core.Exchange) -> Any:
+        return self._drive(started)
+
+    def give_up(self, started: _core.Exchange) -> None:
+        started.close()
+
+    def release_pinned(self, link: int, is_drained: bool) -> None:
+        self._core.release_pinned(self._shard, link, is_drained)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,68 @@
+"""What floor 7 may ask of a face, and the runner for flows on a face that never suspends.
+
+A *port* runs operations (one command each) and flows (several in a row). On a blocking face the methods without an
+`a` return values; on asyncio they return coroutines. Inside a flow only `arun` and `call` are awaited, on every face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from mangonel.errors import BugError
+
+if TYPE_CHECKING:
+    from mangonel import _core
+
+T = TypeVar("T")
+
+Address = tuple[str, int | None]
+"""Host and port, or the path of a UNIX socket and None."""
+
+
+class Port(Protocol):
+    """One way of waiting."""
+
+    is_async: bool
+
+    def run(self, operation: _core.Operation) -> Any:
+        """Run one operation; return its answer, or a coroutine that does."""
+
+    def flow(self, steps: Coroutine[Any, Any, T]) -> Any:
+        """Run a flow; return its value, or a coroutine that does."""
+
+    def arun(self, operation: _core.Operation) -> Awaitable[Any]:
+        """Run one operation inside a flow."""
+
+    def call(self, callback: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Call the user's function inside a flow; on asyncio it may be a coroutine function."""
+
+    def start(self, operation: _core.Operation) -> Any:
+        """Send one operation without waiting for its answer; give the result to `finish` or `give_up`."""
+
+    def finish(self, started: Any) -> Awaitable[Any]:
+        """Wait inside a flow for the answer to a started operation."""
+
+    def give_up(self, started: Any) -> None:
+        """Close the connection that a started operation still owes a reply."""
+
+    def release_pinned(self, link: int, is_drained: bool) -> None:
+        """Give back the connection of an exhaust cursor; it is closed unless its last reply was read."""
+
+    def close(self) -> None:
+        """Release what the port holds besides connections."""
+
+
+def run_now(steps: Coroutine[Any, Any, T]) -> T:
+    """Run a flow whose port never suspends, to its end.
+
+    Raises:
+        BugError: the flow awaited something that is not ready. The flow is at fault, not its caller.
+    """
+    try:
+        steps.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    steps.close()
+    raise BugError("expected a blocking flow to run to its end, found it suspended; it awaits something foreign")
