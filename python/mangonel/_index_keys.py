@@ -1,0 +1,71 @@
+"""The ways in which users write index keys and hints, brought to one form. Knows no command."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mangonel.typings import _IndexKeyHint, _IndexList
+
+_ASCENDING = 1
+
+# What follows the key: 1, -1, "text", "2d" and the like, or a document for plugins of the server.
+_Direction = int | str | Mapping[str, Any]
+
+
+def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Sequence[Any]:
+    """Return (key, direction) pairs for a key, for keys, for pairs or for a mapping.
+
+    Raises:
+        TypeError: a direction without a single key, or something that is no list of keys.
+    """
+    if direction is not None:
+        if not isinstance(key_or_list, str):
+            raise TypeError(f"expected one key as str beside a direction, not {type(key_or_list)}")
+        return [(key_or_list, direction)]
+    if isinstance(key_or_list, str):
+        return [(key_or_list, _ASCENDING)]
+    if isinstance(key_or_list, Mapping):
+        return list(key_or_list.items())
+    if isinstance(key_or_list, ItemsView):
+        return list(key_or_list)
+    if not isinstance(key_or_list, (list, tuple)):
+        raise TypeError(f"expected keys as a list of (key, direction) pairs, not {type(key_or_list)}")
+    return [(item, _ASCENDING) if isinstance(item, str) else item for item in key_or_list]
+
+
+def index_document(keys: _IndexList) -> dict[str, Any]:
+    """Return the document `{key: direction}` for pairs, for keys or for a mapping.
+
+    Raises:
+        TypeError: not a list of keys, or a key or a direction of the wrong type.
+        ValueError: no key at all.
+    """
+    if not isinstance(keys, (list, tuple, Mapping)):
+        raise TypeError(f"expected a dict or a list of (key, direction) pairs, not: {keys!r}")
+    if not keys:
+        raise ValueError("keys must not be empty")
+    document: dict[str, Any] = {}
+    pairs = keys.items() if isinstance(keys, Mapping) else index_list(keys)
+    for key, direction in pairs:
+        if not isinstance(key, str):
+            raise TypeError(f"expected each key as str, not {type(key)}")
+        if not isinstance(direction, (str, int, Mapping)):
+            raise TypeError(
+                f"expected 1, -1, '2d' or another index specifier for {key!r}, not {type(direction)}"
+            )
+        document[key] = direction
+    return document
+
+
+def index_name(keys: Sequence[Any]) -> str:
+    """Return the name the field's drivers give an index: `a_1_b_-1`."""
+    return "_".join(f"{key}_{direction}" for key, direction in keys)
+
+
+def hint_document(hint: _IndexKeyHint | None) -> str | dict[str, Any] | None:
+    """Return a hint as commands carry it: an index name or a document."""
+    return hint if hint is None or isinstance(hint, str) else index_document(hint)

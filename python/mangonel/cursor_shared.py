@@ -1,0 +1,21 @@
+"""Kinds of cursors, as the `cursor_type` argument of find names them.
+
+Spec: crud (find options).
+"""
+
+from __future__ import annotations
+
+__all__ = ["CursorType"]
+
+
+class CursorType:
+    """Values for `cursor_type`: what happens at the end of the data."""
+
+    #: The cursor ends.
+    NON_TAILABLE = 0
+    #: On a capped collection: the cursor stays open at the end, and a later read goes on from there.
+    TAILABLE = 2
+    #: As TAILABLE, and the server waits a few seconds for new data before it answers.
+    TAILABLE_AWAIT = 34
+    #: The server sends batch after batch without being asked. Not with mongos before 7.1, nor with a limit.
+    EXHAUST = 64

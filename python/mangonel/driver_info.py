@@ -1,0 +1,40 @@
+"""How a library built on this driver names itself to the server.
+
+Spec: mongodb-handshake (wrapping libraries).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["DriverInfo"]
+
+
+class _Fields(NamedTuple):
+    name: str | None
+    version: str | None
+    platform: str | None
+
+
+class DriverInfo(_Fields):
+    """Name, version and platform of a library that wraps this driver; the server logs them.
+
+    Args:
+        name: the library's name.
+        version: its version.
+        platform: what it runs on, when that says more than the driver does.
+
+    Raises:
+        TypeError: a field that is neither a string nor None.
+        ValueError: a field with `|`, which separates libraries in the server's log.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str | None, version: str | None = None, platform: str | None = None) -> DriverInfo:
+        for field, value in (("name", name), ("version", version), ("platform", platform)):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"wrong type for DriverInfo {field}: expected str, not {type(value)}")
+            if value and "|" in value:
+                raise ValueError(f"DriverInfo {field} must not contain '|', which separates libraries")
+        return super().__new__(cls, name, version, platform)

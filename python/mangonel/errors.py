@@ -1,0 +1,479 @@
+"""Every exception of the driver, and the reading of a server's error reply. Knows no socket and no command.
+
+The tree is one by fault: whose move is it now? PyMongo's names hang in it with PyMongo's relations.
+
+    PyMongoError
+    ├── UsageError                          the caller's code or settings
+    │   ├── ConfigurationError
+    │   │   └── InvalidURI
+    │   ├── InvalidOperation
+    │   ├── InvalidName
+    │   └── CollectionInvalid
+    ├── NetworkError                        the line or the deployment
+    │   └── ConnectionFailure
+    │       ├── AutoReconnect
+    │       │   ├── NetworkTimeout
+    │       │   ├── NotPrimaryError
+    │       │   └── ServerSelectionTimeoutError
+    │       └── WaitQueueTimeoutError
+    ├── OperationFailure                    the server said no
+    │   ├── CursorNotFound
+    │   ├── ExecutionTimeout
+    │   ├── WriteConcernError
+    │   │   └── WTimeoutError
+    │   ├── WriteError
+    │   │   └── DuplicateKeyError
+    │   ├── BulkWriteError
+    │   └── ClientBulkWriteException
+    ├── ProtocolError                       the peer broke the protocol
+    ├── BugError                            this driver
+    └── EncryptionError                     libmongocrypt or its key store
+        └── EncryptedCollectionError
+    InvalidDocument                         (mangonel.bson.errors; not a PyMongoError)
+    └── DocumentTooLarge
+
+Specs: server-discovery-and-monitoring (error codes), crud (write errors), client-side-operations-timeout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.bson.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from mangonel.results import ClientBulkWriteResult
+
+__all__ = [
+    "AutoReconnect",
+    "BugError",
+    "BulkWriteError",
+    "ClientBulkWriteException",
+    "CollectionInvalid",
+    "ConfigurationError",
+    "ConnectionFailure",
+    "CursorNotFound",
+    "DocumentTooLarge",
+    "DuplicateKeyError",
+    "EncryptedCollectionError",
+    "EncryptionError",
+    "ExecutionTimeout",
+    "InvalidDocument",
+    "InvalidName",
+    "InvalidOperation",
+    "InvalidURI",
+    "NetworkError",
+    "NetworkTimeout",
+    "NotPrimaryError",
+    "OperationFailure",
+    "ProtocolError",
+    "PyMongoError",
+    "ServerSelectionTimeoutError",
+    "UsageError",
+    "WTimeoutError",
+    "WaitQueueTimeoutError",
+    "WriteConcernError",
+    "WriteError",
+]
+
+
+class PyMongoError(Exception):
+    """Base of all errors of the driver. On its own it says only that the call did not complete."""
+
+    def __init__(self, message: str = "", error_labels: Iterable[str] | None = None) -> None:
+        super().__init__(message)
+        self._message = message
+        self._error_labels = set(error_labels or ())
+
+    def has_error_label(self, label: str) -> bool:
+        """Return whether the server or the driver put `label` on this error.
+
+        Example: `TransientTransactionError` means the whole transaction may be run again.
+        """
+        return label in self._error_labels
+
+    def _add_error_label(self, label: str) -> None:
+        self._error_labels.add(label)
+
+    def _remove_error_label(self, label: str) -> None:
+        self._error_labels.discard(label)
+
+    @property
+    def timeout(self) -> bool:
+        """Whether a time limit ended the operation. A write may have happened all the same."""
+        return False
+
+
+class UsageError(PyMongoError):
+    """The call itself is wrong. Nothing was sent; the same call fails again until the code changes."""
+
+
+class ConfigurationError(UsageError):
+    """An option has a wrong value, contradicts another or is not supported. Nothing was sent."""
+
+
+class InvalidURI(ConfigurationError):
+    """The connection string cannot be read. No client was made."""
+
+
+class InvalidOperation(UsageError):
+    """The object is not in a state for this call, as a closed client or a cursor in use. Nothing was sent."""
+
+
+class InvalidName(UsageError):
+    """A database or collection name that the server would refuse. Nothing was sent."""
+
+
+class CollectionInvalid(UsageError):
+    """The collection exists already, or `validate_collection` found damage. Nothing was changed."""
+
+
+class NetworkError(PyMongoError):
+    """The line failed, not the request. A read is safe to repeat; a write may or may not have happened."""
+
+
+class ConnectionFailure(NetworkError):
+    """No working connection to the server. What was not acknowledged may or may not have happened."""
+
+
+class AutoReconnect(ConnectionFailure):
+    """A connection was lost; the client opens another for the next call.
+
+    A write that raises this may or may not have happened: repeat it only if that is harmless.
+    `errors` and `details` carry the server's reply, or what was tried, or are empty.
+    """
+
+    errors: Mapping[str, Any] | Sequence[Any]
+    details: Mapping[str, Any] | Sequence[Any]
+
+    def __init__(self, message: str = "", errors: Mapping[str, Any] | Sequence[Any] | None = None) -> None:
+        super().__init__(message, errors.get("errorLabels") if isinstance(errors, dict) else None)
+        self.errors = self.details = errors or []
+
+
+class NetworkTimeout(AutoReconnect):
+    """No answer in time; the connection was closed. A write may or may not have happened."""
+
+    @property
+    def timeout(self) -> bool:
+        """Always true."""
+        return True
+
+
+class NotPrimaryError(AutoReconnect):
+    """The server has stepped down or is recovering, and refused. A plain write did not happen there.
+
+    The client looks for the new primary at once, so the next call usually finds it.
+    """
+
+    def __init__(self, message: str = "", errors: Mapping[str, Any] | Sequence[Any] | None = None) -> None:
+        super().__init__(_with_details(message, errors), errors)
+
+
+class ServerSelectionTimeoutError(AutoReconnect):
+    """No suitable server within `serverSelectionTimeoutMS`. Nothing was sent by this attempt."""
+
+    @property
+    def timeout(self) -> bool:
+        """Always true."""
+        return True
+
+
+class WaitQueueTimeoutError(ConnectionFailure):
+    """No connection of the pool became free in time. Nothing was sent; the servers may be well."""
+
+    @property
+    def timeout(self) -> bool:
+        """Always true."""
+        return True
+
+
+class OperationFailure(PyMongoError):
+    """The server answered and refused. See `code` and `details` for the reason.
+
+    Without an error label such as `RetryableWriteError` the same call will most likely be refused again.
+    """
+
+    def __init__(
+        self,
+        error: str,
+        code: int | None = None,
+        details: Mapping[str, Any] | None = None,
+        max_wire_version: int | None = None,
+    ) -> None:
+        super().__init__(_with_details(error, details), details.get("errorLabels") if details else None)
+        self._code = code
+        self._details = details
+        self._wire_version = max_wire_version
+
+    @property
+    def _max_wire_version(self) -> int | None:
+        return self._wire_version
+
+    @property
+    def _base_backoff_ms(self) -> float | None:
+        return None if self._details is None else self._details.get("baseBackoffMS")
+
+    @property
+    def code(self) -> int | None:
+        """The server's error code, or None when it gave none."""
+        return self._code
+
+    @property
+    def details(self) -> Mapping[str, Any] | None:
+        """The server's whole error document, or None when there is none."""
+        return self._details
+
+    @property
+    def timeout(self) -> bool:
+        """Whether the server stopped the operation at its time limit (code 50, MaxTimeMSExpired)."""
+        return self._code == 50
+
+
+class CursorNotFound(OperationFailure):
+    """The server no longer knows the cursor: killed, or idle too long. Documents already read are good."""
+
+
+class ExecutionTimeout(OperationFailure):
+    """The operation ran longer than its `max_time_ms`. A write may be done in part."""
+
+    @property
+    def timeout(self) -> bool:
+        """Always true."""
+        return True
+
+
+class WriteConcernError(OperationFailure):
+    """The write was applied, but not confirmed as the write concern asks. Do not repeat it blindly."""
+
+
+class WTimeoutError(WriteConcernError):
+    """The write was applied, but replication did not confirm it in time. It is not undone."""
+
+    @property
+    def timeout(self) -> bool:
+        """Always true."""
+        return True
+
+
+class WriteError(OperationFailure):
+    """The server refused this write. The document was not changed."""
+
+
+class DuplicateKeyError(WriteError):
+    """A unique index already holds this key. The document was not written; `details` names the index."""
+
+
+class BulkWriteError(OperationFailure):
+    """Some writes of a bulk failed. `details` counts the applied ones and lists the others."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        super().__init__("batch op errors occurred", 65, results)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._details,), self.__dict__
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The merged result: counts, `writeErrors` and `writeConcernErrors`."""
+        return {} if self._details is None else self._details
+
+    @property
+    def timeout(self) -> bool:
+        """Whether a time limit caused the last write concern error or the last write error."""
+        concern_errors = self.details.get("writeConcernErrors")
+        if concern_errors and _is_wtimeout(concern_errors[-1]):
+            return True
+        write_errors = self.details.get("writeErrors")
+        return bool(write_errors and write_errors[-1].get("code") == 50)
+
+
+class ClientBulkWriteException(OperationFailure):
+    """A bulk write over several collections failed in part. `partial_result` says what was applied."""
+
+    verbose: bool
+
+    def __init__(self, results: Mapping[str, Any], verbose: bool) -> None:
+        super().__init__("batch op errors occurred", 65, results)
+        self.verbose = verbose
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._details, self.verbose), self.__dict__
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The merged result: counts, per-operation results and errors."""
+        return {} if self._details is None else self._details
+
+    @property
+    def error(self) -> Any | None:
+        """The error that ended the bulk as a whole, or None when single writes failed."""
+        return self.details.get("error")
+
+    @property
+    def write_concern_errors(self) -> list[WriteConcernError] | None:
+        """The write concern errors, one per command sent at most."""
+        errors: list[WriteConcernError] = self.details.get("writeConcernErrors", [])
+        return errors
+
+    @property
+    def write_errors(self) -> list[WriteError] | None:
+        """The single writes that failed; at most one when the bulk was ordered."""
+        errors: list[WriteError] = self.details.get("writeErrors", [])
+        return errors
+
+    @property
+    def partial_result(self) -> ClientBulkWriteResult | None:
+        """What was applied before the failure, or None when nothing is known to have been."""
+        from mangonel.results import ClientBulkWriteResult
+
+        if not self.details.get("anySuccessful"):
+            return None
+        return ClientBulkWriteResult(dict(self.details), acknowledged=True, has_verbose_results=self.verbose)
+
+
+class ProtocolError(PyMongoError):
+    """The server's bytes break the wire protocol. The connection is closed; a write may have happened."""
+
+
+class BugError(PyMongoError):
+    """The driver broke its own rules; please report it. Nothing can be concluded about the operation."""
+
+
+class EncryptionError(PyMongoError):
+    """Encrypting or decrypting failed; `cause` is the reason. See there what may be concluded."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self._cause = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._cause,), self.__dict__
+
+    @property
+    def cause(self) -> Exception:
+        """The exception behind this one."""
+        return self._cause
+
+    @property
+    def timeout(self) -> bool:
+        """Whether the cause was a time limit."""
+        return isinstance(self._cause, PyMongoError) and self._cause.timeout
+
+
+class EncryptedCollectionError(EncryptionError):
+    """Making an encrypted collection failed. `encrypted_fields` names the data keys known to exist."""
+
+    def __init__(self, cause: Exception, encrypted_fields: Mapping[str, Any]) -> None:
+        super().__init__(cause)
+        self._encrypted_fields = encrypted_fields
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._cause, self._encrypted_fields), self.__dict__
+
+    @property
+    def encrypted_fields(self) -> Mapping[str, Any]:
+        """The encrypted fields as far as they were filled in. May lack a key when `cause` is a timeout."""
+        return self._encrypted_fields
+
+
+class DocumentTooLarge(InvalidDocument):
+    """The encoded document is larger than the server takes. It was not sent."""
+
+
+# --- the server's error documents ---------------------------------------------------------------------------
+
+# SDAM, "not writable primary" and "node is recovering". 10058 is the code of servers before 3.4.
+NOT_PRIMARY_CODES = frozenset({189, 10058, 10107, 11602, 13435, 13436, 91, 11600})
+DUPLICATE_KEY_CODES = frozenset({11000, 11001, 12582})
+_CLASS_BY_CODE: dict[int, type[OperationFailure]] = {43: CursorNotFound, 50: ExecutionTimeout}
+_CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)
+
+# The order in which configured time limits are named in messages.
+_TIMEOUT_NAMES = ("socketTimeoutMS", "timeoutMS", "connectTimeoutMS")
+
+
+def command_error(
+    reply: Mapping[str, Any],
+    max_wire_version: int | None = None,
+    timeouts: Mapping[str, float] | None = None,
+) -> NotPrimaryError | OperationFailure:
+    """Return the exception for a reply that says the command failed (`ok: 0`, or no `ok` at all).
+
+    Args:
+        reply: the server's reply; it becomes `details`.
+        max_wire_version: of the server that answered, when known.
+        timeouts: configured limits in milliseconds by option name; named in the message of a time-out.
+    """
+    code = reply.get("code")
+    if "ok" not in reply:
+        # Before any command ran: the server did not take the message for a command.
+        return OperationFailure(str(reply.get("$err")), code, reply, max_wire_version)
+    message = reply.get("errmsg", "")
+    if _is_not_primary(code, message):
+        return NotPrimaryError(message, reply)
+    if code == 50:
+        message += format_timeouts(timeouts)
+    return _CLASS_BY_CODE.get(code or 0, OperationFailure)(message, code, reply, max_wire_version)
+
+
+def is_allowable(reply: Mapping[str, Any], allowable_errors: Container[int | str] | None) -> bool:
+    """Return whether a failed reply is one of those the caller asked not to raise for.
+
+    A reply that carries a code is compared by code alone, any other one by message.
+    """
+    if not allowable_errors or "ok" not in reply:
+        return False
+    code = reply.get("code")
+    return (reply.get("errmsg") if code is None else code) in allowable_errors
+
+
+def write_error(reply: Mapping[str, Any]) -> WriteError | WriteConcernError | None:
+    """Return the exception for the reply of a single insert, update or delete, or None when it did well.
+
+    A write error comes before a write concern error; of several write errors the last one counts.
+    """
+    errors = reply.get("writeErrors")
+    if errors:
+        error = errors[-1]
+        code = error.get("code")
+        # Only 11000 here: the two older codes come from findAndModify, which fails as a command.
+        kind = DuplicateKeyError if code == 11000 else WriteError
+        return kind(str(error.get("errmsg")), code, error)
+    return write_concern_error(reply)
+
+
+def write_concern_error(reply: Mapping[str, Any]) -> WriteConcernError | None:
+    """Return the exception for the `writeConcernError` of a reply, or None when there is none."""
+    error = reply.get("writeConcernError")
+    if not error:
+        return None
+    if labels := reply.get("errorLabels"):
+        # The server puts the labels beside the error; callers look for them in `details`.
+        error = {**error, "errorLabels": labels}
+    kind = WTimeoutError if _is_wtimeout(error) else WriteConcernError
+    return kind(str(error.get("errmsg")), error.get("code"), error)
+
+
+def format_timeouts(timeouts: Mapping[str, float] | None) -> str:
+    """Return ` (configured timeouts: ...)` for a message, or an empty string when none is configured."""
+    if not timeouts:
+        return ""
+    named = [f" {name}: {timeouts[name]}ms" for name in _TIMEOUT_NAMES if name in timeouts]
+    return f" (configured timeouts:{','.join(named)})" if named else ""
+
+
+def _is_not_primary(code: int | None, message: str) -> bool:
+    if code is not None:
+        return code in NOT_PRIMARY_CODES
+    return "not master" in message or "node is recovering" in message
+
+
+def _is_wtimeout(error: Mapping[str, Any]) -> bool:
+    return error.get("code") == 50 or bool(error.get("errInfo", {}).get("wtimeout"))
+
+
+def _with_details(message: str, details: Any) -> str:
+    return message if details is None else f"{message}, full error: {details}"

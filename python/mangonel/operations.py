@@ -1,0 +1,377 @@
+"""The models that users put into bulk_write and create_indexes. They check their arguments and run nothing.
+
+Specs: crud, index-management.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from mangonel._index_keys import hint_document, index_document, index_list, index_name
+from mangonel.collation import validate_collation_or_none
+from mangonel.common import (
+    validate_boolean,
+    validate_is_document_type,
+    validate_is_mapping,
+    validate_list,
+    validate_ok_for_replace,
+    validate_ok_for_update,
+)
+from mangonel.errors import InvalidOperation
+from mangonel.typings import _DocumentType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel.typings import _CollationIn, _IndexKeyHint, _Pipeline
+
+__all__ = [
+    "DeleteMany",
+    "DeleteOne",
+    "IndexModel",
+    "InsertOne",
+    "ReplaceOne",
+    "SearchIndexModel",
+    "UpdateMany",
+    "UpdateOne",
+]
+
+
+class _WriteModel:
+    """What all write models share: equality, repr, and their form in a command.
+
+    `_SHOWN` names the slots in the order of the repr; `_namespace` is shown only when it is set.
+    """
+
+    __slots__ = ("_namespace",)
+
+    #: The write command that carries this model.
+    _COMMAND: ClassVar[str]
+    _SHOWN: ClassVar[tuple[str, ...]]
+
+    _namespace: str | None
+
+    def _statement(self) -> dict[str, Any]:
+        """Return this write as the command's array carries it, after the checks of its documents."""
+        raise NotImplementedError
+
+    def _required_namespace(self) -> str:
+        """Return the namespace, which a client's bulk_write needs on each model."""
+        if not self._namespace:
+            raise InvalidOperation(
+                f"MongoClient.bulk_write needs a namespace on each model; {type(self).__name__} has none"
+            )
+        return self._namespace
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self._SHOWN)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is type(self):
+            return self._values() == other._values()
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = (name for name in self._SHOWN if name != "_namespace" or self._namespace)
+        return f"{type(self).__name__}({', '.join(repr(getattr(self, name)) for name in shown)})"
+
+
+class InsertOne(_WriteModel, Generic[_DocumentType]):
+    """Insert one document.
+
+    Args:
+        document: the document; an `_id` is added to it when it has none.
+        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
+    """
+
+    __slots__ = ("_doc",)
+    _COMMAND = "insert"
+    _SHOWN = ("_doc", "_namespace")
+
+    def __init__(self, document: _DocumentType, namespace: str | None = None) -> None:
+        self._doc = document
+        self._namespace = namespace
+
+    def _statement(self) -> Any:
+        validate_is_document_type("document", self._doc)
+        return self._doc
+
+
+class _Delete(_WriteModel):
+    __slots__ = ("_collation", "_filter", "_hint")
+    _COMMAND = "delete"
+    _SHOWN = ("_filter", "_collation", "_hint", "_namespace")
+    _LIMIT: ClassVar[int]
+
+    def __init__(
+        self,
+        filter: Mapping[str, Any],
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        if filter is not None:
+            validate_is_mapping("filter", filter)
+        self._filter = filter
+        self._collation = collation
+        self._hint = hint_document(hint)
+        self._namespace = namespace
+
+    def _statement(self) -> dict[str, Any]:
+        statement = {"q": self._filter, "limit": self._LIMIT}
+        return _with_options(statement, self._collation, None, self._hint, None)
+
+
+class DeleteOne(_Delete):
+    """Delete the first document that matches.
+
+    Args:
+        filter: which document.
+        collation: how strings compare.
+        hint: index to use, by name or by keys.
+        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
+    """
+
+    __slots__ = ()
+    _LIMIT = 1
+
+
+class DeleteMany(_Delete):
+    """Delete all documents that match. Arguments as for DeleteOne."""
+
+    __slots__ = ()
+    _LIMIT = 0
+
+
+class ReplaceOne(_WriteModel, Generic[_DocumentType]):
+    """Replace the first document that matches.
+
+    Args:
+        filter: which document.
+        replacement: the whole new document; `_id` stays as it was.
+        upsert: True: insert the replacement when nothing matches.
+        collation: how strings compare.
+        hint: index to use, by name or by keys.
+        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
+        sort: which of several matching documents is the first.
+    """
+
+    __slots__ = ("_collation", "_doc", "_filter", "_hint", "_sort", "_upsert")
+    _COMMAND = "update"
+    _SHOWN = ("_filter", "_doc", "_upsert", "_collation", "_hint", "_namespace", "_sort")
+
+    def __init__(
+        self,
+        filter: Mapping[str, Any],
+        replacement: _DocumentType,
+        upsert: bool | None = None,
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        namespace: str | None = None,
+        sort: Mapping[str, Any] | None = None,
+    ) -> None:
+        _check_filter_and_upsert(filter, upsert)
+        self._filter = filter
+        self._doc = replacement
+        self._upsert = upsert
+        self._collation = collation
+        self._hint = hint_document(hint)
+        self._namespace = namespace
+        self._sort = sort
+
+    def _statement(self) -> dict[str, Any]:
+        validate_ok_for_replace(self._doc)
+        statement: dict[str, Any] = {"q": self._filter, "u": self._doc, "multi": False}
+        if self._upsert is not None:
+            statement["upsert"] = self._upsert
+        return _with_options(statement, self._collation, None, self._hint, self._sort)
+
+
+class _Update(_WriteModel):
+    __slots__ = ("_array_filters", "_collation", "_doc", "_filter", "_hint", "_sort", "_upsert")
+    _COMMAND = "update"
+    _SHOWN = (
+        "_filter",
+        "_doc",
+        "_upsert",
+        "_collation",
+        "_array_filters",
+        "_hint",
+        "_namespace",
+        "_sort",
+    )
+    _MULTI: ClassVar[bool]
+
+    _sort: Mapping[str, Any] | None
+
+    def __init__(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        upsert: bool | None = None,
+        collation: _CollationIn | None = None,
+        array_filters: list[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        _check_filter_and_upsert(filter, upsert)
+        if array_filters is not None:
+            validate_list("array_filters", array_filters)
+        self._filter = filter
+        self._doc = update
+        self._upsert = upsert
+        self._collation = collation
+        self._array_filters = array_filters
+        self._hint = hint_document(hint)
+        self._namespace = namespace
+        self._sort = None
+
+    def _statement(self) -> dict[str, Any]:
+        validate_ok_for_update(self._doc)
+        statement: dict[str, Any] = {"q": self._filter, "u": self._doc, "multi": self._MULTI}
+        if self._upsert is not None:
+            statement["upsert"] = self._upsert
+        return _with_options(statement, self._collation, self._array_filters, self._hint, self._sort)
+
+
+class UpdateOne(_Update):
+    """Change the first document that matches.
+
+    Args:
+        filter: which document.
+        update: update operators, or an aggregation pipeline.
+        upsert: True: insert a document made from filter and update when nothing matches.
+        collation: how strings compare.
+        array_filters: which elements of arrays to change.
+        hint: index to use, by name or by keys.
+        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
+        sort: which of several matching documents is the first.
+    """
+
+    __slots__ = ()
+    _MULTI = False
+
+    def __init__(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        upsert: bool | None = None,
+        collation: _CollationIn | None = None,
+        array_filters: list[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        namespace: str | None = None,
+        sort: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(filter, update, upsert, collation, array_filters, hint, namespace)
+        self._sort = sort
+
+
+class UpdateMany(_Update):
+    """Change all documents that match. Arguments as for UpdateOne, without `sort`."""
+
+    __slots__ = ()
+    _MULTI = True
+
+
+class IndexModel:
+    """An index to create.
+
+    Args:
+        keys: a key, or keys, or (key, direction) pairs; a key alone is ascending.
+        kwargs: options of the index, as `name`, `unique`, `sparse`, `expireAfterSeconds`,
+            `partialFilterExpression`, `collation`, `hidden`; sent to the server as they are. Without a name
+            the index is called after its keys: `a_1_b_-1`.
+
+    Raises:
+        TypeError, ValueError: keys that are no keys, or a collation that is none.
+    """
+
+    __slots__ = ("_document",)
+
+    def __init__(self, keys: _IndexKeyHint, **kwargs: Any) -> None:
+        pairs = index_list(keys)
+        if kwargs.get("name") is None:
+            kwargs["name"] = index_name(pairs)
+        kwargs["key"] = index_document(pairs)
+        collation = validate_collation_or_none(kwargs.pop("collation", None))
+        if collation is not None:
+            kwargs["collation"] = collation
+        self._document = kwargs
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The index as createIndexes carries it."""
+        return self._document
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self._document.items() if name != "key")
+        return f"{type(self).__name__}({self._document['key']}{options})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is type(self):
+            return self._document == other._document
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class SearchIndexModel:
+    """A search index to create.
+
+    Args:
+        definition: its mappings, analyzers and so on.
+        name: its name. None: the server's default name.
+        type: `"search"` (the server's default) or `"vectorSearch"`.
+        kwargs: sent to the server as they are.
+    """
+
+    __slots__ = ("_document",)
+
+    def __init__(
+        self, definition: Mapping[str, Any], name: str | None = None, type: str | None = None, **kwargs: Any
+    ) -> None:
+        document = {"name": name, "definition": definition, "type": type}
+        self._document = {key: value for key, value in document.items() if value is not None}
+        self._document["definition"] = definition
+        self._document.update(kwargs)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The index as createSearchIndexes carries it."""
+        return self._document
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._document.items())
+        return f"{self.__class__.__name__}({options})"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SearchIndexModel):
+            return self._document == other._document
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _check_filter_and_upsert(filter: Any, upsert: Any) -> None:
+    if filter is not None:
+        validate_is_mapping("filter", filter)
+    if upsert is not None:
+        validate_boolean("upsert", upsert)
+
+
+def _with_options(
+    statement: dict[str, Any],
+    collation: _CollationIn | None,
+    array_filters: list[Mapping[str, Any]] | None,
+    hint: str | dict[str, Any] | None,
+    sort: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    options = {
+        "collation": validate_collation_or_none(collation),
+        "arrayFilters": array_filters,
+        "hint": hint,
+        "sort": sort,
+    }
+    return statement | {name: value for name, value in options.items() if value is not None}

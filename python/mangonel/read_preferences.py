@@ -1,0 +1,237 @@
+"""Read preferences: which members of a deployment a read may go to. The core selects; this only describes.
+
+Specs: server-selection, max-staleness.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+from mangonel.errors import ConfigurationError
+
+__all__ = [
+    "Nearest",
+    "Primary",
+    "PrimaryPreferred",
+    "ReadPreference",
+    "Secondary",
+    "SecondaryPreferred",
+    "make_read_preference",
+    "read_pref_mode_from_name",
+]
+
+_Hedge: TypeAlias = Mapping[str, Any]
+_TagSets: TypeAlias = Sequence[Mapping[str, Any]]
+
+# A mode is the position of its name here; PyMongo uses the same numbers.
+_MONGOS_MODES = ("primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest")
+
+# No limit on how far a secondary may lag.
+_NO_MAX_STALENESS = -1
+
+_HEDGE_IS_DEPRECATED = "the read preference option 'hedge' is deprecated, as servers from 8.0 on ignore it"
+
+
+# The checks come before the classes, because ReadPreference makes instances at import.
+def _validate_tag_sets(tag_sets: _TagSets | None) -> _TagSets | None:
+    if tag_sets is None:
+        return None
+    if not isinstance(tag_sets, (list, tuple)):
+        raise TypeError(f"tag sets {tag_sets!r} invalid: expected a list of tag documents")
+    if not tag_sets:
+        raise ValueError(
+            "tag sets [] invalid: expected None or at least one tag document; {} accepts any member"
+        )
+    for tags in tag_sets:
+        if not isinstance(tags, Mapping):
+            raise TypeError(f"tag set {tags!r} invalid: expected a dict or another Mapping")
+    return list(tag_sets)
+
+
+def _validate_max_staleness(max_staleness: Any) -> int:
+    if max_staleness == _NO_MAX_STALENESS:
+        return _NO_MAX_STALENESS
+    if not isinstance(max_staleness, int):
+        raise TypeError(f"maxStalenessSeconds must be a positive integer, not {max_staleness}")
+    if max_staleness <= 0:
+        raise ValueError(f"maxStalenessSeconds must be a positive integer, not {max_staleness}")
+    return max_staleness
+
+
+def _validate_hedge(hedge: _Hedge | None) -> _Hedge | None:
+    if hedge is None:
+        return None
+    if not isinstance(hedge, dict):
+        raise TypeError(f"hedge must be a dictionary, not {hedge!r}")
+    warnings.warn(_HEDGE_IS_DEPRECATED, DeprecationWarning, stacklevel=3)
+    return hedge
+
+
+class _ServerMode:
+    """A read preference. Immutable; compares by value.
+
+    Args:
+        tag_sets: tag documents in order of preference; `{}` at the end accepts any member.
+        max_staleness: seconds a secondary may lag behind the primary, at least 90; -1: no limit.
+        hedge: deprecated, `{"enabled": True}` for hedged reads on mongos.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or range.
+    """
+
+    __slots__ = ("_hedge", "_max_staleness", "_tag_sets")
+
+    _MODE: ClassVar[int]
+
+    def __init__(
+        self,
+        tag_sets: _TagSets | None = None,
+        max_staleness: int = _NO_MAX_STALENESS,
+        hedge: _Hedge | None = None,
+    ) -> None:
+        self._tag_sets = _validate_tag_sets(tag_sets)
+        self._max_staleness = _validate_max_staleness(max_staleness)
+        self._hedge = _validate_hedge(hedge)
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return type(self).__name__
+
+    @property
+    def mongos_mode(self) -> str:
+        """The mode as commands and URIs spell it."""
+        return _MONGOS_MODES[self._MODE]
+
+    @property
+    def mode(self) -> int:
+        """The mode as a number, 0 for primary to 4 for nearest."""
+        return self._MODE
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """A new dict with this preference as `$readPreference` carries it."""
+        document: dict[str, Any] = {"mode": self.mongos_mode}
+        if self._tag_sets not in (None, [{}]):
+            document["tags"] = self._tag_sets
+        if self._max_staleness != _NO_MAX_STALENESS:
+            document["maxStalenessSeconds"] = self._max_staleness
+        if self._hedge:
+            document["hedge"] = self._hedge
+        return document
+
+    @property
+    def tag_sets(self) -> _TagSets:
+        """The tag documents in order of preference; `[{}]` accepts any member."""
+        return list(self._tag_sets) if self._tag_sets else [{}]
+
+    @property
+    def max_staleness(self) -> int:
+        """Seconds a secondary may lag behind the primary, or -1 for no limit."""
+        return self._max_staleness
+
+    @property
+    def hedge(self) -> _Hedge | None:
+        """Deprecated: the settings of hedged reads."""
+        if self._hedge is not None:
+            warnings.warn(_HEDGE_IS_DEPRECATED, DeprecationWarning, stacklevel=2)
+        return self._hedge
+
+    @property
+    def min_wire_version(self) -> int:
+        """The wire version that all servers must have for this preference."""
+        return 0 if self._max_staleness == _NO_MAX_STALENESS else 5
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._MODE, self.tag_sets, self._max_staleness, self._hedge
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.name}(tag_sets={self._tag_sets!r}, max_staleness={self._max_staleness!r}, "
+            f"hedge={self._hedge!r})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _ServerMode):
+            return self._key() == other._key()
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Primary(_ServerMode):
+    """Read from the primary. The default, and the only mode that never reads stale data."""
+
+    __slots__ = ()
+    _MODE = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return "Primary()"
+
+
+class PrimaryPreferred(_ServerMode):
+    """Read from the primary, or from a secondary while there is none."""
+
+    __slots__ = ()
+    _MODE = 1
+
+
+class Secondary(_ServerMode):
+    """Read from a secondary; fail while there is none."""
+
+    __slots__ = ()
+    _MODE = 2
+
+
+class SecondaryPreferred(_ServerMode):
+    """Read from a secondary, or from the primary while there is none."""
+
+    __slots__ = ()
+    _MODE = 3
+
+
+class Nearest(_ServerMode):
+    """Read from any member within the latency window."""
+
+    __slots__ = ()
+    _MODE = 4
+
+
+_CLASSES = (Primary, PrimaryPreferred, Secondary, SecondaryPreferred, Nearest)
+
+
+class ReadPreference:
+    """The five modes. For tags or limits make an instance: `Nearest(tag_sets=[{"dc": "ny"}])`."""
+
+    PRIMARY = Primary()
+    PRIMARY_PREFERRED = PrimaryPreferred()
+    SECONDARY = Secondary()
+    SECONDARY_PREFERRED = SecondaryPreferred()
+    NEAREST = Nearest()
+
+
+def make_read_preference(
+    mode: int, tag_sets: _TagSets | None, max_staleness: int = _NO_MAX_STALENESS
+) -> _ServerMode:
+    """Return the preference for a mode's number.
+
+    Raises:
+        ConfigurationError: primary together with tags or a staleness limit.
+    """
+    if mode != Primary._MODE:
+        return _CLASSES[mode](tag_sets, max_staleness)  # type: ignore[call-arg]
+    if tag_sets not in (None, [{}]):
+        raise ConfigurationError("read preference primary cannot be combined with tags")
+    if max_staleness != _NO_MAX_STALENESS:
+        raise ConfigurationError("read preference primary cannot be combined with maxStalenessSeconds")
+    return Primary()
+
+
+def read_pref_mode_from_name(name: str) -> int:
+    """Return the number of a mode as URIs spell it; raise ValueError for any other name."""
+    return _MONGOS_MODES.index(name)

@@ -1,0 +1,266 @@
+"""What write methods return. Plain holders of what the server said; they compute counts and nothing else.
+
+Spec: crud (write results).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.errors import InvalidOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "BulkWriteResult",
+    "ClientBulkWriteResult",
+    "DeleteResult",
+    "InsertManyResult",
+    "InsertOneResult",
+    "UpdateResult",
+]
+
+
+class _WriteResult:
+    __slots__ = ("_acknowledged",)
+
+    def __init__(self, acknowledged: bool) -> None:
+        self._acknowledged = acknowledged
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._acknowledged})"
+
+    def _raise_if_unacknowledged(self, property_name: str) -> None:
+        if not self._acknowledged:
+            raise InvalidOperation(
+                f"{property_name} is not available: the write is unacknowledged; look at acknowledged first"
+            )
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the server confirmed the write. If not (`w=0`), counts raise InvalidOperation."""
+        return self._acknowledged
+
+
+class InsertOneResult(_WriteResult):
+    """What insert_one returns."""
+
+    __slots__ = ("_inserted_id",)
+
+    def __init__(self, inserted_id: Any, acknowledged: bool) -> None:
+        self._inserted_id = inserted_id
+        self._acknowledged = acknowledged
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inserted_id!r}, acknowledged={self._acknowledged})"
+
+    @property
+    def inserted_id(self) -> Any:
+        """The document's `_id`, given or made."""
+        return self._inserted_id
+
+
+class InsertManyResult(_WriteResult):
+    """What insert_many returns."""
+
+    __slots__ = ("_inserted_ids",)
+
+    def __init__(self, inserted_ids: list[Any], acknowledged: bool) -> None:
+        self._inserted_ids = inserted_ids
+        self._acknowledged = acknowledged
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inserted_ids!r}, acknowledged={self._acknowledged})"
+
+    @property
+    def inserted_ids(self) -> list[Any]:
+        """The documents' `_id`s in the order given; unordered inserts may have run in another order."""
+        return self._inserted_ids
+
+
+class UpdateResult(_WriteResult):
+    """What update_one, update_many and replace_one return."""
+
+    __slots__ = ("_in_client_bulk", "_raw_result")
+
+    def __init__(
+        self, raw_result: Mapping[str, Any] | None, acknowledged: bool, in_client_bulk: bool = False
+    ) -> None:
+        self._raw_result = raw_result
+        self._acknowledged = acknowledged
+        # A client's bulk_write reports an upserted id one level deeper, and counts no match for an upsert.
+        self._in_client_bulk = in_client_bulk
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._raw_result!r}, acknowledged={self._acknowledged})"
+
+    @property
+    def raw_result(self) -> Mapping[str, Any] | None:
+        """The server's reply, or None when the write is unacknowledged."""
+        return self._raw_result
+
+    @property
+    def matched_count(self) -> int:
+        """How many documents matched the filter; 0 when the update became an insert."""
+        reply = self._reply("matched_count")
+        if not self._in_client_bulk and reply.get("upserted") is not None:
+            return 0
+        count: int = reply.get("n", 0)
+        return count
+
+    @property
+    def modified_count(self) -> int:
+        """How many documents were changed; a match that already had the new values is not."""
+        count: int = self._reply("modified_count").get("nModified", 0)
+        return count
+
+    @property
+    def upserted_id(self) -> Any:
+        """The `_id` of the inserted document, or None when nothing was inserted."""
+        upserted = self._reply("upserted_id").get("upserted")
+        return upserted["_id"] if self._in_client_bulk and upserted else upserted
+
+    @property
+    def did_upsert(self) -> bool:
+        """Whether the update became an insert. Tells an upserted `_id` of None from no upsert."""
+        return "upserted" in self._reply("did_upsert")
+
+    def _reply(self, property_name: str) -> Mapping[str, Any]:
+        self._raise_if_unacknowledged(property_name)
+        return self._raw_result or {}
+
+
+class DeleteResult(_WriteResult):
+    """What delete_one and delete_many return."""
+
+    __slots__ = ("_raw_result",)
+
+    def __init__(self, raw_result: Mapping[str, Any], acknowledged: bool) -> None:
+        self._raw_result = raw_result
+        self._acknowledged = acknowledged
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._raw_result!r}, acknowledged={self._acknowledged})"
+
+    @property
+    def raw_result(self) -> Mapping[str, Any]:
+        """The server's reply."""
+        return self._raw_result
+
+    @property
+    def deleted_count(self) -> int:
+        """How many documents were deleted."""
+        self._raise_if_unacknowledged("deleted_count")
+        count: int = self._raw_result.get("n", 0)
+        return count
+
+
+class _BulkResult(_WriteResult):
+    __slots__ = ("_bulk_api_result",)
+
+    def __init__(self, bulk_api_result: dict[str, Any], acknowledged: bool) -> None:
+        self._bulk_api_result = bulk_api_result
+        self._acknowledged = acknowledged
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._bulk_api_result!r}, acknowledged={self._acknowledged})"
+
+    def _count(self, property_name: str, key: str) -> int:
+        self._raise_if_unacknowledged(property_name)
+        count: int = self._bulk_api_result.get(key)  # type: ignore[assignment]
+        return count
+
+    @property
+    def bulk_api_result(self) -> dict[str, Any]:
+        """The merged replies of all commands that the bulk needed."""
+        return self._bulk_api_result
+
+    @property
+    def inserted_count(self) -> int:
+        """How many documents were inserted, upserts not counted."""
+        return self._count("inserted_count", "nInserted")
+
+    @property
+    def matched_count(self) -> int:
+        """How many documents matched the filters of updates."""
+        return self._count("matched_count", "nMatched")
+
+    @property
+    def modified_count(self) -> int:
+        """How many documents were changed."""
+        return self._count("modified_count", "nModified")
+
+    @property
+    def deleted_count(self) -> int:
+        """How many documents were deleted."""
+        # A collection's bulk_write calls it nRemoved, a client's nDeleted.
+        return self._count("deleted_count", "nRemoved" if "nRemoved" in self._bulk_api_result else "nDeleted")
+
+    @property
+    def upserted_count(self) -> int:
+        """How many updates became inserts."""
+        return self._count("upserted_count", "nUpserted")
+
+
+class BulkWriteResult(_BulkResult):
+    """What a collection's bulk_write returns."""
+
+    __slots__ = ()
+
+    @property
+    def upserted_ids(self) -> dict[int, Any] | None:
+        """The `_id` of each upserted document by the index of its model; None when there is no result."""
+        self._raise_if_unacknowledged("upserted_ids")
+        if not self._bulk_api_result:
+            return None
+        return {upsert["index"]: upsert["_id"] for upsert in self._bulk_api_result["upserted"]}
+
+
+class ClientBulkWriteResult(_BulkResult):
+    """What a client's bulk_write returns. Results of single models need `verbose_results=True`."""
+
+    __slots__ = ("_has_verbose_results",)
+
+    def __init__(
+        self, bulk_api_result: dict[str, Any], acknowledged: bool, has_verbose_results: bool
+    ) -> None:
+        super().__init__(bulk_api_result, acknowledged)
+        self._has_verbose_results = has_verbose_results
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._bulk_api_result!r}, acknowledged={self._acknowledged}, "
+            f"verbose={self._has_verbose_results})"
+        )
+
+    @property
+    def has_verbose_results(self) -> bool:
+        """Whether results of single models were asked for."""
+        return self._has_verbose_results
+
+    @property
+    def insert_results(self) -> Mapping[int, InsertOneResult]:
+        """The results of successful inserts by the index of their model."""
+        results: Mapping[int, InsertOneResult] = self._results("insert_results", "insertResults")
+        return results
+
+    @property
+    def update_results(self) -> Mapping[int, UpdateResult]:
+        """The results of successful updates by the index of their model."""
+        results: Mapping[int, UpdateResult] = self._results("update_results", "updateResults")
+        return results
+
+    @property
+    def delete_results(self) -> Mapping[int, DeleteResult]:
+        """The results of successful deletes by the index of their model."""
+        results: Mapping[int, DeleteResult] = self._results("delete_results", "deleteResults")
+        return results
+
+    def _results(self, property_name: str, key: str) -> Any:
+        self._raise_if_unacknowledged(property_name)
+        if not self._has_verbose_results:
+            raise InvalidOperation(
+                f"{property_name} is not available; pass verbose_results=True to bulk_write"
+            )
+        return self._bulk_api_result.get(key)
