@@ -92,6 +92,7 @@ class Conductor:
         self._say = say
         self._shuffle = random.Random(plan.seed)
         self._out: set[tuple[str, str]] = set()
+        self._leaving: list[tuple[Child, dict[str, Any]]] = []
         self._clerk = Child(CLERK)
 
     def run(self) -> Record:
@@ -124,7 +125,7 @@ class Conductor:
                     costs[experiment.id] = time.monotonic() - begun
             self._clerk.ask({"do": "drop"}, PATIENCE)
         finally:
-            self._clerk.kill()
+            self._reap()
             self._clerk.finish()
         return record
 
@@ -142,7 +143,9 @@ class Conductor:
             )
             self._play(experiment, contender, number, position, digests)
         for part in experiment.parts(self._plan.size):
-            self._compare(experiment, part, digests.get(part.id, {}))
+            for kind in (part.id, f"{part.id} written"):
+                self._compare(experiment, part, digests.get(kind, {}))
+        self._reap()
 
     def _miss(self, experiment: Experiment, name: str, reason: str) -> None:
         entry = {"experiment": experiment.id, "contender": name, "reason": reason}
@@ -191,10 +194,18 @@ class Conductor:
                 self._miss(experiment, contender.id, str(error))
             child.kill()
         finally:
+            # Some drivers sleep half a second at exit; the next worker need not wait for that.
+            child.dismiss()
+            self._leaving.append(
+                (child, {"experiment": experiment.id, "contender": contender.id, "round": number})
+            )
+
+    def _reap(self) -> None:
+        for child, name in self._leaving:
             end = child.finish()
             if not end["clean"]:
-                told = {"experiment": experiment.id, "contender": contender.id, "round": number, **end}
-                self.record.exits.append(told)
+                self.record.exits.append({**name, **end})
+        self._leaving.clear()
 
     def _part(
         self,
@@ -236,7 +247,7 @@ class Conductor:
                     f"round {number + 1}: wrote {written}, the collection holds {seen['count']}"
                 )
                 return
-            digest = f"{digest}-{seen['digest']}"
+            digests.setdefault(f"{part.id} written", {})[contender.id] = seen["digest"]
         digests.setdefault(part.id, {})[contender.id] = digest
         cell.rounds.append(
             {"round": number, "position": position, "load": load, "digest": digest, "samples": samples}

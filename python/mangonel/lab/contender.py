@@ -23,6 +23,8 @@ PREFETCH = "prefetch"
 DECODES = "decodes"  # hands out documents; a floor drains bytes and does not
 CODEC = "codec"
 PROGRAM = "program"
+IMPORT = "import"
+EXITS = "exits"  # its exits are counted
 DRIVER = frozenset({BATCH_SIZE, DECODES})
 
 

@@ -159,7 +159,7 @@ def small(number: int = 0) -> Document:
 def user(number: int) -> Document:
     """A small document of 5 keys and 85 bytes with its `_id`: what mappers were always compared with."""
     return {
-        "name": f"user {number:06d}",
+        "name": f"u{number:05d}",
         "age": 18 + number % 70,
         "birthday": EPOCH - datetime.timedelta(days=6570 + number % 20_000),
         "timestamp": EPOCH + datetime.timedelta(seconds=number),

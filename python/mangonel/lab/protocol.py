@@ -63,9 +63,11 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Close both ends."""
-        os.close(self._read_fd)
-        os.close(self._write_fd)
+        """Close both ends; a second time does nothing."""
+        if self._read_fd >= 0:
+            os.close(self._read_fd)
+            os.close(self._write_fd)
+            self._read_fd = self._write_fd = -1
 
 
 class Child:
@@ -113,7 +115,7 @@ class Child:
 
     def finish(self, timeout: float = 20.0) -> Message:
         """Wait for the end and return how it went: exit status, the signal that ended it, last words."""
-        self.channel.close()
+        self.dismiss()
         killed = False
         try:
             status = self.process.wait(timeout)
@@ -130,6 +132,10 @@ class Child:
             end["stderr"] = self._last_words()
         self._stderr.close()
         return end
+
+    def dismiss(self) -> None:
+        """Close the channel: a child that waits for a message takes that as the end."""
+        self.channel.close()
 
     def kill(self) -> None:
         """End it at once."""

@@ -71,6 +71,7 @@ class Commands:
         self._object_id = objectid.ObjectId
         self._number = 0
         self._inserted = 0
+        self._lists: dict[int, bytearray] = {}
 
         marker = 0x01020304
         self.find_one = self._message(
@@ -88,7 +89,7 @@ class Commands:
         INT32.pack_into(self.find_one, self._key_at, key)
         return self.find_one
 
-    def insert_next(self) -> bytearray:
+    def insert_next(self, _: object = None) -> bytearray:
         """Return the insert_one message with a new `_id` and the next transaction number."""
         self._number += 1
         self._inserted += 1
@@ -105,15 +106,18 @@ class Commands:
 
     def find_list(self, limit: int) -> bytearray:
         """Return the message that asks for the first documents."""
-        return self._message({"find": "", "filter": {}, "limit": limit})
+        if limit not in self._lists:
+            self._lists[limit] = self._message({"find": "", "filter": {}, "limit": limit})
+        return self._lists[limit]
 
     def find_all(self, batching: Batching) -> bytearray:
         """Return the message that opens a cursor over the collection."""
         size = {"batchSize": batching.size} if batching.size else {}
         return self._message({"find": "", "filter": {}, **size})
 
-    def get_more(self, cursor: int, batching: Batching) -> bytearray:
-        """Return the message that asks for the next batch, or for all of them when the cursor exhausts."""
+    def get_more(self, asked: tuple[int, Batching]) -> bytearray:
+        """Return the message that asks for a cursor's next batch, or for all of them when it exhausts."""
+        cursor, batching = asked
         size = {"batchSize": batching.size} if batching.size else {}
         body = {"getMore": self._int64(cursor), "collection": self._target.collection, **size}
         return self._message(body, flags=EXHAUST_ALLOWED if batching.exhaust else 0)

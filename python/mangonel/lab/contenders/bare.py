@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mangonel.lab.contender import PROGRAM, Contender, Target
+from mangonel.lab.contender import IMPORT, PROGRAM, Contender, Target
 
 
 def _program(kind: str, target: Target) -> str:
     return "pass\n"
 
 
-CONTENDERS = (Contender("bare", "bare interpreter", frozenset({PROGRAM, "floor"}), program=_program),)
+CONTENDERS = (Contender("bare", "bare interpreter", frozenset({PROGRAM, IMPORT, "floor"}), program=_program),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, DRIVER, EXHAUST, PREFETCH, PROGRAM, Contender, Target
+from mangonel.lab.contender import ASYNCIO, DRIVER, EXHAUST, EXITS, PREFETCH, PROGRAM, Contender, Target
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter
 
@@ -25,7 +25,7 @@ CONTENDERS = (
     Contender(
         "mangonel-asyncio",
         "mangonel, asyncio",
-        DRIVER | {ASYNCIO, EXHAUST, PREFETCH, PROGRAM},
+        DRIVER | {ASYNCIO, EXHAUST, EXITS, PREFETCH, PROGRAM, EXITS},
         packages=("mangonel",),
         names=("mangonel:AsyncMongoClient",),
         loop="asyncio",

@@ -10,6 +10,8 @@ from mangonel.lab.contender import (
     CODEC,
     DRIVER,
     EXHAUST,
+    EXITS,
+    IMPORT,
     PREFETCH,
     PROGRAM,
     THREADS,
@@ -43,7 +45,7 @@ CONTENDERS = (
     Contender(
         "mangonel",
         "mangonel",
-        DRIVER | {BLOCKING, THREADS, EXHAUST, PREFETCH, PROGRAM},
+        DRIVER | {BLOCKING, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS},
         packages=("mangonel",),
         names=("mangonel:MongoClient",),
         blocking=_connect,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, DRIVER, PROGRAM, Batching, Contender, Document, Target
+from mangonel.lab.contender import (
+    ASYNCIO,
+    DRIVER,
+    EXITS,
+    IMPORT,
+    PROGRAM,
+    Batching,
+    Contender,
+    Document,
+    Target,
+)
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._pymongo_like import uri_with
 
@@ -81,7 +91,7 @@ CONTENDERS = (
     Contender(
         "mongojet",
         "mongojet",
-        DRIVER | {ASYNCIO, PROGRAM},
+        DRIVER | {ASYNCIO, PROGRAM, IMPORT, EXITS},
         packages=("mongojet",),
         loop="asyncio",
         asynchronous=MongojetAdapter,

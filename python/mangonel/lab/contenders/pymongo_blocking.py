@@ -9,6 +9,7 @@ from mangonel.lab.contender import (
     CODEC,
     DRIVER,
     EXHAUST,
+    IMPORT,
     PROGRAM,
     THREADS,
     Codec,
@@ -62,7 +63,7 @@ CONTENDERS = (
     Contender(
         "pymongo",
         "PyMongo",
-        DRIVER | {BLOCKING, THREADS, EXHAUST, CODEC, PROGRAM},
+        DRIVER | {BLOCKING, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT},
         packages=("pymongo",),
         blocking=_connect,
         codec=_codec,

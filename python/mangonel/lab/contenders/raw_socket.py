@@ -30,7 +30,6 @@ class RawSocket:
         self._commands = _wire.Commands(target, _wire.cluster_time(self._view[:size]))
         self._sizes: dict[str, int] = {}
         self._drained: dict[Batching, tuple[int, int]] = {}
-        self._lists: dict[int, bytearray] = {}
         self._bulk = bytearray()
 
     def insert_one(self, document: Document) -> int:
@@ -51,9 +50,7 @@ class RawSocket:
 
     def find_list(self, limit: int) -> int:
         """Ask for the first documents."""
-        if limit not in self._lists:
-            self._lists[limit] = self._commands.find_list(limit)
-        return self._checked(f"find {limit}", self._receive(self._lists[limit]))
+        return self._checked("find_list", self._receive(self._commands.find_list(limit)))
 
     def iterate(self, batching: Batching) -> int:
         """Drain the collection and compare the bytes with those of the checked reading."""
@@ -91,13 +88,13 @@ class RawSocket:
         cursor = _wire.cursor_id(reply, _wire.FIRST_ARRAY)
         yield reply
         while cursor:
-            more = self._commands.get_more(cursor, batching)
+            more = self._commands.get_more((cursor, batching))
             self._socket.sendall(more)
             flags = _wire.MORE_TO_COME
             while flags & _wire.MORE_TO_COME:
-                reply = (
-                    self._view[: self._drain_exactly()] if batching.exhaust else self._view[: self._drain()]
-                )
+                # The buffer may grow while it is filled, so the view is taken afterwards.
+                size = self._drain_exactly() if batching.exhaust else self._drain()
+                reply = self._view[:size]
                 (flags,) = _wire.INT32.unpack_from(reply, _wire.HEADER.size)
                 cursor = _wire.cursor_id(reply, _wire.NEXT_ARRAY)
                 yield reply

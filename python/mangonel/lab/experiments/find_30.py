@@ -1,0 +1,68 @@
+"""find(limit=30): a page of posts, as the field's web comparison asks for it, without the web."""
+
+from __future__ import annotations
+
+from mangonel.lab import documents
+from mangonel.lab.contender import ASYNCIO, BLOCKING
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+
+PAGE = 30
+IN_FLIGHT = 50
+
+
+class Find30Task(Task):
+    """So many pages, one at a time or with tasks."""
+
+    def __init__(self, part: Part, bench: Bench, in_flight: int) -> None:
+        self._bench = bench
+        self._in_flight = in_flight
+        self._limits = [PAGE] * part.operations
+        self._adapter = bench.connect(in_flight)
+
+    def verify(self) -> str:
+        """Compare a page with what was stored."""
+        page = list(self._adapter.decoded(self._bench.run(self._adapter.find_list(PAGE))))
+        expected = [documents.post(number) for number in range(PAGE)]
+        if [dict(document) for document in page] != expected:
+            raise AssertionError(f"expected the first {PAGE} posts, got {str(page)[:200]}")
+        return digest(page)
+
+    def warm_up(self) -> None:
+        """Open every connection of the pool."""
+        self._bench.drive(
+            self._adapter.find_list, self._limits[: max(50, 3 * self._in_flight)], self._in_flight
+        )
+
+    def act(self) -> int:
+        """Read them all."""
+        self._bench.drive(self._adapter.find_list, self._limits, self._in_flight)
+        return len(self._limits)
+
+
+class Find30(Experiment):
+    """Pages of 30 documents to a list."""
+
+    id = "find-30"
+    title = "find(limit=30)"
+    dataset = "posts"
+
+    def parts(self, size: Size) -> list[Part]:
+        """One at a time on both faces, 50 tasks on event loops."""
+        serial, parallel = size.choose(2, 4), size.choose(3, 5)
+        return [
+            Part(
+                "blocking", "one at a time, blocking", frozenset({BLOCKING}), size.choose(600, 3000), parallel
+            ),
+            Part(
+                "asyncio", "one at a time, event loop", frozenset({ASYNCIO}), size.choose(400, 2000), serial
+            ),
+            Part("tasks-50", "50 tasks", frozenset({ASYNCIO}), size.choose(1500, 8000), parallel),
+        ]
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task with the part's load."""
+        return Find30Task(part, bench, IN_FLIGHT if part.id == "tasks-50" else 1)
+
+
+EXPERIMENT = Find30()

@@ -1,0 +1,69 @@
+"""A whole process: start, connect, one insert (w:1), exit; and with `--set exits=N` that many exits of this
+driver's programs, half with the client left open, all of which must be clean.
+"""
+
+from __future__ import annotations
+
+from mangonel.lab.contender import EXITS, PROGRAM
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._process import ProgramTask
+
+FEW_EXITS = 6
+
+
+class ExitsTask(ProgramTask):
+    """Programs in turn with the client left open and closed; unclean exits are counted, not fatal."""
+
+    def __init__(self, bench: Bench, exits: int) -> None:
+        super().__init__(bench, "insert-1", 1)
+        self._exits = exits
+        self._unclean = 0
+
+    def act(self) -> int:
+        """Run them all."""
+        for number in range(self._exits):
+            self.run("insert-1" if number % 2 else "insert-1_closed")
+            self._unclean += self.status != 0
+        return self._exits
+
+    def extras(self) -> dict[str, float]:
+        """Return how many ended otherwise than with status 0."""
+        return {"unclean": float(self._unclean), "exits": float(self._exits)}
+
+
+class Process(Experiment):
+    """Start to exit."""
+
+    id = "process"
+    title = "whole process"
+
+    def parts(self, size: Size) -> list[Part]:
+        """The time of one process, and the exits."""
+        exits = size.parameters.get("exits", FEW_EXITS)
+
+        def part(name: str, title: str, operations: int, samples: int, *needs: str) -> Part:
+            return Part(
+                name,
+                title,
+                frozenset({PROGRAM, *needs}),
+                operations,
+                samples,
+                unit="process",
+                write_concern="w:1",
+                meter="children",
+                server=False,
+            )
+
+        return [
+            part("insert-1", "start, connect, one insert, exit, client left open", 1, size.choose(1, 6)),
+            part("exits", f"{exits} exits, client in turn closed and left open", exits, 1, EXITS),
+        ]
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task."""
+        if part.id == "exits":
+            return ExitsTask(bench, part.operations)
+        return ProgramTask(bench, "insert-1", 0 if "floor" in bench.contender.offers else 1)
+
+
+EXPERIMENT = Process()
