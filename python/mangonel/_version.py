@@ -1,0 +1,12 @@
+"""The version of the driver. A test compares it with Cargo.toml's, which the wheel is named after."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+version = __version__
+version_tuple = tuple(int(part) for part in __version__.split("."))
+
+
+def get_version_string() -> str:
+    """Return the version as text."""
+    return __version__

@@ -1,0 +1,394 @@
+"""All options of one client: merged from URI and keyword arguments, checked, and handed to the core.
+
+Knows the option table and the URI parser; opens nothing. Spec: uri-options.
+"""
+
+from __future__ import annotations
+
+from mangonel._case_insensitive import CaseInsensitiveDict
+from mangonel.common import MIN_HEARTBEAT_INTERVAL
+from mangonel.errors import ConfigurationError
+from mangonel.options import DEFAULTS, refuse_later_options, validate_keyword
+from mangonel.pool_options import PoolOptions
+from mangonel.read_concern import ReadConcern
+from mangonel.read_preferences import make_read_preference, read_pref_mode_from_name
+from mangonel.uri_parser import (
+    DEFAULT_PORT,
+    SRV_SCHEME,
+    check_security_options,
+    check_topology_options,
+    normalize_options,
+    split_hosts,
+    split_uri,
+)
+from mangonel.write_concern import WriteConcern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mangonel.bson.codec_options import CodecOptions
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.typings import _Address
+
+__all__ = ["ClientOptions"]
+
+# Any value of these turns TLS on; of the flags, only False does (they loosen what TLS checks).
+_IMPLIES_TLS = ("tlscertificatekeyfile", "tlscertificatekeyfilepassword", "tlscafile", "tlscrlfile")
+_FALSE_IMPLIES_TLS = (
+    "tlsallowinvalidcertificates",
+    "tlsallowinvalidhostnames",
+    "tlsdisableocspendpointcheck",
+)
+
+_CODEC_OPTIONS = (
+    "document_class",
+    "tz_aware",
+    "unicode_decode_error_handler",
+    "tzinfo",
+    "type_registry",
+    "datetime_conversion",
+)
+
+
+class ClientOptions:
+    """Read-only options of a client; see `client.options`.
+
+    Args:
+        username, password, database: of the connection string, or None.
+        options: checked options by lower-case name; time-outs in seconds.
+        is_sync: which face the client has.
+        seeds: hosts and ports to begin with.
+
+    Raises:
+        ConfigurationError: options contradict each other, or need a part of the driver that is not there yet.
+        ValueError: minPoolSize above maxPoolSize.
+    """
+
+    seeds: tuple[_Address, ...]
+
+    def __init__(
+        self,
+        username: str | None,
+        password: str | None,
+        database: str | None,
+        options: Mapping[str, Any],
+        is_sync: bool = True,
+        seeds: Sequence[_Address] = (("localhost", DEFAULT_PORT),),
+    ) -> None:
+        self._options = options
+        self._database = database
+        self.seeds = tuple(seeds)
+        self._codec_options = _parse_codec_options(options)
+        self._read_preference = _parse_read_preference(options)
+        self._write_concern = WriteConcern(
+            options.get("w"), options.get("wtimeoutms"), options.get("journal"), options.get("fsync")
+        )
+        self._read_concern = ReadConcern(options.get("readconcernlevel"))
+        tls = _parse_tls(options)
+        self._pool_options = PoolOptions(
+            max_pool_size=self._get("maxpoolsize"),
+            min_pool_size=self._get("minpoolsize"),
+            max_idle_time_seconds=self._get("maxidletimems"),
+            connect_timeout=self._get("connecttimeoutms"),
+            socket_timeout=self._get("sockettimeoutms"),
+            wait_queue_timeout=self._get("waitqueuetimeoutms"),
+            tls_allow_invalid_hostnames=options.get("tlsallowinvalidhostnames") or False,
+            appname=self._get("appname"),
+            driver=self._get("driver"),
+            max_connecting=self._get("maxconnecting"),
+            server_api=self._get("server_api"),
+            load_balanced=self._get("loadbalanced"),
+            is_sync=is_sync,
+        )
+        if self.heartbeat_frequency < MIN_HEARTBEAT_INTERVAL:
+            raise ConfigurationError(
+                f"heartbeatFrequencyMS cannot be less than {MIN_HEARTBEAT_INTERVAL * 1000:.0f}"
+            )
+        refuse_later_options({**options, "username": username, "password": password, "tls": tls})
+        if options.get("waitqueuemultiple") is not None:
+            import warnings
+
+            warnings.warn("waitQueueMultiple has no effect; use waitQueueTimeoutMS", stacklevel=4)
+
+    @classmethod
+    def from_arguments(
+        cls,
+        host: str | Sequence[str] | None,
+        port: int | None,
+        document_class: type | None,
+        tz_aware: bool | None,
+        connect: bool | None,
+        type_registry: Any,
+        keywords: Mapping[str, Any],
+        *,
+        is_sync: bool = True,
+    ) -> ClientOptions:
+        """Return the options that the arguments of a client's constructor ask for.
+
+        Keyword arguments win over the connection string. In the string, what is wrong or unknown is left out
+        with a UserWarning; in a keyword argument it raises.
+
+        Raises:
+            InvalidURI, ConfigurationError: see there.
+            TypeError, ValueError: a keyword argument has a wrong value.
+        """
+        if port is None:
+            port = DEFAULT_PORT
+        if not isinstance(port, int):
+            raise TypeError(f"port must be an instance of int, not {type(port)}")
+        entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
+        given = CaseInsensitiveDict(keywords)
+        parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))
+        options: CaseInsensitiveDict = parts["options"]
+
+        given["document_class"] = document_class or dict
+        if type_registry is not None:
+            given["type_registry"] = type_registry
+        given["tz_aware"] = options.get("tz_aware", False) if tz_aware is None else tz_aware
+        given["connect"] = _default_connect(options) if connect is None else connect
+        for name in given:
+            spelling = given.cased_key(name)
+            given[spelling] = validate_keyword(spelling, given[name])
+        options.absorb(given)
+
+        check_security_options(options)
+        normalize_options(options)
+        check_topology_options(seeds, options)
+        if not parts["fqdn"]:
+            _refuse_srv_options(options)
+        checked = {name: options[name] for name in options}
+        if parts["fqdn"]:
+            checked["mongodb+srv"] = True
+        username = options.get("username", parts["username"])
+        password = options.get("password", parts["password"])
+        return cls(username, password, parts["database"], checked, is_sync, seeds)
+
+    def _get(self, name: str) -> Any:
+        return self._options.get(name, DEFAULTS[name])
+
+    @property
+    def connect(self) -> bool | None:
+        """Whether the client looks for its deployment when it is made."""
+        return self._options.get("connect")
+
+    @property
+    def default_database_name(self) -> str | None:
+        """The database of the connection string, which get_default_database returns."""
+        return self._database
+
+    @property
+    def codec_options(self) -> CodecOptions[Any]:
+        """How documents become Python objects."""
+        return self._codec_options
+
+    @property
+    def direct_connection(self) -> bool | None:
+        """Whether only the given host is used, whatever it belongs to. None: it depends on what it is."""
+        return self._options.get("directconnection")
+
+    @property
+    def local_threshold_ms(self) -> float:
+        """How many milliseconds slower than the nearest a server may be to be used too."""
+        value: float = self._get("localthresholdms")
+        return value
+
+    @property
+    def server_selection_timeout(self) -> float:
+        """Seconds to wait for a suitable server."""
+        value: float = self._get("serverselectiontimeoutms")
+        return value
+
+    @property
+    def server_selector(self) -> Any:
+        """The user's function that narrows the suitable servers, or None."""
+        return self._get("server_selector")
+
+    @property
+    def heartbeat_frequency(self) -> float:
+        """Seconds between two checks of a server."""
+        value: float | None = self._get("heartbeatfrequencyms")
+        return DEFAULTS["heartbeatfrequencyms"] if value is None else value
+
+    @property
+    def pool_options(self) -> PoolOptions:
+        """The options of the pools."""
+        return self._pool_options
+
+    @property
+    def read_preference(self) -> _ServerMode:
+        """Where reads go that do not say otherwise."""
+        return self._read_preference
+
+    @property
+    def replica_set_name(self) -> str | None:
+        """The replica set that all servers must belong to, or None."""
+        return self._options.get("replicaset")
+
+    @property
+    def write_concern(self) -> WriteConcern:
+        """The write concern of writes that do not say otherwise."""
+        return self._write_concern
+
+    @property
+    def read_concern(self) -> ReadConcern:
+        """The read concern of reads that do not say otherwise."""
+        return self._read_concern
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for a whole operation (timeoutMS); 0 is no limit, None leaves it to the other time-outs."""
+        return self._options.get("timeoutms")
+
+    @property
+    def retry_writes(self) -> bool:
+        """Whether a write is tried once more after a network error or a failover."""
+        return bool(self._get("retrywrites"))
+
+    @property
+    def retry_reads(self) -> bool:
+        """Whether a read is tried once more after a network error or a failover."""
+        return bool(self._get("retryreads"))
+
+    @property
+    def auto_encryption_opts(self) -> Any:
+        """The options of automatic encryption, or None."""
+        return self._get("auto_encryption_opts")
+
+    @property
+    def load_balanced(self) -> bool | None:
+        """Whether the client is behind a load balancer."""
+        return self._options.get("loadbalanced")
+
+    @property
+    def event_listeners(self) -> list[Any]:
+        """The listeners of this client."""
+        return list(self._get("event_listeners") or ())
+
+    @property
+    def server_monitoring_mode(self) -> str:
+        """How servers are checked: auto, stream or poll."""
+        return str(self._get("servermonitoringmode"))
+
+    @property
+    def max_adaptive_retries(self) -> int:
+        """How often an operation is tried again when a server says it is overloaded."""
+        keyword = self._options.get("max_adaptive_retries")
+        return int(self._get("maxadaptiveretries") if keyword is None else keyword)
+
+    @property
+    def enable_overload_retargeting(self) -> bool:
+        """Whether such a retry goes to another server."""
+        keyword = self._options.get("enable_overload_retargeting")
+        return bool(self._get("enableoverloadretargeting") if keyword is None else keyword)
+
+    def core_options(self) -> dict[str, Any]:
+        """Return the options as the Rust core takes them: flat, whole milliseconds, None for "no limit".
+
+        Keys: `hosts` (pairs of host and port; a port of None marks a socket's path), `app_name`, `metadata`,
+        `direct_connection`, `load_balanced`, `replica_set`, `max_pool_size` (0: no limit), `min_pool_size`,
+        `max_idle_time_ms`, `max_connecting`, `wait_queue_timeout_ms`, `connect_timeout_ms`,
+        `socket_timeout_ms`, `server_selection_timeout_ms` (0: do not wait), `timeout_ms` (0: no limit),
+        `heartbeat_frequency_ms`, `local_threshold_ms`, `server_monitoring_mode`, `retry_writes`,
+        `retry_reads`, `api_version`, `api_strict`, `api_deprecation_errors`.
+        """
+        pool = self._pool_options
+        api = pool.server_api
+        return {
+            "hosts": list(self.seeds),
+            "app_name": pool.appname,
+            "metadata": pool.metadata,
+            "direct_connection": self.direct_connection,
+            "load_balanced": bool(self.load_balanced),
+            "replica_set": self.replica_set_name,
+            "max_pool_size": pool.max_pool_size or 0,
+            "min_pool_size": pool.min_pool_size,
+            "max_idle_time_ms": _milliseconds(pool.max_idle_time_seconds),
+            "max_connecting": pool.max_connecting,
+            "wait_queue_timeout_ms": _milliseconds(pool.wait_queue_timeout),
+            "connect_timeout_ms": _milliseconds(pool.connect_timeout),
+            "socket_timeout_ms": _milliseconds(pool.socket_timeout),
+            "server_selection_timeout_ms": _milliseconds(self.server_selection_timeout),
+            "timeout_ms": _milliseconds(self.timeout),
+            "heartbeat_frequency_ms": _milliseconds(self.heartbeat_frequency),
+            "local_threshold_ms": _milliseconds(self.local_threshold_ms / 1000),
+            "server_monitoring_mode": self.server_monitoring_mode,
+            "retry_writes": self.retry_writes,
+            "retry_reads": self.retry_reads,
+            "api_version": api.version if api else None,
+            "api_strict": api.strict if api else None,
+            "api_deprecation_errors": api.deprecation_errors if api else None,
+        }
+
+
+def _parse_hosts(
+    entities: Sequence[str], port: int, srv_max_hosts: int | None
+) -> tuple[dict[str, Any], list[_Address]]:
+    """Return the parts of the one URI among the hosts (empty ones without it), and all seeds once each."""
+    # A slash cannot stand in a hostname, so it marks a URI.
+    uris = [entity for entity in entities if "/" in entity]
+    if len(uris) > 1:
+        raise ConfigurationError("host must not contain multiple MongoDB URIs")
+    parts: dict[str, Any] = {"username": None, "password": None, "database": None, "fqdn": None}
+    parts["options"] = CaseInsensitiveDict()
+    # A dict keeps the order, and the first of two equal seeds.
+    seeds: dict[_Address, None] = {}
+    for entity in entities:
+        if "/" in entity:
+            parts = split_uri(entity, port, warn=True, normalize=False, srv_max_hosts=srv_max_hosts)
+            seeds |= dict.fromkeys(parts["nodelist"])
+        else:
+            seeds |= dict.fromkeys(split_hosts(entity, port))
+    if not seeds:
+        raise ConfigurationError("need to specify at least one host")
+    return parts, list(seeds)
+
+
+def _refuse_srv_options(options: CaseInsensitiveDict) -> None:
+    for name in ("srvServiceName", "srvMaxHosts", "srvAllowedHostsSuffix", "srv_host_validator"):
+        if options.get(name):
+            raise ConfigurationError(f"the {name} option is only allowed with '{SRV_SCHEME}' URIs")
+
+
+def _default_connect(options: Mapping[str, Any]) -> bool:
+    from mangonel.handshake_metadata import is_faas
+
+    # Function services may fork or freeze the process after it started.
+    return bool(options.get("connect", not is_faas()))
+
+
+def _parse_codec_options(options: Mapping[str, Any]) -> CodecOptions[Any]:
+    from mangonel.bson.codec_options import CodecOptions
+
+    given = {name: options[name] for name in _CODEC_OPTIONS if name in options}
+    if "uuidrepresentation" in options:
+        given["uuid_representation"] = options["uuidrepresentation"]
+    return CodecOptions(**given)
+
+
+def _parse_read_preference(options: Mapping[str, Any]) -> _ServerMode:
+    if "read_preference" in options:
+        preference: _ServerMode = options["read_preference"]
+        return preference
+    mode = read_pref_mode_from_name(options.get("readpreference", "primary"))
+    return make_read_preference(
+        mode, options.get("readpreferencetags"), options.get("maxstalenessseconds", -1)
+    )
+
+
+def _parse_tls(options: Mapping[str, Any]) -> bool:
+    """Return whether TLS is on, by itself or by an option that makes no sense without it."""
+    tls: bool | None = options.get("tls")
+    implying = [name for name in _IMPLIES_TLS if options.get(name)]
+    implying += [name for name in _FALSE_IMPLIES_TLS if options.get(name, True) is False]
+    if implying and tls is False:
+        raise ConfigurationError(
+            f"TLS is off, but these options need it: {', '.join(implying)}; set tls=True or remove them"
+        )
+    return bool(implying) if tls is None else tls
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    """Return whole milliseconds, rounded up, so that a short time does not become "no limit"."""
+    return None if seconds is None else -int(-round(seconds * 1000, 3) // 1)
