@@ -52,7 +52,7 @@ impl Address {
                 None => (text, None),
             }
         };
-        if host.is_empty() {
+        if host.is_empty() || host.contains(['[', ']']) {
             return wrong("a host name");
         }
         let port = match port {
@@ -127,7 +127,9 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_address_is_refused() {
-        for text in ["", ":1", "a:", "a:0", "a:65536", "a:+1", "a:x", "[::1", "[::1]x", "[]:1"] {
+        for text in
+            ["", ":1", "a:", "a:0", "a:65536", "a:+1", "a:x", "[::1", "[::1]x", "[]:1", "[[::1]", "a]:1"]
+        {
             assert!(Address::parse(text).is_err(), "{text:?}");
         }
     }

@@ -6,7 +6,7 @@
 //! 2. Single and LoadBalanced stay what they are, with the same one server.
 //! 3. ReplicaSetWithPrimary means exactly one RSPrimary; every other type means none outside Single.
 //! 4. Once known, the set's name stays, and every member that reports another name is removed.
-//! 5. Sharded holds nothing but Mongos and Unknown.
+//! 5. In Sharded, a server found to be anything but Mongos or Unknown is removed.
 //! 6. Only a primary removes servers other than itself; only a member of the set adds any.
 
 use std::sync::Arc;
