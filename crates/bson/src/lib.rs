@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod binary;
+mod bytes;
 pub mod datetime;
 pub mod decimal128;
 pub mod element;

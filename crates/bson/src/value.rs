@@ -1,9 +1,79 @@
-//! Questions that can be asked of a value without walking it. Reads no bytes.
+//! A value of any type, and questions that can be asked of it without walking it. Reads no bytes.
 
 use std::fmt;
 
+use crate::binary::RawBinary;
+use crate::decimal128::Decimal128;
 use crate::element::ElementType as T;
-use crate::reader::RawValue;
+use crate::object_id::ObjectId;
+use crate::reader::{RawArray, RawDocument};
+
+/// A value of any type, pointing into its document.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RawValue<'a> {
+    /// 64-bit floating point number.
+    Double(f64),
+    /// Text; may hold zero bytes.
+    String(&'a str),
+    /// Embedded document.
+    Document(RawDocument<'a>),
+    /// Array.
+    Array(RawArray<'a>),
+    /// Bytes with a subtype.
+    Binary(RawBinary<'a>),
+    /// Deprecated: a value that was never set.
+    Undefined,
+    /// Twelve-byte identifier.
+    ObjectId(ObjectId),
+    /// True or false.
+    Boolean(bool),
+    /// Milliseconds since 1970-01-01 UTC.
+    DateTime(i64),
+    /// Null.
+    Null,
+    /// Regular expression.
+    Regex {
+        /// The expression.
+        pattern: &'a str,
+        /// One letter per option, in the order stored.
+        options: &'a str,
+    },
+    /// Deprecated: a reference into another collection.
+    DbPointer {
+        /// Database and collection.
+        namespace: &'a str,
+        /// The document referred to.
+        id: ObjectId,
+    },
+    /// JavaScript code.
+    JavaScript(&'a str),
+    /// Deprecated: an interned name.
+    Symbol(&'a str),
+    /// Deprecated: JavaScript code and the variables it sees.
+    JavaScriptWithScope {
+        /// The code.
+        code: &'a str,
+        /// The variables.
+        scope: RawDocument<'a>,
+    },
+    /// 32-bit integer.
+    Int32(i32),
+    /// A point in the oplog.
+    Timestamp {
+        /// Seconds since 1970-01-01 UTC.
+        time: u32,
+        /// Counts the operations of one second.
+        increment: u32,
+    },
+    /// 64-bit integer.
+    Int64(i64),
+    /// Decimal number of 34 digits.
+    Decimal128(Decimal128),
+    /// Sorts before every other value.
+    MinKey,
+    /// Sorts after every other value.
+    MaxKey,
+}
 
 impl RawValue<'_> {
     /// Returns the type.

@@ -1,8 +1,8 @@
 //! JSON strings: which bytes need an escape, and how to append one fast.
 
+use crate::bytes::not_utf8_text;
 use crate::error::Result;
 use crate::object_id::HEX;
-use crate::reader::not_utf8_text;
 
 /// What follows the backslash; 0 for bytes that stand for themselves, `u` for the long form.
 const ESCAPES: [u8; 256] = {
