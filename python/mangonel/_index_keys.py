@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Mapping
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from mangonel.typings import _IndexKeyHint, _IndexList
 
 _ASCENDING = 1
-
-# What follows the key: 1, -1, "text", "2d" and the like, or a document for plugins of the server.
-_Direction = int | str | Mapping[str, Any]
 
 
 def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Sequence[Any]:

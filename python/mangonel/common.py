@@ -6,7 +6,10 @@ PyMongo keeps these under the same names in its `common`; programs in the field 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # What this driver talks to: MongoDB 4.4 (wire version 9) and newer.
 MIN_SUPPORTED_SERVER_VERSION = "4.4"

@@ -5,15 +5,21 @@ Spec: mongodb-handshake (wrapping libraries).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class _Fields(NamedTuple):
+        name: str | None
+        version: str | None
+        platform: str | None
+
+else:
+    _Fields = namedtuple("_Fields", "name version platform")
 
 __all__ = ["DriverInfo"]
-
-
-class _Fields(NamedTuple):
-    name: str | None
-    version: str | None
-    platform: str | None
 
 
 class DriverInfo(_Fields):

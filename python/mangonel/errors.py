@@ -37,12 +37,12 @@ Specs: server-discovery-and-monitoring (error codes), crud (write errors), clien
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mangonel.bson.errors import InvalidDocument
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
+    from typing import Any
 
     from mangonel.results import ClientBulkWriteResult
 

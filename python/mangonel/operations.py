@@ -5,9 +5,8 @@ Specs: crud, index-management.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
-
 from mangonel._index_keys import hint_document, index_document, index_list, index_name
+from mangonel.bson._light import Generic, TypeVar
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
     validate_boolean,
@@ -18,12 +17,15 @@ from mangonel.common import (
     validate_ok_for_update,
 )
 from mangonel.errors import InvalidOperation
-from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, ClassVar
 
     from mangonel.typings import _CollationIn, _IndexKeyHint, _Pipeline
+
+_DocumentType = TypeVar("_DocumentType", bound="Mapping[str, Any]")
 
 __all__ = [
     "DeleteMany",

@@ -5,7 +5,9 @@ Spec: read-write-concern.
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["DEFAULT_READ_CONCERN", "ReadConcern"]
 

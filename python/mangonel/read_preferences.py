@@ -5,11 +5,17 @@ Specs: server-selection, max-staleness.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Mapping
 
 from mangonel.errors import ConfigurationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, ClassVar, TypeAlias
+
+    _Hedge: TypeAlias = Mapping[str, Any]
+    _TagSets: TypeAlias = Sequence[Mapping[str, Any]]
 
 __all__ = [
     "Nearest",
@@ -22,16 +28,11 @@ __all__ = [
     "read_pref_mode_from_name",
 ]
 
-_Hedge: TypeAlias = Mapping[str, Any]
-_TagSets: TypeAlias = Sequence[Mapping[str, Any]]
-
 # A mode is the position of its name here; PyMongo uses the same numbers.
 _MONGOS_MODES = ("primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest")
 
 # No limit on how far a secondary may lag.
 _NO_MAX_STALENESS = -1
-
-_HEDGE_IS_DEPRECATED = "the read preference option 'hedge' is deprecated, as servers from 8.0 on ignore it"
 
 
 # The checks come before the classes, because ReadPreference makes instances at import.
@@ -65,8 +66,19 @@ def _validate_hedge(hedge: _Hedge | None) -> _Hedge | None:
         return None
     if not isinstance(hedge, dict):
         raise TypeError(f"hedge must be a dictionary, not {hedge!r}")
-    warnings.warn(_HEDGE_IS_DEPRECATED, DeprecationWarning, stacklevel=3)
+    _warn_of_hedge()
     return hedge
+
+
+def _warn_of_hedge() -> None:
+    import warnings
+
+    # Two frames of this module stand between here and the caller.
+    warnings.warn(
+        "the read preference option 'hedge' is deprecated, as servers from 8.0 on ignore it",
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
 class _ServerMode:
@@ -136,7 +148,7 @@ class _ServerMode:
     def hedge(self) -> _Hedge | None:
         """Deprecated: the settings of hedged reads."""
         if self._hedge is not None:
-            warnings.warn(_HEDGE_IS_DEPRECATED, DeprecationWarning, stacklevel=2)
+            _warn_of_hedge()
         return self._hedge
 
     @property

@@ -5,12 +5,12 @@ Spec: crud (write results).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mangonel.errors import InvalidOperation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 __all__ = [
     "BulkWriteResult",

@@ -5,21 +5,13 @@ Spec: server-discovery-and-monitoring (server types).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 __all__ = ["SERVER_TYPE"]
 
+_ServerType = namedtuple(
+    "_ServerType",
+    "Unknown Mongos RSPrimary RSSecondary RSArbiter RSOther RSGhost Standalone LoadBalancer",
+)
 
-class _ServerType(NamedTuple):
-    Unknown: int = 0
-    Mongos: int = 1
-    RSPrimary: int = 2
-    RSSecondary: int = 3
-    RSArbiter: int = 4
-    RSOther: int = 5
-    RSGhost: int = 6
-    Standalone: int = 7
-    LoadBalancer: int = 8
-
-
-SERVER_TYPE = _ServerType()
+SERVER_TYPE = _ServerType(*range(9))

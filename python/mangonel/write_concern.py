@@ -5,10 +5,12 @@ Spec: read-write-concern.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mangonel.common import validate_boolean
 from mangonel.errors import ConfigurationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["DEFAULT_WRITE_CONCERN", "WriteConcern"]
 
