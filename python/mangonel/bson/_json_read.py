@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _ISO8601 = re.compile(
     r"(\d{4})-(\d\d?)-(\d\d?)T(\d\d?):(\d\d?):(\d\d?)(?:\.(\d+))?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?", re.ASCII
 )
+_UUID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+# The value of JSONMode.CANONICAL, which is defined a floor above.
+_CANONICAL_MODE = 2
 # Other drivers once wrote subtypes as negative 32-bit numbers.
 _NEGATIVE_SUBTYPES = 0xFFFF_FF80
 
@@ -65,6 +68,11 @@ def _only_str(document: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected str for {key}, got {type(value).__name__}: {document!r}")
     return value
+
+
+def _is_bare(value: Any, options: JSONOptions) -> bool:
+    """Tell whether `value` is a plain number where canonical JSON has none; old exports have."""
+    return options.json_mode == _CANONICAL_MODE and not isinstance(value, str | Int64)
 
 
 def _read_oid(document: Mapping[str, Any], _options: JSONOptions) -> ObjectId:
@@ -111,6 +119,8 @@ def _read_regular_expression(document: Mapping[str, Any], _options: JSONOptions)
         raise TypeError(
             f'expected str for "options" of $regularExpression, got {type(flags).__name__}: {document!r}'
         )
+    if "\0" in flags:
+        raise ValueError(f'expected no zero byte in "options" of $regularExpression, got {flags!r}')
     return Regex(value["pattern"], flags)
 
 
@@ -126,8 +136,8 @@ def _read_date(document: Mapping[str, Any], options: JSONOptions) -> datetime.da
     value = _only(document, "$date")
     if isinstance(value, str):
         return _read_iso8601(value, options)
-    if not isinstance(value, int | float):
-        raise TypeError(f"expected str or number for $date, got {type(value).__name__}: {document!r}")
+    if not isinstance(value, int | float) or _is_bare(value, options):
+        raise TypeError(f"expected str or $numberLong for $date, got {type(value).__name__}: {document!r}")
     return _millis_to_datetime(int(value), options)
 
 
@@ -192,7 +202,11 @@ def _base64(text: Any) -> bytes:
 def _read_uuid(document: Mapping[str, Any], options: JSONOptions) -> Binary | UUID:
     from uuid import UUID
 
-    value = UUID(_only_str(document, "$uuid"))
+    text = _only_str(document, "$uuid")
+    # The class itself takes hyphens anywhere, braces and more.
+    if _UUID.fullmatch(text) is None:
+        raise ValueError(f"expected 32 hex digits, or 8-4-4-4-12 of them, for $uuid, got {text!r}")
+    value = UUID(text)
     if options.uuid_representation == UuidRepresentation.UNSPECIFIED:
         return Binary.from_uuid(value)
     return value
@@ -204,9 +218,9 @@ def _read_code(document: Mapping[str, Any], _options: JSONOptions) -> Code:
     return Code(document["$code"], document.get("$scope"))
 
 
-def _read_number_long(document: Mapping[str, Any], _options: JSONOptions) -> Int64:
+def _read_number_long(document: Mapping[str, Any], options: JSONOptions) -> Int64:
     value = _only(document, "$numberLong")
-    if not isinstance(value, str | int | float):
+    if not isinstance(value, str | int | float) or _is_bare(value, options):
         raise TypeError(f"expected str for $numberLong, got {type(value).__name__}: {document!r}")
     return Int64(value)
 
