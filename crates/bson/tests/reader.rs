@@ -73,3 +73,18 @@ fn iteration_ends_after_the_first_error() {
     assert_eq!(error.to_string(), "expected 0 or 1 for a boolean, found 2 at byte 7 under \"a\"");
     assert!(iter.next().is_none());
 }
+
+#[test]
+fn code_with_scope_may_not_claim_the_element_after_it() {
+    let mut bytes = Vec::new();
+    let start = begin_document(&mut bytes);
+    let (code, scope) = begin_javascript_with_scope(&mut bytes, "c", "f()");
+    end_document(&mut bytes, scope);
+    end_javascript_with_scope(&mut bytes, code);
+    append_null(&mut bytes, "n");
+    end_document(&mut bytes, start);
+    assert_eq!(validate(&bytes, 2), Ok(()));
+    bytes[code] += 3;
+    let error = validate(&bytes, 2).unwrap_err();
+    assert_eq!(error.to_string(), "expected length 17 for code with scope, found 20 at byte 7 under \"c\"");
+}
