@@ -19,7 +19,7 @@ from mangonel.lab.protocol import Child, ChildError, Message
 
 WORKER = "mangonel.lab.worker"
 CLERK = "mangonel.lab.clerk"
-PATIENCE = 60.0
+PATIENCE = 120.0
 REFERENCES = ("pymongo", "pymongo-async")
 
 
@@ -35,6 +35,7 @@ class Plan:
     seed: int
     budget: float = 0.0
     database: str = "mangonel_lab"
+    patience: float = PATIENCE
 
 
 @dataclass
@@ -104,8 +105,8 @@ class Conductor:
         plan, record = self._plan, self.record
         started = time.monotonic()
         try:
-            self._clerk.ask({"uri": plan.uri, "database": plan.database}, PATIENCE)
-            record.server = self._clerk.ask({"do": "describe"}, PATIENCE)
+            self._clerk.ask({"uri": plan.uri, "database": plan.database}, self._plan.patience)
+            record.server = self._clerk.ask({"do": "describe"}, self._plan.patience)
             known = registry.experiments()
             chosen = [known[name] for name in plan.experiments]
             for dataset in {experiment.dataset for experiment in chosen if experiment.dataset}:
@@ -123,7 +124,7 @@ class Conductor:
                     begun = time.monotonic()
                     self._round(experiment, number)
                     costs[experiment.id] = time.monotonic() - begun
-            self._clerk.ask({"do": "drop"}, PATIENCE)
+            self._clerk.ask({"do": "drop"}, self._plan.patience)
         finally:
             self._reap()
             self._clerk.finish()
@@ -178,7 +179,7 @@ class Conductor:
                     # The same for all contenders of a round: they do the same work in the same order.
                     "seed": plan.seed + number,
                 },
-                PATIENCE,
+                self._plan.patience,
             )
             if hello["event"] == "missing":
                 self._miss(experiment, contender.id, hello["reason"])
@@ -221,7 +222,7 @@ class Conductor:
         cell = self._cell(experiment, part, contender)
         samples: list[Message] = []
         load = os.getloadavg()[0]
-        message = child.ask({"part": part.id}, PATIENCE)
+        message = child.ask({"part": part.id}, self._plan.patience)
         digest = ""
         before = {"cpu_ns": 0, "cost": 0}
         while message["event"] != "done":
@@ -232,16 +233,16 @@ class Conductor:
                 digest = message["digest"]
             elif message["event"] == "sample":
                 if part.server:
-                    after = self._clerk.ask({"do": "cpu"}, PATIENCE)
+                    after = self._clerk.ask({"do": "cpu"}, self._plan.patience)
                     message["server_cpu_ns"] = max(0, after["cpu_ns"] - before["cpu_ns"] - after["cost"])
                 samples.append(message)
             elif message["event"] == "ready":
                 if part.server:
-                    before = self._clerk.ask({"do": "cpu"}, PATIENCE)
+                    before = self._clerk.ask({"do": "cpu"}, self._plan.patience)
                 child.channel.send({"go": True})
-            message = child.hear(PATIENCE)
+            message = child.hear(self._plan.patience)
         if (written := message["written"]) is not None:
-            seen = self._clerk.ask({"do": "inspect", "collection": scratch}, PATIENCE)
+            seen = self._clerk.ask({"do": "inspect", "collection": scratch}, self._plan.patience)
             if seen["count"] != written:
                 cell.failures.append(
                     f"round {number + 1}: wrote {written}, the collection holds {seen['count']}"

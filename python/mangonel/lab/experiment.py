@@ -39,6 +39,8 @@ class Part:
         unit: what one operation is, for the table.
         write_concern: stated for everything that writes, "" for reads.
         meter: whose processor time counts: "self", or "children" for parts that start programs.
+        judge: the figure that contenders are compared by, "wall" or, where nothing waits, "client" CPU time,
+            which a busy machine disturbs less.
         server: ask the server for its processor time around each sample.
     """
 
@@ -51,6 +53,7 @@ class Part:
     write_concern: str = ""
     refuses: frozenset[str] = frozenset()
     meter: str = "self"
+    judge: str = "wall"
     server: bool = True
 
     def excludes(self, contender: Contender) -> str:

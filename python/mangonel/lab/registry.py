@@ -1,9 +1,13 @@
-"""Finds contenders and experiments by looking into their folders. Imports no driver."""
+"""Finds contenders and experiments by looking into their folders. Imports no driver.
+
+The variable MANGONEL_LAB_PLUGINS names further modules, with commas between, that hold either or both.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 import pkgutil
 from types import ModuleType
 
@@ -19,7 +23,7 @@ def contenders() -> dict[str, Contender]:
     """Return every contender by its id, in the order of their files."""
     found: dict[str, Contender] = {}
     for module in _modules(contenders_package):
-        for contender in module.CONTENDERS:
+        for contender in getattr(module, "CONTENDERS", ()):
             if contender.id in found:
                 raise ValueError(
                     f"two contenders are called {contender.id!r}; the second is in {module.__name__}"
@@ -30,7 +34,8 @@ def contenders() -> dict[str, Contender]:
 
 def experiments() -> dict[str, Experiment]:
     """Return every experiment by its id, in the order of their files."""
-    return {module.EXPERIMENT.id: module.EXPERIMENT for module in _modules(experiments_package)}
+    modules = [module for module in _modules(experiments_package) if hasattr(module, "EXPERIMENT")]
+    return {module.EXPERIMENT.id: module.EXPERIMENT for module in modules}
 
 
 def contender(name: str) -> Contender:
@@ -57,4 +62,6 @@ def _modules(package: ModuleType) -> list[ModuleType]:
     names = sorted(
         info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")
     )
-    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    own = [f"{package.__name__}.{name}" for name in names]
+    plugins = [name for name in os.environ.get("MANGONEL_LAB_PLUGINS", "").split(",") if name]
+    return [importlib.import_module(name) for name in own + plugins]

@@ -41,6 +41,7 @@ def to_file(record: Record, fingerprint: dict[str, Any]) -> dict[str, Any]:
                 "unit": cell.part.unit,
                 "operations": cell.part.operations,
                 "write_concern": cell.part.write_concern,
+                "judge": cell.part.judge,
                 "contender": cell.contender,
                 "rounds": cell.rounds,
                 "failures": cell.failures,
@@ -72,6 +73,7 @@ class Row:
     title: str
     unit: str
     write_concern: str
+    judge: str
     failures: list[str]
     rounds: list[dict[str, Any]]
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
@@ -101,7 +103,13 @@ class Results:
         for cell in content["cells"]:
             key = (cell["experiment"], cell["part"], cell["contender"])
             self.rows[key] = Row(
-                key, cell["title"], cell["unit"], cell["write_concern"], cell["failures"], cell["rounds"]
+                key,
+                cell["title"],
+                cell["unit"],
+                cell["write_concern"],
+                cell["judge"],
+                cell["failures"],
+                cell["rounds"],
             )
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:

@@ -55,7 +55,8 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         concern = f", {rows[0].write_concern}" if rows[0].write_concern else ""
         title = f"{experiment}: {rows[0].title}{concern}{_noise(results, rows)}"
         name = _title(reference.key[2]) if reference else "the reference"
-        headings = [text.format(unit=rows[0].unit, reference=name) for text in HEADINGS]
+        by = "CPU " if rows[0].judge == "client" else ""
+        headings = [text.format(unit=rows[0].unit, reference=by + name) for text in HEADINGS]
         draw(title, headings, _lines(results, rows, reference), write)
     if content["missing"]:
         lines = [Line([e["experiment"], e["contender"], e["reason"]]) for e in content["missing"]]
@@ -89,35 +90,36 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
 
 
 def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Line]:
-    timed = {row.key: row.estimate("wall") for row in rows}
+    judge = rows[0].judge
+    timed = {row.key: row.estimate(judge) for row in rows}
     contending = [row for row in rows if not row.key[2].startswith(("raw-", "bare"))]
     known = {row.key: timed[row.key] for row in contending}
     best = min((e.value for e in known.values() if e is not None), default=None)
     band = _null_ratio(results, rows)
     lines = []
     for row in sorted(rows, key=lambda row: e.value if (e := timed[row.key]) else float("inf")):
-        wall = timed[row.key]
+        figure, wall = timed[row.key], row.estimate("wall")
         name = _title(row.key[2])
-        if wall is None:
+        if wall is None or figure is None:
             reason = row.failures[0] if row.failures else "no samples"
             lines.append(Line([name, f"FAILED {reason}"[:150], "", "", "", ""], "failed"))
             continue
         against, mood = "", ""
         if reference is not None and row is not reference:
-            speed = results.ratio(reference.key, row.key)
+            speed = results.ratio(reference.key, row.key, judge)
             if speed is not None:
                 against = f"{speed.value:.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
                 inside = band is not None and not (speed.low > band.high or speed.high < band.low)
                 mood = "noise" if inside or not speed.excludes(1.0) else ""
-        if best is not None and row in contending and wall.value == best:
+        if best is not None and row in contending and figure.value == best:
             mood = "best"
-        rss = row.estimate("rss")
+        client, rss = row.estimate("client"), row.estimate("rss")
         lines.append(
             Line(
                 [
                     name,
                     _time(wall),
-                    _short(row.estimate("client")),
+                    _time(client) if judge == "client" and client else _short(client),
                     _short(row.estimate("server")),
                     f"{rss.value / 1e6:.0f}" if rss else "",
                     against,
@@ -132,7 +134,8 @@ def _null_ratio(results: Results, rows: list[Row]) -> Estimate | None:
     for row in rows:
         experiment, part, contender = row.key
         if contender.endswith(registry.AGAIN):
-            return results.ratio((experiment, part, contender.removesuffix(registry.AGAIN)), row.key)
+            original = (experiment, part, contender.removesuffix(registry.AGAIN))
+            return results.ratio(original, row.key, row.judge)
     return None
 
 

@@ -82,7 +82,9 @@ class Bson(Experiment):
         samples = size.choose(5, 11)
 
         def part(name: str, title: str, operations: int, unit: str = "document") -> Part:
-            return Part(name, title, frozenset({CODEC}), operations, samples, unit=unit, server=False)
+            return Part(
+                name, title, frozenset({CODEC}), operations, samples, unit=unit, judge="client", server=False
+            )
 
         parts = []
         for direction in ("decode", "encode"):

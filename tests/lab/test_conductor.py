@@ -1,0 +1,186 @@
+"""The conductor: order, gate, checks, and contenders that misbehave. A planted experiment needs no driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mangonel.lab import fingerprint, registry, results, table
+from mangonel.lab.conductor import Conductor, Plan, Record, disagreeing
+from mangonel.lab.experiment import Size
+
+pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")
+
+PLUGINS = str(Path(__file__).parent / "plugins")
+SOUND = ("sound-1", "sound-2", "sound-3")
+
+
+@pytest.fixture
+def play(server, database_name, monkeypatch):
+    """Play the planted experiment with the named contenders."""
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", "lab_plugin")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([PLUGINS, *filter(None, [os.environ.get("PYTHONPATH")])])
+    )
+    monkeypatch.syspath_prepend(PLUGINS)
+
+    def run(
+        *contenders: str, rounds: int = 1, seed: int = 7, patience: float = 60.0, budget: float = 0.0
+    ) -> Record:
+        plan = Plan(
+            server.uri,
+            ("planted",),
+            contenders,
+            Size(True),
+            rounds,
+            seed,
+            budget=budget,
+            database=database_name,
+            patience=patience,
+        )
+        return Conductor(plan).run()
+
+    return run
+
+
+def cell(record: Record, contender: str):
+    return record.cells["planted", "only", contender]
+
+
+def printed(record: Record) -> str:
+    lines: list[str] = []
+    content = results.to_file(record, fingerprint.fingerprint(["test"]))
+    table.show(json.loads(json.dumps(content)), lines.append, plain=True)
+    return "\n".join(lines)
+
+
+def test_the_conductor_imports_no_driver():
+    code = (
+        "import sys; from mangonel.lab import cli, conductor, registry, results, table, marks\n"
+        "registry.contenders(); registry.experiments()\n"
+        "for c in registry.contenders().values(): c.missing()\n"
+        "drivers = {'pymongo', 'motor', 'mongojet', 'bson', 'mangonel.api', 'mangonel._core'}\n"
+        "print(sorted(drivers & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_every_contender_plays_every_round_in_an_order_that_the_seed_decides(play):
+    first = play(*SOUND, rounds=4, seed=1)
+    same = play(*SOUND, rounds=4, seed=1)
+    other = play(*SOUND, rounds=4, seed=2)
+
+    assert all(sorted(names[1:]) == sorted(SOUND) for names in first.order)
+    assert first.order == same.order
+    assert first.order != other.order
+    assert len({tuple(names) for names in first.order}) > 1
+
+
+def test_raw_samples_of_every_round_are_kept(play):
+    record = play(*SOUND, rounds=2)
+    content = json.loads(json.dumps(results.to_file(record, fingerprint.fingerprint(["x"]))))
+
+    assert content["schema"] == 1
+    assert content["plan"]["seed"] == 7
+    assert {"date", "cpu", "cores", "kernel", "python", "commit", "server", "versions"} <= set(
+        content["fingerprint"]
+    )
+    assert content["fingerprint"]["server"]["version"]
+    for entry in content["cells"]:
+        assert (entry["experiment"], entry["version"], entry["part"]) == ("planted", 3, "only")
+        assert [r["round"] for r in entry["rounds"]] == [0, 1]
+        for told in entry["rounds"]:
+            assert len(told["samples"]) == 2
+            assert all(
+                s["ops"] == 10 and s["wall_ns"] >= 1_000_000 and s["peak_rss"] > 0 for s in told["samples"]
+            )
+
+
+def test_another_answer_makes_a_red_cell_without_a_figure(play):
+    record = play(*SOUND, "liar")
+
+    assert "another answer" in cell(record, "liar").failures[0]
+    assert not any(cell(record, name).failures for name in SOUND)
+    row = next(line for line in printed(record).splitlines() if "planted liar" in line)
+    assert "FAILED another answer" in row
+    assert "µs" not in row
+
+
+def test_a_contender_that_aborts_while_timed_is_shown_with_its_signal(play):
+    record = play("sound-1", "aborts")
+
+    assert "SIGABRT" in cell(record, "aborts").failures[0]
+    assert not cell(record, "sound-1").failures
+    assert "SIGABRT" in printed(record)
+
+
+def test_an_abort_at_exit_is_shown_and_keeps_the_figures(play):
+    record = play("sound-1", "aborts-at-exit")
+
+    assert not cell(record, "aborts-at-exit").failures
+    assert [(entry["contender"], entry["signal"]) for entry in record.exits] == [
+        ("aborts-at-exit", "SIGABRT")
+    ]
+    text = printed(record)
+    assert "workers that did not end cleanly" in text
+    assert "SIGABRT" in text
+
+
+def test_an_exception_in_the_timed_part_is_shown_with_its_place(play):
+    record = play("sound-1", "raises")
+
+    assert "RuntimeError: planted failure" in cell(record, "raises").failures[0]
+    assert "lab_plugin.py" in cell(record, "raises").failures[0]
+
+
+def test_a_contender_that_falls_silent_is_ended_and_shown(play):
+    record = play("sound-1", "hangs", patience=2.0)
+
+    assert "no answer within 2 s" in cell(record, "hangs").failures[0]
+    assert record.exits[0]["signal"] == "SIGKILL"
+
+
+def test_an_absent_contender_is_named_with_the_reason(play):
+    record = play("sound-1", "absent", "unfinished")
+
+    reasons = {entry["contender"]: entry["reason"] for entry in record.missing}
+    assert reasons["absent"] == "not installed: no_such_package_anywhere"
+    assert "json has no no_such_name" in reasons["unfinished"]
+    assert "no_such_package_anywhere" in printed(record)
+
+
+def test_a_budget_ends_the_run_after_whole_rounds(play):
+    record = play(*SOUND, rounds=50, budget=0.5)
+
+    played = {len(cell(record, name).rounds) for name in SOUND}
+    assert len(played) == 1
+    assert 1 <= played.pop() < 50
+
+
+def test_the_reference_plays_twice_under_two_names(monkeypatch):
+    from mangonel.lab.conductor import line_up
+
+    experiment = registry.experiments()["find-one"]
+    playing, _ = line_up(experiment, ("pymongo", "pymongo-async", "raw-socket"), Size(True))
+
+    names = [contender.id for contender in playing]
+    assert names == ["pymongo", "pymongo#2", "pymongo-async", "pymongo-async#2", "raw-socket"]
+    assert playing[1].copy_of == "pymongo"
+
+
+def test_without_a_reference_the_majority_is_right():
+    assert disagreeing({"a": "1", "b": "1", "c": "2"}) == ["c"]
+
+
+def test_with_a_reference_its_answer_is_right():
+    assert disagreeing({"pymongo": "1", "b": "2", "c": "2"}) == ["b", "c"]
+
+
+def test_equal_answers_leave_nobody_out():
+    assert disagreeing({"pymongo": "1", "b": "1"}) == []
+    assert disagreeing({}) == []

@@ -1,0 +1,88 @@
+"""Marks are judged from a result file alone."""
+
+from __future__ import annotations
+
+import pytest
+from mangonel.lab import marks, registry
+from mangonel.lab.experiment import Size
+from mangonel.lab.results import Results
+
+
+def cell(experiment: str, part: str, contender: str, wall_us: float, cpu_us: float = 1.0, **extra) -> dict:
+    sample = {"wall_ns": wall_us * 1000, "ops": 1, "cpu_ns": cpu_us * 1000, "peak_rss": 1, "extras": extra}
+    return {
+        "experiment": experiment,
+        "version": 1,
+        "part": part,
+        "title": part,
+        "unit": "operation",
+        "write_concern": "",
+        "judge": "wall",
+        "contender": contender,
+        "failures": [],
+        "rounds": [{"round": number, "samples": [sample]} for number in range(3)],
+    }
+
+
+def verdicts(*cells: dict, missing: tuple = ()) -> dict[str, marks.Verdict]:
+    names = sorted({entry["experiment"] for entry in cells})
+    content = {"plan": {"experiments": names}, "cells": list(cells), "missing": list(missing)}
+    return {verdict.mark.text: verdict for verdict in marks.verdicts(Results(content))}
+
+
+def test_a_mark_is_met_on_its_limit_and_not_beyond():
+    found = verdicts(
+        cell("find-one", "blocking", "mangonel", 100, 10),
+        cell("find-one", "blocking", "pymongo", 240, 51),
+        cell("find-one", "blocking", "raw-socket", 79),
+    )
+    assert found["blocking, speed against PyMongo"].met
+    assert found["blocking, client CPU against PyMongo"].met
+    floor = found["blocking, against the raw socket"]
+    assert not floor.met
+    assert floor.reached.value == pytest.approx(100 / 79)
+
+
+def test_the_better_of_prefetch_and_exhaust_counts():
+    found = verdicts(
+        cell("find-many", "default", "pymongo", 46),
+        cell("find-many", "default", "mangonel", 20),
+        cell("find-many", "prefetch", "mangonel", 12),
+        cell("find-many", "exhaust", "mangonel", 10),
+    )
+    verdict = found["iterate 100 000, best of prefetch and exhaust"]
+    assert verdict.met
+    assert verdict.reached.value == pytest.approx(4.6)
+
+
+def test_a_failed_cell_gives_no_figure_and_names_the_failure():
+    broken = cell("import-time", "import", "mangonel", 10)
+    broken["failures"] = ["round 1: it broke"]
+    verdict = verdicts(broken, cell("import-time", "import", "pymongo", 100))[
+        "import, against import pymongo"
+    ]
+    assert not verdict.met
+    assert verdict.reached is None
+    assert "it broke" in verdict.word
+
+
+def test_an_absent_contender_is_the_reason_of_an_open_mark():
+    reason = {"experiment": "import-time", "contender": "mangonel", "reason": "not built"}
+    verdict = verdicts(cell("import-time", "import", "pymongo", 9), missing=(reason,))
+    assert verdict["import, against import pymongo"].word == "not measured: mangonel: not built"
+
+
+def test_unclean_exits_are_counted_over_all_rounds():
+    good = cell("process", "exits", "mangonel", 1, unclean=0.0)
+    assert verdicts(good)["unclean exits, client closed and left open"].met
+    bad = cell("process", "exits", "mangonel", 1, unclean=0.0)
+    bad["rounds"][1]["samples"][0] = {**bad["rounds"][1]["samples"][0], "extras": {"unclean": 1.0}}
+    assert not verdicts(bad)["unclean exits, client closed and left open"].met
+
+
+def test_every_mark_names_parts_and_contenders_that_exist_and_meet():
+    experiments, contenders = registry.experiments(), registry.contenders()
+    for mark in marks.MARKS:
+        parts = {part.id: part for part in experiments[mark.experiment].parts(Size(True))}
+        for part, name in (mark.above, *((mark.below,) if mark.below else ()), *mark.best):
+            assert parts[part].excludes(contenders[name]) == "", (mark.text, part, name)
