@@ -16,5 +16,6 @@ pub mod read_preference;
 pub mod reply;
 pub mod retry;
 pub mod session;
+pub mod srv;
 pub mod time;
 pub mod topology;

@@ -2,6 +2,7 @@
 //! Decides nothing; see [`super::update`]. Spec: server-discovery-and-monitoring, "Data structures".
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -436,5 +437,56 @@ impl TopologyDescription {
         self.logical_session_timeout_minutes = bearing
             .next()
             .and_then(|first| bearing.try_fold(first?, |least, next| next.map(|n| n.min(least))));
+    }
+}
+
+/// Says what is known in a line for error messages: `rs0 has a:27017 (RSSecondary), b:27017 (Unknown: timed out)`.
+impl fmt::Display for TopologyDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.set_name.as_deref().unwrap_or("the deployment"))?;
+        if self.servers.is_empty() {
+            return f.write_str(" has no servers");
+        }
+        for (index, server) in self.servers.values().enumerate() {
+            let before = if index == 0 { " has" } else { "," };
+            write!(f, "{before} {} ({}", server.address, server.server_type.name())?;
+            match &server.error {
+                Some(error) => write!(f, ": {error})")?,
+                None => f.write_str(")")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_message_names_every_server_and_what_is_wrong_with_it() {
+        let now = Instant(Duration::ZERO);
+        let name = Some(Arc::from("rs0"));
+        let a = Address::new("a", 1);
+        let mut topology =
+            TopologyDescription::new(TopologyType::ReplicaSetNoPrimary, name, [a, Address::new("b", 2)], now);
+        topology.put(ServerDescription::failed(Address::new("b", 2), "connection refused", now));
+        assert_eq!(topology.to_string(), "rs0 has a:1 (Unknown), b:2 (Unknown: connection refused)");
+        topology.servers.clear();
+        topology.set_name = None;
+        assert_eq!(topology.to_string(), "the deployment has no servers");
+    }
+
+    #[test]
+    fn versions_of_different_processes_cannot_be_compared() {
+        let of = |process, counter| {
+            Some(TopologyVersion { process_id: ObjectId::from_bytes([process; 12]), counter })
+        };
+        assert!(TopologyVersion::is_later(of(1, 2), of(1, 1)));
+        assert!(!TopologyVersion::is_later(of(1, 2), of(1, 2)));
+        assert!(TopologyVersion::is_same_or_later(of(1, 2), of(1, 2)));
+        for (a, b) in [(of(1, 2), of(2, 1)), (None, of(1, 1)), (of(1, 1), None), (None, None)] {
+            assert!(!TopologyVersion::is_later(a, b) && !TopologyVersion::is_same_or_later(a, b));
+        }
     }
 }

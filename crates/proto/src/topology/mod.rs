@@ -332,12 +332,8 @@ impl Topology {
     fn change(&mut self, server: ServerDescription, now: Instant) {
         let next = update::apply(&self.description, server.clone(), self.settings.seeds.len());
         if let Some(previous) = self.description.servers.get(&server.address) {
-            // The update may have judged the server itself, as when its set's name is wrong.
-            let settled = next.servers.get(&server.address).cloned();
-            let new = match settled {
-                Some(settled) if next.topology_type == TopologyType::Single => settled,
-                _ => Arc::new(server),
-            };
+            // The update may have judged the server itself: its set's name is wrong, or a newer primary is known.
+            let new = next.servers.get(&server.address).cloned().unwrap_or_else(|| Arc::new(server));
             if **previous != *new {
                 let previous = Arc::clone(previous);
                 self.publish(|| Event::ServerDescriptionChanged { previous, new });
