@@ -72,8 +72,14 @@ def _subclasses(names: Mapping[str, Any]) -> dict[str, Any]:
 
     body = {"bson_type": names["Decimal128"], "transform_bson": lambda self, value: value.to_decimal()}
     body["__repr__"] = lambda self: "decoder"
+
+    def shown(millis: list[int], **options: Any) -> list[Any]:
+        opts = names["CodecOptions"](**options)
+        return [names["DatetimeMS"](value).as_datetime(opts) for value in millis]
+
     return {
         "encoder": encoder,
+        "shown": shown,
         "decoder": type("Decoder", (names["TypeDecoder"],), body)(),
         "MyBinary": type("MyBinary", (names["Binary"],), {}),
         "MyInt": type("MyInt", (int,), {}),
