@@ -113,9 +113,10 @@ class JSONOptions(CodecOptions[Any]):
     def _options(self) -> dict[str, Any]:
         return self._asdict() | {name: getattr(self, name) for name in _OWN_OPTIONS}
 
-    # The tuple holds the options of CodecOptions only, so copies are made from keywords.
+    # The tuple holds the options of CodecOptions, which come last in the arguments; the others are in
+    # `__dict__`.
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
-        return (), self._options()
+        return (), self._asdict()
 
     def _replace(self, /, **kwargs: Any) -> JSONOptions:
         return self.with_options(**kwargs)

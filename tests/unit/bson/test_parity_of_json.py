@@ -329,9 +329,14 @@ def test_values_of_another_package_are_written() -> None:
 
 
 def test_dbref_may_have_a_key_named_items() -> None:
+    import bson
     from mangonel.bson import DBRef
 
-    assert json.loads(dumps(DBRef("c", 1, items=5))) == {"$ref": "c", "$id": 1, "items": 5}
+    class Reference(DBRef):
+        pass
+
+    for kind in (DBRef, Reference, bson.DBRef):
+        assert json.loads(dumps(kind("c", 1, items=5))) == {"$ref": "c", "$id": 1, "items": 5}
 
 
 def test_size_stops_being_counted_at_the_limit() -> None:

@@ -83,6 +83,7 @@ Code("x", [1])
 Code("x", {}).scope, Code("x").scope
 Code("x", UserDict(a=1))
 Code("x") == Code("x"), Code("x") != Code("x"), Code("x") == "x", "x" == Code("x"), Code("x") != "x"
+Code("x") == Code("y"), Code("x", {}) == Code("y", {}), Code("x") != Code("y")
 Code("x") == Code("x", {}), Code("x", {"a": 1}) == Code("x", {"a": 1})
 hash(Code("x"))
 str(Code("x", {})), len(Code("abc")), Code("abc") + "d", Code("abc")[1:]
