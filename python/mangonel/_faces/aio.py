@@ -271,6 +271,11 @@ class _Connection:
         else:
             loop.call_soon_threadsafe(self._close)
 
+    def abandon(self) -> None:
+        """Close this process's copy of the socket, as a forked child must: the loop and the line are the parent's."""
+        self.fd, self._link = -1, None
+        self._sock.close()
+
     def _close(self) -> None:
         fd, self.fd, self._link = self.fd, -1, None
         if fd < 0:

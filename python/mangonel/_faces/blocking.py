@@ -5,6 +5,7 @@ Knows no BSON and no command: what to send, and what an answer means, the exchan
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from _thread import allocate_lock
@@ -18,6 +19,8 @@ from mangonel._faces.sockets import is_patched_by_gevent, open_socket
 from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from mangonel._faces.port import Address
 
 T = TypeVar("T")
@@ -70,14 +73,14 @@ class BlockingPort:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
             # Looked at per connection: gevent may patch after the client was made, but not after it was used.
-            exchange.handle_connected(sock, -1 if is_patched_by_gevent() else sock.fileno())
+            exchange.handle_connected(_Transport(sock), -1 if is_patched_by_gevent() else sock.fileno())
 
     def _talk(self, exchange: _core.Exchange) -> None:
         """Send and receive through the socket object: the specification of `_core.transfer`."""
         link = exchange.link
         if link is None:
             return
-        sock = link.transport
+        sock = link.transport.sock
         try:
             timeout = exchange.line_timeout
             if sock.gettimeout() != timeout:
@@ -138,3 +141,25 @@ class BlockingPort:
 
     def close(self) -> None:
         pass
+
+
+class _Transport:
+    """A link's transport: the socket, closed at once from whatever thread."""
+
+    __slots__ = ("sock",)
+
+    def __init__(self, sock: socket) -> None:
+        self.sock = sock
+
+    def close(self) -> None:
+        """Close the connection; a thread that waits in it wakes with an error."""
+        import socket
+
+        # Closing alone would leave a thread inside recv waiting, and free the descriptor under it.
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+    def abandon(self) -> None:
+        """Close this process's copy of the socket, as a forked child must: the line is the parent's."""
+        self.sock.close()

@@ -1,7 +1,7 @@
 //! One batch of a cursor in Rust memory, and the iterators that hand its documents out one by one.
 //! A document becomes a Python object only when it is asked for.
 
-use mangonel_bson::RawDocument;
+use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_proto::reply::CursorFacts;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -139,6 +139,26 @@ impl Batch {
             joined.extend_from_slice(document);
         }
         Ok(PyBytes::new(py, &joined))
+    }
+
+    /// The documents that are left as JSON, separated by commas, without brackets around them.
+    /// `mode`: 0 canonical and 1 relaxed extended JSON, 2 plain.
+    fn json<'py>(&mut self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
+        let mode = match mode {
+            0 => JsonMode::Canonical,
+            1 => JsonMode::Relaxed,
+            _ => JsonMode::Plain,
+        };
+        let mut text = Vec::with_capacity(2 * self.end.saturating_sub(self.position));
+        while let Some(document) = self.next_document(py)? {
+            if !text.is_empty() {
+                text.push(b',');
+            }
+            RawDocument::from_bytes(document)
+                .and_then(|document| write_json(document, mode, &mut text))
+                .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
+        }
+        Ok(PyBytes::new(py, &text))
     }
 
     /// Append the documents that are left to `documents`, at most `limit` of them.

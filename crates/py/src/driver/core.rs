@@ -129,13 +129,27 @@ fn encoded(py: Python<'_>, document: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The fields that every command carries once a server API version is declared; empty without one.
+fn server_api(options: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
+    let mut fields = Vec::new();
+    let Some(version) = option::<Option<String>>(options, "api_version")? else { return Ok(fields) };
+    let start = mangonel_bson::begin_document(&mut fields);
+    mangonel_bson::append_str(&mut fields, "apiVersion", &version);
+    for (name, key) in [("api_strict", "apiStrict"), ("api_deprecation_errors", "apiDeprecationErrors")] {
+        if let Some(flag) = option::<Option<bool>>(options, name)? {
+            mangonel_bson::append_bool(&mut fields, key, flag);
+        }
+    }
+    mangonel_bson::end_document(&mut fields, start);
+    Ok(fields)
+}
+
 #[pymethods]
 impl Core {
     /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `address`: the
     /// server as messages show it; `seed`: 16 random bytes.
     #[new]
     fn new(py: Python<'_>, options: &Bound<'_, PyDict>, address: String, seed: [u8; 16]) -> PyResult<Self> {
-        let server_api = options.get_item("server_api")?.filter(|api| !api.is_none());
         let made = ClientOptions {
             address,
             pool: PoolOptions {
@@ -152,7 +166,7 @@ impl Core {
             retry_writes: option(options, "retry_writes")?,
             replica_set: option(options, "replica_set")?,
             metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
-            server_api: server_api.map(|api| encoded(py, &api)).transpose()?.unwrap_or_default(),
+            server_api: server_api(options)?,
         };
         let state = State { client: Client::new(made, seed), links: HashMap::new(), wakers: HashMap::new() };
         Ok(Core { state: Mutex::new(state), epoch: std::time::Instant::now() })

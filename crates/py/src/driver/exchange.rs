@@ -45,6 +45,7 @@ pub struct Exchange {
     pub(crate) link: Option<Py<Link>>,
     reading: Reading,
     codec: Py<Codec>,
+    answer: Option<Py<PyAny>>,
     /// The message that answers the command, header included.
     reply: Vec<u8>,
     /// What the network did wrong the last time: the cause of the exception to come.
@@ -59,11 +60,11 @@ impl Exchange {
     /// Starts to run an operation.
     pub fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Self> {
         let py = core.py();
-        let (asked, reading, codec) = {
+        let (asked, reading, codec, answer) = {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
             let asked = asked.ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
-            (asked, operation.reading, operation.codec.clone_ref(py))
+            (asked, operation.reading, operation.codec.clone_ref(py), operation.answer.take())
         };
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
@@ -72,7 +73,7 @@ impl Exchange {
             (inner, link)
         });
         let core = core.clone().unbind();
-        Ok(Exchange { core, inner, link, reading, codec, reply: Vec::new(), cause: None, has_handed_over: false, lent: 0 })
+        Ok(Exchange { core, inner, link, reading, codec, answer, reply: Vec::new(), cause: None, has_handed_over: false, lent: 0 })
     }
 
     /// Runs one change of the core's exchange, and follows it to another link when it took one.
@@ -182,7 +183,7 @@ impl Exchange {
         }
     }
 
-    /// A write's reply without its gossip, or None when nothing but the count of an insert would remain.
+    /// A write's reply without its gossip.
     fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
         let mut kept = Vec::new();
         let start = mangonel_bson::begin_document(&mut kept);
@@ -342,8 +343,8 @@ impl Exchange {
             Some(failure) => return Err(self.failure(py, &failure.clone())),
             None => {}
         }
-        if !self.inner.expects_reply() || self.reply.is_empty() {
-            return Ok(py.None());
+        if self.reply.is_empty() {
+            return Ok(self.answer.take().unwrap_or_else(|| py.None()));
         }
         match self.reading {
             Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
@@ -351,6 +352,13 @@ impl Exchange {
             Reading::Batch | Reading::RawBatch => self.batch(py),
             Reading::Value => self.value(py, self.body(py)?),
             Reading::Write => self.write(py, self.body(py)?),
+            Reading::Answer => {
+                if self.inner.facts().has_write_errors {
+                    let reply = self.write(py, self.body(py)?)?;
+                    return Err(failure::write_refused(py, reply));
+                }
+                Ok(self.answer.take().unwrap_or_else(|| py.None()))
+            }
             Reading::Raw => Ok(pyo3::types::PyBytes::new(py, self.body(py)?.as_bytes()).into_any().unbind()),
         }
     }
@@ -392,6 +400,7 @@ impl Exchange {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.link)?;
+        visit.call(&self.answer)?;
         visit.call(&self.cause)
     }
 

@@ -5,7 +5,11 @@ use pyo3::exceptions::PyConnectionResetError;
 use pyo3::prelude::*;
 
 fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    let made = py.import("mangonel.errors").and_then(|errors| errors.getattr(class)?.call1((message,)));
+    raise_from(py, "mangonel.errors", class, message)
+}
+
+fn raise_from(py: Python<'_>, module: &str, class: &str, message: &str) -> PyErr {
+    let made = py.import(module).and_then(|errors| errors.getattr(class)?.call1((message,)));
     match made {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
@@ -15,6 +19,16 @@ fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
 /// The peer broke the wire protocol.
 pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "ProtocolError", message)
+}
+
+/// A document inside a reply is not valid BSON.
+pub fn invalid_bson(py: Python<'_>, message: &str) -> PyErr {
+    raise_from(py, "mangonel.bson.errors", "InvalidBSON", message)
+}
+
+/// A document is larger than the server stores.
+pub fn document_too_large(py: Python<'_>, message: &str) -> PyErr {
+    raise(py, "DocumentTooLarge", message)
 }
 
 /// The peer closed the line; an `OSError`, as the socket module's own failures are.
@@ -49,7 +63,16 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
 
 /// The exception for a reply that says `ok: 0`, decoded.
 pub fn refused(py: Python<'_>, reply: Py<PyAny>) -> PyErr {
-    let made = py.import("mangonel.errors").and_then(|errors| errors.getattr("command_error")?.call1((reply,)));
+    from_reply(py, "command_error", reply)
+}
+
+/// The exception for a reply with write errors, decoded.
+pub fn write_refused(py: Python<'_>, reply: Py<PyAny>) -> PyErr {
+    from_reply(py, "write_error", reply)
+}
+
+fn from_reply(py: Python<'_>, reader: &str, reply: Py<PyAny>) -> PyErr {
+    let made = py.import("mangonel.errors").and_then(|errors| errors.getattr(reader)?.call1((reply,)));
     match made {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,

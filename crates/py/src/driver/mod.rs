@@ -27,5 +27,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::AsyncCursorBase>()?;
     exchange::add_constants(module)?;
     operation::add_constants(module)?;
+    source::register(module)?;
     transfer::register(module)
 }

@@ -25,8 +25,10 @@ pub enum Reading {
     RawBatch,
     /// The field `value`.
     Value,
-    /// None when the write went well and there is nothing to tell; otherwise the reply without its gossip.
+    /// The reply of a write without its gossip, write errors included.
     Write,
+    /// The object that the operation was given to answer with; a write error raises.
+    Answer,
     /// The reply's bytes.
     Raw,
 }
@@ -39,6 +41,7 @@ const READINGS: &[(&str, Reading)] = &[
     ("READ_RAW_BATCH", Reading::RawBatch),
     ("READ_VALUE", Reading::Value),
     ("READ_WRITE", Reading::Write),
+    ("READ_ANSWER", Reading::Answer),
     ("READ_RAW", Reading::Raw),
 ];
 
@@ -93,6 +96,8 @@ pub struct Operation {
     pub(crate) operation: Option<CoreOperation>,
     pub(crate) reading: Reading,
     pub(crate) codec: Py<Codec>,
+    /// What a write that went well is answered with.
+    pub(crate) answer: Option<Py<PyAny>>,
 }
 
 #[pymethods]
@@ -164,7 +169,7 @@ impl Operation {
             pinned: None,
             is_under_way: false,
         };
-        Ok(Operation { operation: Some(operation), reading: plan.reading, codec })
+        Ok(Operation { operation: Some(operation), reading: plan.reading, codec, answer: None })
     }
 }
 

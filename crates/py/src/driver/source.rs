@@ -2,12 +2,49 @@
 //! Spec: bulk-write, crud ("batch splitting").
 
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::SessionChoice;
+use mangonel_proto::operation::{Kind, SessionChoice};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
-use super::operation::{Operation, Plan, session_choice};
+use super::failure;
+use super::operation::{Operation, Plan, Reading, session_choice};
 use crate::codec::{self, Codec};
+
+/// Adds the functions of this module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(insert_one, module)?)
+}
+
+/// Encode the insert of one document, which gains an `_id` when it has none.
+///
+/// `answer`: called with the `_id` and whether the write is acknowledged; what it returns is the operation's result.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)] // As for Operation.
+fn insert_one(
+    py: Python<'_>,
+    database: &str,
+    command: &Bound<'_, PyAny>,
+    document: &Bound<'_, PyAny>,
+    codec: Py<Codec>,
+    replies: usize,
+    max_document_size: usize,
+    answer: &Bound<'_, PyAny>,
+) -> PyResult<Operation> {
+    let mut plan = Plan::new(0, 0, replies)?;
+    (plan.kind, plan.reading) = (Kind::RetryableWrite, Reading::Answer);
+    let mut head = Command::begin();
+    codec::encode_document(py, command, codec.get(), false, &mut head)?;
+    let mut sequence = Command::begin_sequence("documents", 512);
+    let empty = sequence.len();
+    let id = codec::encode_for_insert(py, document, codec.get(), &mut sequence)?;
+    if sequence.len() - empty > max_document_size {
+        return Err(too_large(py, sequence.len() - empty, max_document_size));
+    }
+    let answer = answer.call1((id, plan.replies != Replies::None))?;
+    let mut made = Operation::assemble(py, database, head, sequence, codec, &plan, SessionChoice::Implicit)?;
+    made.answer = Some(answer.unbind());
+    Ok(made)
+}
 
 /// Reads documents from an iterable as the commands that carry them are made.
 #[pyclass(module = "mangonel._core")]
@@ -69,7 +106,7 @@ impl DocumentSource {
         let plan = Plan::new(kind, reading, replies)?;
         let mut head = Command::begin();
         codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
-        let session = if plan.replies == Replies::None { SessionChoice::None } else { session_choice(session)? };
+        let session = session_choice(session)?;
         let mut sequence = Command::begin_sequence(&self.identifier, 4096);
         let empty = sequence.len();
         let mut count = 0;
@@ -119,8 +156,5 @@ impl DocumentSource {
 
 fn too_large(py: Python<'_>, size: usize, limit: usize) -> PyErr {
     let message = format!("the document is {size} bytes, and the server stores at most {limit}; split it or use GridFS");
-    match py.import("mangonel.errors").and_then(|errors| errors.getattr("DocumentTooLarge")?.call1((message,))) {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
+    failure::document_too_large(py, &message)
 }

@@ -1,0 +1,237 @@
+"""The client: options parsed, the core made, a port chosen; databases are views on it.
+
+Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and-monitoring (one server).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Generic
+
+from mangonel import _core
+from mangonel._shared import life
+from mangonel._shared.base import CommandSource
+from mangonel._shared.housekeeping import Housekeeper
+from mangonel._shared.returns import Returns
+from mangonel.client_options import ClientOptions
+from mangonel.errors import ConfigurationError
+from mangonel.typings import _DocumentType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mangonel._faces.port import Port
+    from mangonel._shared.database import _Database
+    from mangonel.bson.codec_options import CodecOptions, TypeRegistry
+    from mangonel.read_concern import ReadConcern
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+
+class _MongoClient(CommandSource, Generic[_DocumentType]):
+    """A deployment of MongoDB: its connections, shared by all databases and collections taken from it.
+
+    Making one sends nothing; the first operation connects. One client per process is enough: it is safe to use from
+    many threads, tasks and event loops at once, and goes on working in a forked child.
+
+    Args:
+        host: host name, `host:port`, path of a UNIX socket, or a URI `mongodb://...`; a list of such.
+        port: the port of hosts that name none.
+        document_class: the mapping class that documents are decoded into.
+        tz_aware: decode dates with a time zone.
+        connect: accepted for compatibility; connections are always opened by the first operation.
+        type_registry: encoders and decoders for the user's own types.
+        **kwargs: any option of a URI, in snake case or as the URI spells it.
+
+    Raises:
+        ConfigurationError, InvalidURI: the options are wrong or contradict each other. Nothing was sent.
+
+    Example:
+        >>> client = MongoClient("mongodb://localhost:27017", maxPoolSize=10)
+        >>> client.shop.orders.find_one({"_id": 1})
+    """
+
+    HOST = "localhost"
+    PORT = 27017
+
+    # Named by each face in `api.py`.
+    _port_class: type[Any]
+    _database_class: type[Any]
+
+    def __init__(
+        self,
+        host: str | Sequence[str] | None = None,
+        port: int | None = None,
+        document_class: type[_DocumentType] | None = None,
+        tz_aware: bool | None = None,
+        connect: bool | None = None,
+        type_registry: TypeRegistry | None = None,
+        **kwargs: Any,
+    ) -> None:
+        options = ClientOptions.from_arguments(
+            host,
+            port,
+            document_class,
+            tz_aware,
+            connect,
+            type_registry,
+            kwargs,
+            is_sync=not self._port_class.is_async,
+        )
+        self._init_arguments = (host, port, document_class, tz_aware, connect, type_registry, kwargs)
+        self._options = options
+        if len(options.seeds) != 1:
+            raise ConfigurationError(
+                f"expected one seed, found {len(options.seeds)}; discovering a deployment from several seeds "
+                "is not part of this version, so name one server"
+            )
+        self._seed = options.seeds[0]
+        self._take_settings(
+            options.codec_options, options.read_preference, options.write_concern, options.read_concern
+        )
+        self._database_name = "admin"
+        self._core = _core.Core(options.core_options(), self._seed_text(), os.urandom(16))
+        self._port: Port = self._port_class(self._core, self._seed)
+        self._housekeeper = Housekeeper(self._core, self._seed)
+        life.remember(self)
+
+    def _seed_text(self) -> str:
+        host, port = self._seed
+        if port is None:
+            return host
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def options(self) -> ClientOptions:
+        """The options that the client was made with."""
+        return self._options
+
+    def get_database(
+        self,
+        name: str | None = None,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Database[_DocumentType]:
+        """Return a database; nothing is sent.
+
+        Args:
+            name: its name. None: the one that the URI names.
+            codec_options, read_preference, write_concern, read_concern: instead of the client's own.
+
+        Raises:
+            ConfigurationError: no name here and none in the URI.
+            InvalidName: the server would refuse the name.
+
+        Example:
+            >>> client.get_database("shop", write_concern=WriteConcern(w=1))
+        """
+        if name is None:
+            name = self._options.default_database_name
+            if name is None:
+                raise ConfigurationError("no default database: name one here or in the URI")
+        return self._database_class(self, name, codec_options, read_preference, write_concern, read_concern)  # type: ignore[no-any-return]
+
+    def get_default_database(
+        self,
+        default: str | None = None,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Database[_DocumentType]:
+        """Return the database that the URI names, or `default`; nothing is sent.
+
+        Raises:
+            ConfigurationError: the URI names none and `default` is None.
+
+        Example:
+            >>> MongoClient("mongodb://localhost/shop").get_default_database().name
+            'shop'
+        """
+        name = self._options.default_database_name
+        if name is None and default is None:
+            raise ConfigurationError("no default database name defined or provided")
+        return self.get_database(
+            default if name is None else name, codec_options, read_preference, write_concern, read_concern
+        )
+
+    def __getitem__(self, name: str) -> _Database[_DocumentType]:
+        return self._database_class(self, name)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> _Database[_DocumentType]:
+        if name.startswith("_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}. "
+                f"To access the {name} database, use client[{name!r}]"
+            )
+        return self[name]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _MongoClient):
+            return self._identity() == other._identity()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        options = self._options
+        return type(self)._port_class, self._seed, options.replica_set_name, options.direct_connection
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(host=[{self._seed_text()!r}])"
+
+    def close(self) -> Returns[None]:
+        """Close every connection. Operations in flight fail; later ones raise InvalidOperation.
+
+        Server sessions are ended first, as far as a connection is at hand for that; an error of it is swallowed,
+        since the server forgets them by itself.
+
+        Example:
+            >>> with MongoClient() as client:
+            ...     client.admin.command("ping")
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        if self._core.is_closed:
+            return
+        ids = self._core.drain_sessions()
+        try:
+            if ids:
+                await self._end_sessions_flow(ids)
+        finally:
+            self._core.close()
+            self._port.close()
+
+    async def _end_sessions_flow(self, ids: list[bytes]) -> None:
+        from mangonel.bson.binary import UUID_SUBTYPE, Binary
+        from mangonel.errors import PyMongoError
+
+        # The specification's bound on one command.
+        most = 10_000
+        sessions = [{"id": Binary(id, UUID_SUBTYPE)} for id in ids[:most]]
+        operation = _core.Operation(
+            "admin",
+            {"endSessions": sessions},
+            self._codec,
+            _core.KIND_WRITE,
+            _core.READ_UNCHECKED,
+            _core.REPLIES_ONE,
+            None,
+            False,
+        )
+        try:
+            await self._port.arun(operation)
+        except PyMongoError:
+            return
+
+    def _after_fork(self) -> None:
+        """Start over in a forked child; the parent's sockets are closed here without a word to the server."""
+        links = self._core.restart_in_child(os.urandom(16))
+        self._port.close()
+        self._housekeeper = Housekeeper(self._core, self._seed)
+        for link in links:
+            link.transport.abandon()

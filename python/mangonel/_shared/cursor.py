@@ -1,0 +1,290 @@
+"""Cursors: fetching batch after batch, ending what is not needed any more.
+
+The current batch lives in Rust (`_core.BatchCursor`); what happens here happens once per batch, not per document.
+Spec: find-getmore-killcursors-commands, crud (read).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from mangonel import _core
+from mangonel._core import KIND_READ, KIND_READ_ONCE, KIND_WRITE, READ_BATCH, READ_UNCHECKED
+from mangonel._core import REPLIES_EXHAUST, REPLIES_ONE
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import wire_preference
+from mangonel.errors import InvalidOperation, PyMongoError
+from mangonel.typings import _DocumentType
+
+if TYPE_CHECKING:
+    from mangonel._faces.port import Port
+    from mangonel._shared.collection import _Collection
+    from mangonel.read_preferences import _ServerMode
+
+# With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
+_PREFETCH_BATCH_SIZE = 10_000
+_JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
+
+
+class BatchedCursor(Generic[_DocumentType]):
+    """What every cursor does once the server has one open."""
+
+    _port: Port
+    _collection: _Collection[_DocumentType]
+    _codec: _core.Codec
+    _reading = READ_BATCH
+    _batch: _core.Batch | None
+
+    def _begin_state(self, collection: _Collection[_DocumentType], codec: _core.Codec) -> None:
+        self._collection = collection
+        self._port = collection._port
+        self._codec = codec
+        # The server's id; None before the first batch, 0 once the server has no more.
+        self._id: int | None = None
+        self._namespace = (collection._database_name, collection._name)
+        self._session: Any = None
+        self._pinned: int | None = None
+        self._started: Any = None
+        self._retrieved = 0
+        self._is_closed = False
+        self._batch_size = 0
+        self._limit = 0
+        self._comment: Any = None
+        self._max_await_time_ms: int | None = None
+        self._is_exhaust = False
+        self._is_tailable = False
+        self._prefetch = False
+
+    # What the Rust bases call.
+
+    def _refill(self) -> bool:
+        has_more: bool = self._port.flow(self._fetch_flow())
+        return has_more
+
+    async def _next_flow(self) -> _DocumentType:
+        if await self._fetch_flow():
+            batch = self._batch
+            if batch is not None:
+                for document in batch:
+                    return document  # type: ignore[no-any-return]
+        raise StopAsyncIteration
+
+    # One batch after the other.
+
+    def _first_operation(self) -> _core.Operation:
+        raise InvalidOperation("expected a cursor that was opened by a command, found none")
+
+    def _read_preference_of(self) -> _ServerMode:
+        return self._collection._read_preference
+
+    async def _fetch_flow(self) -> bool:
+        """Load the next batch that has documents; return False when there are none (for now, if tailable)."""
+        while True:
+            if self._is_closed or self._id == 0:
+                return False
+            is_first = self._id is None
+            batch: _core.Batch
+            try:
+                if self._started is not None:
+                    started, self._started = self._started, None
+                    batch = await self._port.finish(started)
+                elif is_first:
+                    batch = await self._port.arun(self._first_operation())
+                else:
+                    batch = await self._port.arun(self._more_operation())
+            except PyMongoError:
+                self._end()
+                raise
+            self._take(batch)
+            if not batch.is_empty:
+                return True
+            if self._is_tailable and not is_first:
+                return False
+
+    def _take(self, batch: _core.Batch) -> None:
+        self._batch = batch
+        self._id = batch.id
+        self._session = batch.session
+        database, _, collection = batch.namespace.partition(".")
+        if collection:
+            self._namespace = (database, collection)
+        self._retrieved += len(batch)
+        if self._pinned is not None and batch.pinned is None:
+            self._port.release_pinned(self._pinned, is_drained=True)
+        self._pinned = batch.pinned
+        if self._id and self._limit and self._retrieved >= self._limit:
+            # A limit was reached that the server did not see as the end.
+            self._abandon()
+        elif self._id and self._prefetch and self._pinned is None:
+            self._started = self._port.start(self._more_operation())
+
+    def _more_operation(self) -> _core.Operation:
+        database, collection = self._namespace
+        command: dict[str, Any] = {"getMore": self._id, "collection": collection}
+        size = self._batch_size
+        if self._limit:
+            left = self._limit - self._retrieved
+            size = min(size, left) if size else left
+        elif self._prefetch and not size:
+            size = _PREFETCH_BATCH_SIZE
+        if size:
+            command["batchSize"] = size
+        if self._max_await_time_ms is not None and self._is_tailable:
+            command["maxTimeMS"] = self._max_await_time_ms
+        if self._comment is not None:
+            command["comment"] = self._comment
+        return _core.Operation(
+            database,
+            command,
+            self._codec,
+            KIND_READ_ONCE,
+            self._reading,
+            REPLIES_EXHAUST if self._is_exhaust else REPLIES_ONE,
+            wire_preference(self._read_preference_of()),
+            self._session,
+            self._pinned,
+            self._pinned is not None,
+        )
+
+    # The end.
+
+    def _end(self) -> None:
+        """Forget everything; the server has no cursor for this any more, or none that could be reached."""
+        self._is_closed = True
+        self._id = 0
+        self._session = None
+        if self._started is not None:
+            self._port.give_up(self._started)
+            self._started = None
+        if self._pinned is not None:
+            self._port.release_pinned(self._pinned, is_drained=False)
+            self._pinned = None
+
+    def _abandon(self) -> None:
+        """End without waiting: the server's cursor is killed behind the caller's back."""
+        id, is_pinned = self._id, self._pinned is not None
+        self._end()
+        # An exhaust cursor dies with its connection.
+        if id and not is_pinned:
+            self._collection._client._housekeeper.abandon_cursor(*self._namespace, id)
+
+    def __del__(self) -> None:
+        # A constructor that raised leaves none of this behind.
+        if getattr(self, "_id", None):
+            self._abandon()
+
+    def close(self) -> Returns[None]:
+        """End the cursor: on the server too, if it is still open there. Closing twice is no error.
+
+        Example:
+            >>> cursor.close()
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        id, is_pinned = self._id, self._pinned is not None
+        self._end()
+        self._batch = None
+        if not id or is_pinned:
+            return
+        database, collection = self._namespace
+        command = {"killCursors": collection, "cursors": [id]}
+        try:
+            await self._port.arun(
+                _core.Operation(database, command, self._codec, KIND_WRITE, READ_UNCHECKED, REPLIES_ONE)
+            )
+        except PyMongoError:
+            # The server times the cursor out by itself.
+            return
+
+    @property
+    def alive(self) -> bool:
+        """Whether more documents may come. True does not promise any."""
+        batch = self._batch
+        return bool(batch is not None and not batch.is_empty) or (not self._is_closed and self._id != 0)
+
+    @property
+    def cursor_id(self) -> int | None:
+        """The server's id: None before the first batch, 0 when the server has no more."""
+        return self._id
+
+    @property
+    def address(self) -> tuple[str, int | None] | None:
+        """The server that answered, or None before the first batch."""
+        return None if self._id is None else self._collection._client._seed
+
+    @property
+    def session(self) -> None:
+        """The explicit session it runs in: none in this version."""
+        return
+
+    @property
+    def retrieved(self) -> int:
+        """How many documents the server has sent so far."""
+        return self._retrieved
+
+    def to_list(self, length: int | None = None) -> Returns[list[_DocumentType]]:
+        """Return the documents that are left, decoded in one go.
+
+        Args:
+            length: at most so many; None for all.
+
+        Raises:
+            ValueError: `length` is below 1.
+            OperationFailure, AutoReconnect: as for iterating; what was read by then is lost.
+
+        Example:
+            >>> client.shop.orders.find().to_list(2)
+            [{'_id': 1}, {'_id': 2}]
+        """
+        if length is not None and length < 1:
+            raise ValueError("to_list() length must be greater than 0")
+        return self._port.flow(self._to_list_flow(length))
+
+    async def _to_list_flow(self, length: int | None) -> list[_DocumentType]:
+        documents: list[_DocumentType] = []
+        while True:
+            batch = self._batch
+            if batch is not None:
+                batch.drain_into(documents, None if length is None else length - len(documents))
+            if length is not None and len(documents) >= length:
+                return documents
+            if not await self._fetch_flow():
+                return documents
+
+    def to_json(self, mode: str = "relaxed") -> Returns[bytes]:
+        """Return the documents that are left as a JSON array, made straight from their BSON.
+
+        Args:
+            mode: `"relaxed"` or `"canonical"` extended JSON, or `"plain"`: ObjectIds, dates (ISO 8601, UTC) and
+                decimals as strings, binary data as base64.
+
+        Raises:
+            ValueError: another mode.
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.find({}, {"total": 1}).to_json("plain")
+            b'[{"_id":1,"total":9.5}]'
+        """
+        if mode not in _JSON_MODES:
+            raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, found {mode!r}")
+        return self._port.flow(self._to_json_flow(_JSON_MODES[mode]))
+
+    async def _to_json_flow(self, mode: int) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            batch = self._batch
+            if batch is not None and not batch.is_empty:
+                pieces.append(batch.json(mode))
+            if not await self._fetch_flow():
+                return b"[" + b",".join(pieces) + b"]"
+
+    async def _next_or_none_flow(self) -> _DocumentType | None:
+        while True:
+            batch = self._batch
+            if batch is not None:
+                for document in batch:
+                    return document  # type: ignore[no-any-return]
+            if not await self._fetch_flow():
+                return None

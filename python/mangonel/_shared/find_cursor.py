@@ -1,0 +1,501 @@
+"""The cursor of a query: a builder until its first batch, an iterator afterwards.
+
+Spec: find-getmore-killcursors-commands, crud (find).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, Self
+
+from mangonel import _core
+from mangonel._core import KIND_READ, READ_BATCH, READ_DOCUMENT, REPLIES_ONE
+from mangonel._index_keys import hint_document, index_document, index_list
+from mangonel._shared.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import check_session, wire_preference
+from mangonel.collation import validate_collation_or_none
+from mangonel.cursor_shared import CursorType
+from mangonel.errors import InvalidOperation
+from mangonel.typings import _DocumentType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mangonel._shared.collection import _Collection
+    from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
+
+_TAILABLE = 2
+_OPLOG_REPLAY = 8
+_NO_CURSOR_TIMEOUT = 16
+_AWAIT_DATA = 32
+_EXHAUST = 64
+_PARTIAL = 128
+_FLAG_FIELDS = {
+    _TAILABLE: "tailable",
+    _OPLOG_REPLAY: "oplogReplay",
+    _NO_CURSOR_TIMEOUT: "noCursorTimeout",
+    _AWAIT_DATA: "awaitData",
+    _PARTIAL: "allowPartialResults",
+}
+
+
+class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
+    """The documents that match a query, fetched in batches as they are asked for.
+
+    Nothing is sent before the first document is asked for; until then the query may be changed by the methods that
+    return the cursor itself. Made by `Collection.find`.
+
+    Args:
+        collection: where to look.
+        filter: query document; None matches all.
+        projection: names of fields to return, or a document of them; `_id` comes along unless excluded.
+        skip: how many matches to leave out at the start.
+        limit: how many to return at most; 0 for all, negative for a single batch.
+        no_cursor_timeout: keep the server from ending an idle cursor after ten minutes.
+        cursor_type: one of CursorType: tailable cursors of capped collections, or EXHAUST.
+        sort: key, or (key, direction) pairs.
+        allow_partial_results: let a mongos answer when some shards are down.
+        batch_size: documents per reply; 0 lets the server choose.
+        collation: language rules for comparing strings.
+        hint: the index to use, by name or keys.
+        max_time_ms: milliseconds the server may spend; then ExecutionTimeout.
+        max, min: bounds on an index's keys, exclusive and inclusive; need `hint`.
+        return_key: return only the index's fields.
+        show_record_id: add the storage position as `$recordId`.
+        comment: shown in the server's logs and profile.
+        session: must be None in this version.
+        allow_disk_use: let a large sort use the disk.
+        let: variables for expressions, as `$$name`.
+        prefetch: ask for the next batch while the current one is handed out. Costs memory for one more batch.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or range.
+
+    Example:
+        >>> for order in client.shop.orders.find({"total": {"$gt": 5}}).sort("total", -1).limit(3):
+        ...     print(order["total"])
+    """
+
+    def __init__(
+        self,
+        collection: _Collection[_DocumentType],
+        filter: Mapping[str, Any] | None = None,
+        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        skip: int = 0,
+        limit: int = 0,
+        no_cursor_timeout: bool = False,
+        cursor_type: int = CursorType.NON_TAILABLE,
+        sort: _IndexList | str | None = None,
+        allow_partial_results: bool = False,
+        oplog_replay: bool = False,
+        batch_size: int = 0,
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        max_scan: int | None = None,
+        max_time_ms: int | None = None,
+        max: _IndexList | None = None,
+        min: _IndexList | None = None,
+        return_key: bool | None = None,
+        show_record_id: bool | None = None,
+        snapshot: bool | None = None,
+        comment: Any = None,
+        session: Any = None,
+        allow_disk_use: bool | None = None,
+        let: Mapping[str, Any] | None = None,
+        prefetch: bool = False,
+    ) -> None:
+        check_session(session)
+        self._begin_state(collection, collection._codec)
+        self._filter = {} if filter is None else filter
+        if not isinstance(self._filter, Mapping):
+            raise TypeError(f"filter must be a mapping type, not {type(filter)}")
+        if not isinstance(skip, int):
+            raise TypeError(f"skip must be an instance of int, not {type(skip)}")
+        if not isinstance(limit, int):
+            raise TypeError(f"limit must be an instance of int, not {type(limit)}")
+        for name, flag in (
+            ("no_cursor_timeout", no_cursor_timeout),
+            ("allow_partial_results", allow_partial_results),
+            ("oplog_replay", oplog_replay),
+        ):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
+        if cursor_type not in (
+            CursorType.NON_TAILABLE,
+            CursorType.TAILABLE,
+            CursorType.TAILABLE_AWAIT,
+            CursorType.EXHAUST,
+        ):
+            raise ValueError("not a valid value for cursor_type")
+        if allow_disk_use is not None and not isinstance(allow_disk_use, bool):
+            raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
+        if let is not None and not isinstance(let, Mapping):
+            raise TypeError(f"let must be a mapping, not {type(let)}")
+        if cursor_type == CursorType.EXHAUST and limit:
+            raise InvalidOperation("can't use limit and exhaust together")
+        self._projection = _projection_document(projection)
+        self._skip = skip
+        self._asked_limit = limit
+        self._flags = cursor_type
+        self._flags |= _NO_CURSOR_TIMEOUT if no_cursor_timeout else 0
+        self._flags |= _PARTIAL if allow_partial_results else 0
+        self._flags |= _OPLOG_REPLAY if oplog_replay else 0
+        self._sort = None if sort is None else index_document(index_list(sort))
+        self._fields: dict[str, Any] = {}
+        for name, value in (
+            ("returnKey", return_key),
+            ("showRecordId", show_record_id),
+            ("snapshot", snapshot),
+            ("maxScan", max_scan),
+            ("allowDiskUse", allow_disk_use),
+            ("let", let),
+        ):
+            if value is not None:
+                self._fields[name] = value
+        self._comment = comment
+        self._collation = validate_collation_or_none(collation)
+        self._hint = hint_document(hint)
+        self._max = None if max is None else index_document(max)
+        self._min = None if min is None else index_document(min)
+        self._prefetch = prefetch
+        self._max_time_ms: int | None = None
+        self.batch_size(batch_size)
+        if max_time_ms is not None:
+            self.max_time_ms(max_time_ms)
+
+    @property
+    def collection(self) -> _Collection[_DocumentType]:
+        """The collection that is queried."""
+        return self._collection
+
+    # Building the query.
+
+    def _check_unused(self) -> None:
+        if self._id is not None or self._is_closed:
+            raise InvalidOperation("cannot set options after executing query")
+
+    def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self:
+        """Sort by a key, or by (key, direction) pairs; return the cursor.
+
+        Example:
+            >>> cursor.sort([("total", -1), ("_id", 1)])
+        """
+        self._check_unused()
+        self._sort = index_document(index_list(key_or_list, direction))
+        return self
+
+    def limit(self, limit: int) -> Self:
+        """Return at most `limit` documents; 0 for all, negative for a single batch. Returns the cursor."""
+        self._check_unused()
+        if not isinstance(limit, int):
+            raise TypeError(f"limit must be an integer, not {type(limit)}")
+        if self._flags & _EXHAUST:
+            raise InvalidOperation("can't use limit and exhaust together")
+        self._asked_limit = limit
+        return self
+
+    def skip(self, skip: int) -> Self:
+        """Leave out the first `skip` matches; return the cursor."""
+        self._check_unused()
+        if not isinstance(skip, int):
+            raise TypeError(f"skip must be an integer, not {type(skip)}")
+        if skip < 0:
+            raise ValueError("skip must be >= 0")
+        self._skip = skip
+        return self
+
+    def batch_size(self, batch_size: int) -> Self:
+        """Ask for `batch_size` documents per reply; 0 lets the server choose. Returns the cursor."""
+        self._check_unused()
+        if not isinstance(batch_size, int):
+            raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
+        if batch_size < 0:
+            raise ValueError("batch_size must be >= 0")
+        self._batch_size = batch_size
+        return self
+
+    def hint(self, index: _IndexKeyHint | None) -> Self:
+        """Use this index, by name or keys; None lets the server choose. Returns the cursor."""
+        self._check_unused()
+        self._hint = hint_document(index)
+        return self
+
+    def comment(self, comment: Any) -> Self:
+        """Show `comment` in the server's logs and profile; return the cursor."""
+        self._check_unused()
+        self._comment = comment
+        return self
+
+    def collation(self, collation: _CollationIn | None) -> Self:
+        """Compare strings by the rules of `collation`; return the cursor."""
+        self._check_unused()
+        self._collation = validate_collation_or_none(collation)
+        return self
+
+    def max(self, spec: _IndexList) -> Self:
+        """Stop before these index keys; needs `hint`. Returns the cursor."""
+        self._check_unused()
+        if not isinstance(spec, (list, tuple)):
+            raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
+        self._max = index_document(spec)
+        return self
+
+    def min(self, spec: _IndexList) -> Self:
+        """Start at these index keys; needs `hint`. Returns the cursor."""
+        self._check_unused()
+        if not isinstance(spec, (list, tuple)):
+            raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
+        self._min = index_document(spec)
+        return self
+
+    def max_time_ms(self, max_time_ms: int | None) -> Self:
+        """Let the server spend at most so many milliseconds; None for no limit. Returns the cursor."""
+        self._check_unused()
+        if not isinstance(max_time_ms, int) and max_time_ms is not None:
+            raise TypeError(f"max_time_ms must be an integer or None, not {type(max_time_ms)}")
+        self._max_time_ms = max_time_ms
+        return self
+
+    def max_await_time_ms(self, max_await_time_ms: int | None) -> Self:
+        """Let a TAILABLE_AWAIT cursor wait so many milliseconds for new data. Returns the cursor."""
+        self._check_unused()
+        if not isinstance(max_await_time_ms, int) and max_await_time_ms is not None:
+            raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
+        # Only a tailable cursor that awaits data waits for any.
+        if self._flags & CursorType.TAILABLE_AWAIT == CursorType.TAILABLE_AWAIT:
+            self._max_await_time_ms = max_await_time_ms
+        return self
+
+    def max_scan(self, max_scan: int | None) -> Self:
+        """Deprecated by the server: look at so many documents at most. Returns the cursor."""
+        self._check_unused()
+        self._fields["maxScan"] = max_scan
+        return self
+
+    def allow_disk_use(self, allow_disk_use: bool) -> Self:
+        """Let a large sort use the disk; return the cursor."""
+        self._check_unused()
+        if not isinstance(allow_disk_use, bool):
+            raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
+        self._fields["allowDiskUse"] = allow_disk_use
+        return self
+
+    def where(self, code: Any) -> Self:
+        """Keep only documents for which JavaScript `code` is true; return the cursor."""
+        from mangonel.bson.code import Code
+
+        self._check_unused()
+        # The caller's own mapping stays as it is.
+        self._filter = {**self._filter, "$where": code if isinstance(code, Code) else Code(code)}
+        return self
+
+    def prefetch(self, prefetch: bool = True) -> Self:
+        """Ask for the next batch while the current one is handed out; return the cursor.
+
+        The server's own batches put everything after the first 101 small documents into one reply, so unless
+        `batch_size` is set, batches of 10 000 are asked for.
+        """
+        self._check_unused()
+        self._prefetch = prefetch
+        return self
+
+    def add_option(self, mask: int) -> Self:
+        """Set query flags by their bits of the old wire protocol; return the cursor."""
+        if not isinstance(mask, int):
+            raise TypeError(f"mask must be an int, not {type(mask)}")
+        self._check_unused()
+        if mask & _EXHAUST and self._asked_limit:
+            raise InvalidOperation("can't use limit and exhaust together")
+        self._flags |= mask
+        return self
+
+    def remove_option(self, mask: int) -> Self:
+        """Clear query flags by their bits of the old wire protocol; return the cursor."""
+        if not isinstance(mask, int):
+            raise TypeError(f"mask must be an int, not {type(mask)}")
+        self._check_unused()
+        self._flags &= ~mask
+        return self
+
+    # The command.
+
+    def _command(self) -> dict[str, Any]:
+        query, fields = self._filter, self._fields
+        if "$query" in query:
+            query, fields = _unwrap(query, fields)
+        command: dict[str, Any] = {"find": self._collection._name, "filter": query}
+        if self._sort is not None:
+            command["sort"] = self._sort
+        if self._projection is not None:
+            command["projection"] = self._projection
+        if self._skip:
+            command["skip"] = self._skip
+        if self._asked_limit:
+            command["limit"] = abs(self._asked_limit)
+        # A negative limit asks for a single batch, and so does one that the first batch can hold (crud, "limit").
+        if self._asked_limit < 0:
+            command["singleBatch"] = True
+        size = self._batch_size or (_PREFETCH_BATCH_SIZE if self._prefetch and not self._asked_limit else 0)
+        if size:
+            # With equal sizes the server would keep the cursor open for one more, empty batch.
+            command["batchSize"] = size + 1 if size == self._asked_limit else size
+        for name, value in (
+            ("hint", self._hint),
+            ("collation", self._collation),
+            ("comment", self._comment),
+            ("max", self._max),
+            ("min", self._min),
+            ("maxTimeMS", self._max_time_ms),
+        ):
+            if value is not None:
+                command[name] = value
+        command.update(fields)
+        for flag, name in _FLAG_FIELDS.items():
+            if self._flags & flag:
+                command[name] = True
+        if self._collection._read_concern._level is not None:
+            command["readConcern"] = self._collection._read_concern.document
+        return command
+
+    def _first_operation(self) -> _core.Operation:
+        self._limit = abs(self._asked_limit)
+        self._is_tailable = bool(self._flags & _TAILABLE)
+        self._is_exhaust = bool(self._flags & _EXHAUST)
+        return _core.Operation(
+            self._collection._database_name,
+            self._command(),
+            self._codec,
+            KIND_READ,
+            self._reading,
+            REPLIES_ONE,
+            wire_preference(self._collection._read_preference),
+        )
+
+    def _find_one(self) -> Returns[_DocumentType | None]:
+        self.limit(-1)
+        return self._port.flow(self._next_or_none_flow())
+
+    # Going back, and copies.
+
+    def rewind(self) -> Self:
+        """Make the cursor as new: the query will be sent again. Returns the cursor."""
+        self._abandon()
+        self._batch = None
+        self._id = None
+        self._retrieved = 0
+        self._is_closed = False
+        return self
+
+    def clone(self) -> Self:
+        """Return a new, unused cursor with the same query."""
+        return self._clone(deep=True)
+
+    def __copy__(self) -> Self:
+        return self._clone(deep=False)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self._clone(deep=True)
+
+    def _clone(self, deep: bool) -> Self:
+        copy = type(self)(self._collection)
+        for name in _QUERY_STATE:
+            value = getattr(self, name)
+            setattr(copy, name, _deep_copy(value) if deep else value)
+        return copy
+
+    # Other questions about the same query.
+
+    def distinct(self, key: str) -> Returns[list[Any]]:
+        """Return the distinct values of `key` among the matches, of all of them: skip and limit do not count.
+
+        Example:
+            >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")
+            ['Ada', 'Grace']
+        """
+        fields: dict[str, Any] = {"maxTimeMS": self._max_time_ms, "collation": self._collation}
+        asked = {name: value for name, value in fields.items() if value is not None}
+        return self._collection.distinct(key, self._filter or None, comment=self._comment, **asked)
+
+    def explain(self) -> Returns[dict[str, Any]]:
+        """Return how the server would run the query: its `explain` reply.
+
+        Example:
+            >>> client.shop.orders.find({"_id": 1}).explain()["queryPlanner"]["winningPlan"]
+            {...}
+        """
+        command = {"explain": self._command(), "verbosity": "allPlansExecution"}
+        # A read concern belongs to the command that is explained in no server version.
+        command["explain"].pop("readConcern", None)  # type: ignore[attr-defined]
+        return self._port.run(
+            _core.Operation(
+                self._collection._database_name,
+                command,
+                self._codec,
+                KIND_READ,
+                READ_DOCUMENT,
+                REPLIES_ONE,
+                wire_preference(self._collection._read_preference),
+            )
+        )
+
+
+_QUERY_STATE = (
+    "_filter",
+    "_projection",
+    "_skip",
+    "_asked_limit",
+    "_flags",
+    "_sort",
+    "_fields",
+    "_comment",
+    "_collation",
+    "_hint",
+    "_max",
+    "_min",
+    "_max_time_ms",
+    "_max_await_time_ms",
+    "_batch_size",
+    "_prefetch",
+)
+
+# The modifiers that the old wire protocol put beside the query, and their fields today.
+_MODIFIERS = {
+    "$orderby": "sort",
+    "$hint": "hint",
+    "$comment": "comment",
+    "$maxScan": "maxScan",
+    "$max": "max",
+    "$min": "min",
+    "$returnKey": "returnKey",
+    "$showDiskLoc": "showRecordId",
+    "$showRecordId": "showRecordId",
+    "$maxTimeMS": "maxTimeMS",
+    "$snapshot": "snapshot",
+}
+
+
+def _unwrap(query: Mapping[str, Any], fields: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    named = {_MODIFIERS[key]: value for key, value in query.items() if key in _MODIFIERS}
+    return query["$query"], {**named, **fields}
+
+
+def _projection_document(projection: Any) -> dict[str, Any] | None:
+    if projection is None:
+        return None
+    if isinstance(projection, Mapping):
+        return dict(projection)
+    if isinstance(projection, (list, tuple, set, frozenset)):
+        if not all(isinstance(name, str) for name in projection):
+            raise TypeError(f"projection must be a list of field names, each as str, not {projection!r}")
+        return dict.fromkeys(projection, 1) or {"_id": 1}
+    raise TypeError(f"projection must be a mapping or a list of field names, not {type(projection)}")
+
+
+def _deep_copy(value: Any) -> Any:
+    """Copy documents and lists; everything else is a value, and compiled patterns cannot be copied anyhow."""
+    if isinstance(value, dict):
+        return {key: _deep_copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_deep_copy(item) for item in value]
+    return value

@@ -1,0 +1,31 @@
+"""What must happen to clients when the process forks. Holds clients weakly."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from _weakrefset import WeakSet
+
+from mangonel import _core
+
+if TYPE_CHECKING:
+    _clients: WeakSet[Any]
+
+_clients = WeakSet()
+_is_registered = False
+
+
+def remember(client: Any) -> None:
+    """Have `client` start over in every child that is forked from now on."""
+    global _is_registered
+    if not _is_registered and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_start_over)
+        _is_registered = True
+    _clients.add(client)
+
+
+def _start_over() -> None:
+    _core.reseed_object_ids()
+    for client in list(_clients):
+        client._after_fork()

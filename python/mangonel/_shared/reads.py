@@ -1,0 +1,66 @@
+"""Reading documents of a collection. Spec: crud (read), find-getmore-killcursors-commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic
+
+from mangonel._core import READ_FIRST
+from mangonel._shared.base import CommandSource
+from mangonel._shared.returns import Returns
+from mangonel.typings import _DocumentType
+
+if TYPE_CHECKING:
+    from mangonel._shared.client import _MongoClient
+    from mangonel._shared.cursor import _Cursor
+    from mangonel._shared.database import _Database
+
+
+class CollectionReads(CommandSource, Generic[_DocumentType]):
+    """The reading half of a collection."""
+
+    _client: _MongoClient[_DocumentType]
+    _database: _Database[_DocumentType]
+    _name: str
+    _cursor_class: type[Any]
+    _raw_cursor_class: type[Any]
+    _command_cursor_class: type[Any]
+    _raw_command_cursor_class: type[Any]
+
+    def find_one(self, filter: Any = None, *args: Any, **kwargs: Any) -> Returns[_DocumentType | None]:
+        """Return the first document that matches, or None.
+
+        Args:
+            filter: query document; anything that is not a mapping is taken as `_id`.
+            *args, **kwargs: as for `find`.
+
+        Raises:
+            ServerSelectionTimeoutError: no server answered in time. Nothing was sent.
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> client.shop.users.find_one({"email": "ada@example.org"})["name"]
+            'Ada'
+        """
+        if args or kwargs:
+            return self.find(_as_filter(filter), *args, **kwargs)._find_one()
+        command = {"find": self._name, "filter": _as_filter(filter), "limit": 1, "singleBatch": True}
+        return self._port.run(self._read_operation(command, READ_FIRST))
+
+    def find(self, *args: Any, **kwargs: Any) -> _Cursor[_DocumentType]:
+        """Return a cursor over the documents that match; nothing is sent before its first document is asked for.
+
+        Takes the arguments of `Cursor`, without the collection.
+
+        Example:
+            >>> [order["_id"] for order in client.shop.orders.find({"total": {"$gt": 5}}, limit=10)]
+            [1]
+        """
+        return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _as_filter(filter: Any) -> Any:
+    if filter is None:
+        return {}
+    return filter if isinstance(filter, Mapping) else {"_id": filter}

@@ -1,0 +1,21 @@
+"""The annotation that the stub writer reads: T on the blocking face, a coroutine of T on asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    # To this floor's own checks the value may be either, so nothing is assumed of it.
+    T = TypeVar("T")
+    Returns = Any | T
+else:
+
+    class Returns:
+        """Stands in annotations only."""
+
+        def __class_getitem__(cls, item: object) -> object:
+            return item
+
+
+Flow = Any
+"""What a flow's coroutine becomes once a port has it."""

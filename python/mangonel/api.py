@@ -1,0 +1,79 @@
+"""The public classes: for each noun, the definition joined with a face. No logic lives here.
+
+`api.pyi` is written by `tools/stubs.py`; run `make stubs` after changing a signature.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel._core import AsyncCursorBase, BlockingCursor
+from mangonel._faces.blocking import BlockingPort
+from mangonel._shared.client import _MongoClient
+from mangonel._shared.collection import _Collection
+from mangonel._shared.database import _Database
+from mangonel._shared.find_cursor import _Cursor
+from mangonel._shared.iteration import AsyncIteration, BlockingIteration
+
+
+class Cursor(BlockingIteration, _Cursor[Any], BlockingCursor):
+    __doc__ = _Cursor.__doc__
+
+
+class AsyncCursor(AsyncIteration, _Cursor[Any], AsyncCursorBase):
+    __doc__ = _Cursor.__doc__
+
+
+class Collection(_Collection[Any]):
+    __doc__ = _Collection.__doc__
+    _cursor_class = Cursor
+
+
+class AsyncCollection(_Collection[Any]):
+    __doc__ = _Collection.__doc__
+    _cursor_class = AsyncCursor
+
+
+class Database(_Database[Any]):
+    __doc__ = _Database.__doc__
+    _collection_class = Collection
+
+
+class AsyncDatabase(_Database[Any]):
+    __doc__ = _Database.__doc__
+    _collection_class = AsyncCollection
+
+
+class _AsyncioPort:
+    """Stands for the asyncio port until a client needs it: importing asyncio costs more than all the rest."""
+
+    is_async = True
+
+    def __new__(cls, *args: Any) -> Any:
+        from mangonel._faces.aio import AioPort
+
+        return AioPort(*args)
+
+
+class MongoClient(_MongoClient[Any]):
+    __doc__ = _MongoClient.__doc__
+    _port_class = BlockingPort
+    _database_class = Database
+
+    def __enter__(self) -> MongoClient:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class AsyncMongoClient(_MongoClient[Any]):
+    __doc__ = _MongoClient.__doc__
+    _port_class = _AsyncioPort
+    _database_class = AsyncDatabase
+
+    async def __aenter__(self) -> AsyncMongoClient:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
