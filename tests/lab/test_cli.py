@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from mangonel.cli import main
 
 pytest.importorskip("pymongo", reason="the reference of the lab is not installed")

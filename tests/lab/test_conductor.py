@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from mangonel.lab import fingerprint, registry, results, table
 from mangonel.lab.conductor import Conductor, Plan, Record, disagreeing
 from mangonel.lab.experiment import Size

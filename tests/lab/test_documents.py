@@ -6,6 +6,7 @@ import datetime
 from collections import OrderedDict
 
 import pytest
+
 from mangonel.lab import documents
 from mangonel.lab.digest import digest, digest_documents
 

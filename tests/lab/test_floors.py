@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from mangonel.lab.contender import Batching, Target
 
 pymongo = pytest.importorskip("pymongo", reason="floors encode their commands with PyMongo's bson")
 
-from mangonel.lab.contenders import _wire, raw_socket  # noqa: E402
 from pymongo import monitoring  # noqa: E402
+
+from mangonel.lab.contenders import _wire, raw_socket  # noqa: E402
 
 
 class Listener(monitoring.CommandListener):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from mangonel.lab import marks, registry
 from mangonel.lab.experiment import Size
 from mangonel.lab.results import Results

@@ -6,6 +6,7 @@ import os
 import sys
 
 import pytest
+
 from mangonel.lab.protocol import Channel, Child, ChildError
 
 

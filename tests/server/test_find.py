@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from mangonel import server
 from mangonel.server import find
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pymongo
 import pytest
+
 from mangonel import server
 
 

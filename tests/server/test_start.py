@@ -10,6 +10,7 @@ from pathlib import Path
 import pymongo
 import pymongo.errors
 import pytest
+
 from mangonel import server
 from mangonel.server import launch, process
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pymongo
 import pytest
+
 from mangonel import server
 
 CHILD = """

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pymongo
 import pymongo.errors
 import pytest
+
 from mangonel import server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl program")

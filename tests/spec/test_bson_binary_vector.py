@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mangonel.bson import Binary, decode, encode
 from mangonel.bson.binary import BinaryVector, BinaryVectorDtype
 from mangonel.bson.json_util import loads

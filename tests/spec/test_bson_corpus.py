@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mangonel.bson import CodecOptions, DatetimeConversion, DBRef, Decimal128, InvalidBSON, decode, encode
 from mangonel.bson.errors import BSONError
 from mangonel.bson.json_util import JSONMode, JSONOptions, dumps, loads

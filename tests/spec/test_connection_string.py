@@ -14,6 +14,7 @@ from typing import Any
 
 import dns.resolver
 import pytest
+
 from mangonel import _srv
 from mangonel.errors import ConfigurationError
 from mangonel.uri_parser import parse_uri

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
 from mangonel.read_concern import ReadConcern

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pymongo
 import pytest
+
 from mangonel.server import Server
 
 USED: list[str] = []

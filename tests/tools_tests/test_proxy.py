@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from tools.messages import read_exactly
 from tools.proxy import LineProxy
 

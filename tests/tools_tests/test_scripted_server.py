@@ -13,6 +13,7 @@ import bson
 import pymongo
 import pymongo.errors
 import pytest
+
 from tools.messages import EXHAUST_ALLOWED, MORE_TO_COME, op_msg, read_exactly
 from tools.scripted_server import Close, Hang, Raw, Reply, Request, Script, ScriptedServer
 

@@ -9,6 +9,7 @@ from typing import Any
 import pymongo.errors
 import pymongo.helpers_shared
 import pytest
+
 from mangonel import errors
 
 REPLIES: list[dict[str, Any]] = [

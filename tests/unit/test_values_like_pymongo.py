@@ -276,6 +276,7 @@ def test_constants_have_pymongos_values() -> None:
     import pymongo.collation
     import pymongo.cursor_shared
     import pymongo.server_type
+
     from mangonel import collation, constants, cursor_shared, server_type
 
     for name in ("ASCENDING", "DESCENDING", "GEO2D", "GEOSPHERE", "HASHED", "TEXT"):

@@ -65,4 +65,6 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
         value: T = stop.value
         return value
     steps.close()
-    raise BugError("expected a blocking flow to run to its end, found it suspended; it awaits something foreign")
+    raise BugError(
+        "expected a blocking flow to run to its end, found it suspended; it awaits something foreign"
+    )

@@ -9,8 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from mangonel import _core
-from mangonel._core import KIND_READ, KIND_READ_ONCE, KIND_WRITE, READ_BATCH, READ_UNCHECKED
-from mangonel._core import REPLIES_EXHAUST, REPLIES_ONE
+from mangonel._core import (
+    KIND_READ_ONCE,
+    KIND_WRITE,
+    READ_BATCH,
+    READ_UNCHECKED,
+    REPLIES_EXHAUST,
+    REPLIES_ONE,
+)
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
 from mangonel.errors import InvalidOperation, PyMongoError

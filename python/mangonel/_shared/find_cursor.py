@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from mangonel import _core
-from mangonel._core import KIND_READ, READ_BATCH, READ_DOCUMENT, REPLIES_ONE
+from mangonel._core import KIND_READ, READ_DOCUMENT, REPLIES_ONE
 from mangonel._index_keys import hint_document, index_document, index_list
 from mangonel._shared.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
 from mangonel._shared.returns import Returns

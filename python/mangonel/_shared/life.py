@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
-
 from _weakrefset import WeakSet
+from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+
 from mangonel.bson import (
     BSON,
     Code,

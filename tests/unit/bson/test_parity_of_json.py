@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+
 from mangonel.bson import Binary, json_util
 from mangonel.bson.json_util import CANONICAL_JSON_OPTIONS, dumps, loads
 

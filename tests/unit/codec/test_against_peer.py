@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import bson as peer
-import mangonel.bson
-import mangonel.bson.codec_options as options_module
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.codec.samples import ID, every_type
+
+import mangonel.bson
+import mangonel.bson.codec_options as options_module
 from mangonel import _core
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.errors import InvalidBSON, InvalidDocument, InvalidStringData
 from mangonel.bson.objectid import ObjectId
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.bson.son import SON
-
-from tests.unit.codec.samples import ID, every_type
 
 for _name in [
     "binary",

@@ -39,7 +39,8 @@ impl Batch {
         let body = message.get(offset..).unwrap_or_default();
         let namespace = body.get(cursor.namespace.clone()).unwrap_or_default();
         let namespace = String::from_utf8_lossy(namespace).into_owned();
-        let token = cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
+        let token =
+            cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
         Batch {
             position: offset + cursor.batch.start + 4,
             end: offset + cursor.batch.end.saturating_sub(1),
@@ -57,7 +58,9 @@ impl Batch {
     fn next_document(&mut self, py: Python<'_>) -> PyResult<Option<&[u8]>> {
         let elements = self.message.get(self.position..self.end).unwrap_or_default();
         let Some((kind, rest)) = elements.split_first() else { return Ok(None) };
-        let broken = |found: &str| Err(failure::protocol_error(py, &format!("expected a batch of documents, found {found}")));
+        let broken = |found: &str| {
+            Err(failure::protocol_error(py, &format!("expected a batch of documents, found {found}")))
+        };
         if *kind != 0x03 {
             self.position = self.end;
             return broken(&format!("an element of type {kind:#04x}"));

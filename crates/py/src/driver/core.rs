@@ -114,7 +114,8 @@ where
     T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
 {
     let value = options.get_item(name)?;
-    let value = value.ok_or_else(|| PyKeyError::new_err(format!("expected the core option {name:?}, found none")))?;
+    let value =
+        value.ok_or_else(|| PyKeyError::new_err(format!("expected the core option {name:?}, found none")))?;
     value.extract::<T>().map_err(Into::into)
 }
 
@@ -246,7 +247,8 @@ impl Core {
     /// Return how many connections of a shard are idle, in use and being opened, and how many exchanges wait.
     fn pool_sizes(&self, py: Python<'_>, shard: u32) -> PyResult<(usize, usize, usize, usize)> {
         let sizes = self.lock().client.pool(ShardId(shard)).map(|pool| (pool.sizes(), pool.waiting()));
-        let ((idle, out, pending), waiting) = sizes.ok_or_else(|| failure::bug(py, "expected an open shard"))?;
+        let ((idle, out, pending), waiting) =
+            sizes.ok_or_else(|| failure::bug(py, "expected an open shard"))?;
         Ok((idle, out, pending, waiting))
     }
 

@@ -30,7 +30,14 @@ const SLEEP: u8 = 5;
 
 /// Adds the numbers of the steps.
 pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let steps = [("DONE", DONE), ("WRITE", WRITE), ("READ", READ), ("CONNECT", CONNECT), ("WAIT", WAIT), ("SLEEP", SLEEP)];
+    let steps = [
+        ("DONE", DONE),
+        ("WRITE", WRITE),
+        ("READ", READ),
+        ("CONNECT", CONNECT),
+        ("WAIT", WAIT),
+        ("SLEEP", SLEEP),
+    ];
     steps.iter().try_for_each(|(name, number)| module.add(*name, number))
 }
 
@@ -63,7 +70,8 @@ impl Exchange {
         let (asked, reading, codec, answer) = {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
-            let asked = asked.ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
+            let asked = asked
+                .ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
             (asked, operation.reading, operation.codec.clone_ref(py), operation.answer.take())
         };
         let now = core.get().now();
@@ -73,7 +81,18 @@ impl Exchange {
             (inner, link)
         });
         let core = core.clone().unbind();
-        Ok(Exchange { core, inner, link, reading, codec, answer, reply: Vec::new(), cause: None, has_handed_over: false, lent: 0 })
+        Ok(Exchange {
+            core,
+            inner,
+            link,
+            reading,
+            codec,
+            answer,
+            reply: Vec::new(),
+            cause: None,
+            has_handed_over: false,
+            lent: 0,
+        })
     }
 
     /// Runs one change of the core's exchange, and follows it to another link when it took one.
@@ -89,7 +108,9 @@ impl Exchange {
 
     fn check_not_lent(&self) -> PyResult<()> {
         if self.lent > 0 {
-            return Err(PyBufferError::new_err("expected the outbound message to be released, found it still in use"));
+            return Err(PyBufferError::new_err(
+                "expected the outbound message to be released, found it still in use",
+            ));
         }
         Ok(())
     }
@@ -128,7 +149,10 @@ impl Exchange {
 
     fn failure(&self, py: Python<'_>, failure: &Failure) -> PyErr {
         let error = if *failure == Failure::Command {
-            match self.body(py).and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get())) {
+            match self
+                .body(py)
+                .and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get()))
+            {
                 Ok(reply) => failure::refused(py, reply),
                 Err(error) => error,
             }
@@ -142,7 +166,8 @@ impl Exchange {
     }
 
     fn body(&self, py: Python<'_>) -> PyResult<RawDocument<'_>> {
-        let reply = read_reply(&self.reply).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let reply =
+            read_reply(&self.reply).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         Ok(reply.body)
     }
 
@@ -170,7 +195,8 @@ impl Exchange {
 
     fn first(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
         let cursor = self.inner.facts().cursor.as_ref();
-        let cursor = cursor.ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        let cursor = cursor
+            .ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
         let batch = RawDocument::from_bytes(&body.as_bytes()[cursor.batch.clone()])
             .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         match batch.iter().next() {
@@ -199,15 +225,23 @@ impl Exchange {
 
     fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let cursor = self.inner.facts().cursor.clone();
-        let cursor = cursor.ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        let cursor = cursor
+            .ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
         let offset = read_reply(&self.reply).map(|reply| reply.body_start).unwrap_or_default();
         let session = self.inner.take_session();
-        let session =
-            session.map(|session| Py::new(py, ImplicitSession::new(self.core.clone_ref(py), session))).transpose()?;
+        let session = session
+            .map(|session| Py::new(py, ImplicitSession::new(self.core.clone_ref(py), session)))
+            .transpose()?;
         self.has_handed_over = self.inner.more_to_come();
         let pinned = self.inner.more_to_come().then(|| self.inner.link().map(|link| link.0)).flatten();
-        let batch =
-            Batch::new(std::mem::take(&mut self.reply), offset, &cursor, self.codec.clone_ref(py), session, pinned);
+        let batch = Batch::new(
+            std::mem::take(&mut self.reply),
+            offset,
+            &cursor,
+            self.codec.clone_ref(py),
+            session,
+            pinned,
+        );
         Ok(Py::new(py, batch)?.into_any())
     }
 }
@@ -380,11 +414,19 @@ impl Exchange {
         // SAFETY: the message stays where it is until it is stamped again, which only `handle_*` does, and those refuse
         // while a view is lent; the view is read-only and holds a reference to the exchange.
         let outcome = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast(), length as ffi::Py_ssize_t, 1, flags)
+            ffi::PyBuffer_FillInfo(
+                view,
+                slf.as_ptr(),
+                start.cast_mut().cast(),
+                length as ffi::Py_ssize_t,
+                1,
+                flags,
+            )
         };
         if outcome != 0 {
-            return Err(PyErr::take(slf.py())
-                .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")));
+            return Err(PyErr::take(slf.py()).unwrap_or_else(|| {
+                PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")
+            }));
         }
         exchange.lent += 1;
         Ok(())

@@ -32,13 +32,23 @@ pub struct Link {
 impl Link {
     /// Makes the books of a connection that was just opened.
     pub fn new(id: LinkId, shard: u32, transport: Py<PyAny>, fd: i32) -> Self {
-        Link { id, shard, deframer: Deframer::default(), lent: 0, transport: Some(transport), fd, waiter: None }
+        Link {
+            id,
+            shard,
+            deframer: Deframer::default(),
+            lent: 0,
+            transport: Some(transport),
+            fd,
+            waiter: None,
+        }
     }
 
     /// Fails when Python still holds the memory that is about to change.
     pub(crate) fn check_not_lent(&self) -> PyResult<()> {
         if self.lent > 0 {
-            return Err(PyBufferError::new_err("expected the receive buffer to be released, found it still in use"));
+            return Err(PyBufferError::new_err(
+                "expected the receive buffer to be released, found it still in use",
+            ));
         }
         Ok(())
     }
@@ -70,8 +80,10 @@ impl Link {
             let count = window.len().min(data.len());
             window[..count].copy_from_slice(&data[..count]);
             data = &data[count..];
-            is_whole =
-                self.deframer.received(count).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+            is_whole = self
+                .deframer
+                .received(count)
+                .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         }
         Ok(is_whole)
     }
@@ -110,11 +122,13 @@ impl Link {
         let (start, length) = (window.as_mut_ptr(), window.len());
         // SAFETY: the window stays where it is until the next `window`, `received` or `take`; `Link` counts the view
         // as lent and refuses those until it is released, and the view holds a reference to the link.
-        let outcome =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), length as ffi::Py_ssize_t, 0, flags) };
+        let outcome = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), length as ffi::Py_ssize_t, 0, flags)
+        };
         if outcome != 0 {
-            return Err(PyErr::take(slf.py())
-                .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")));
+            return Err(PyErr::take(slf.py()).unwrap_or_else(|| {
+                PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")
+            }));
         }
         link.lent += 1;
         Ok(())

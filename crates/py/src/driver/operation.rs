@@ -68,7 +68,10 @@ pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn lookup<T: Copy>(table: &[(&str, T)], number: usize) -> PyResult<T> {
     let row = table.get(number);
     row.map(|row| row.1).ok_or_else(|| {
-        PyValueError::new_err(format!("expected one of {:?} constants, found {number}", table.first().map(|row| row.0)))
+        PyValueError::new_err(format!(
+            "expected one of {:?} constants, found {number}",
+            table.first().map(|row| row.0)
+        ))
     })
 }
 
@@ -173,7 +176,11 @@ impl Operation {
     }
 }
 
-fn wire_preference(py: Python<'_>, document: &Bound<'_, PyAny>, codec: &Py<Codec>) -> PyResult<WirePreference> {
+fn wire_preference(
+    py: Python<'_>,
+    document: &Bound<'_, PyAny>,
+    codec: &Py<Codec>,
+) -> PyResult<WirePreference> {
     let mut bytes = Vec::new();
     codec::encode_document(py, document, codec.get(), false, &mut bytes)?;
     let mode = document.get_item("mode")?;

@@ -7,10 +7,10 @@ use std::os::raw::{c_int, c_void};
 use std::ptr;
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
-use pyo3::ffi;
 
 #[repr(C)]
 struct Finished {

@@ -139,7 +139,8 @@ impl DocumentSource {
         if count == 0 {
             return Ok(None);
         }
-        let operation = Operation::assemble(py, database, head, sequence, self.codec.clone_ref(py), &plan, session)?;
+        let operation =
+            Operation::assemble(py, database, head, sequence, self.codec.clone_ref(py), &plan, session)?;
         Ok(Some((operation, count)))
     }
 }
@@ -155,6 +156,8 @@ impl DocumentSource {
 }
 
 fn too_large(py: Python<'_>, size: usize, limit: usize) -> PyErr {
-    let message = format!("the document is {size} bytes, and the server stores at most {limit}; split it or use GridFS");
+    let message = format!(
+        "the document is {size} bytes, and the server stores at most {limit}; split it or use GridFS"
+    );
     failure::document_too_large(py, &message)
 }

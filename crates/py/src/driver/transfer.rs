@@ -43,7 +43,8 @@ fn receive(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
 
 /// Waits until the socket is ready for `events`, or the time is over; returns whether it is ready.
 fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progress> {
-    let milliseconds = timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX));
+    let milliseconds =
+        timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX));
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     // SAFETY: `entry` is one live pollfd, as the count says.
     let ready = unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
