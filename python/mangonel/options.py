@@ -154,8 +154,11 @@ LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
     "event_listeners": ("monitoring", bool),
     "server_selector": ("server selection", lambda value: value is not None),
-    "maxadaptiveretries": ("backpressure", lambda value: value != MAX_ADAPTIVE_RETRIES),
-    "enableoverloadretargeting": ("backpressure", bool),
+    **dict.fromkeys(
+        ("maxadaptiveretries", "max_adaptive_retries"),
+        ("backpressure", lambda value: value != MAX_ADAPTIVE_RETRIES),
+    ),
+    **dict.fromkeys(("enableoverloadretargeting", "enable_overload_retargeting"), ("backpressure", bool)),
 }
 
 

@@ -39,10 +39,14 @@ _TLS_INSECURE = ("tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames", "tls
 # All that a TXT record may set; DNS is not trusted with more.
 _TXT_OPTIONS = frozenset({"authsource", "replicaset", "loadbalanced"})
 
-# Options whose spelling in the result of parse_uri is the specification's, whatever the URI's was.
-_SPELLING = {row.name.lower(): row.name for row in URI_OPTIONS.values()} | {
-    "ssl": "ssl",
-    "tlscrlfile": "tlscrlfile",
+# How parse_uri spells options in its result, whatever the URI's spelling was. Those that PyMongo leaves in
+# lower case are left so here.
+_LOWER_CASE = frozenset(
+    {"enableoverloadretargeting", "maxadaptiveretries", "timeoutms", "tlscrlfile", "uuidrepresentation"}
+    | {"waitqueuemultiple"}
+)
+_SPELLING = {
+    row.name.lower(): row.name for row in URI_OPTIONS.values() if row.name.lower() not in _LOWER_CASE
 }
 
 _ESCAPE_HINT = "username and password must be escaped according to RFC 3986, use urllib.parse.quote_plus"
@@ -131,7 +135,7 @@ def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Ad
 
 
 def validate_options(opts: Mapping[str, Any], warn: bool = False) -> CaseInsensitiveDict | dict[str, Any]:
-    """Return the checked options of a connection string, in a dict of the kind given.
+    """Return the checked options of a connection string; from a plain dict, with names in lower case.
 
     Args:
         opts: name to text.
@@ -140,7 +144,7 @@ def validate_options(opts: Mapping[str, Any], warn: bool = False) -> CaseInsensi
     checked = validate_uri_options(opts, warn)
     if isinstance(opts, CaseInsensitiveDict):
         return checked
-    return {checked.cased_key(name): value for name, value in checked.items()}
+    return dict(checked.items())
 
 
 def split_options(
@@ -160,7 +164,8 @@ def split_options(
     """
     if "&" in opts and ";" in opts:
         raise InvalidURI("can not mix '&' and ';' as option separators")
-    options = _parse_pairs(opts.split("&" if "&" in opts else ";"))
+    # Without a separator PyMongo splits at blanks, so that one behind a single option does no harm.
+    options = _parse_pairs(opts.split("&" if "&" in opts else ";" if ";" in opts else None) or [""])
     check_security_options(options)
     if normalize:
         normalize_options(options)

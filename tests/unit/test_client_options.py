@@ -1,0 +1,265 @@
+"""What ClientOptions hands to the core, what it refuses, and what a client says about itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import bson
+import pymongo.pool_options
+import pytest
+from mangonel import _version, handshake_metadata, options
+from mangonel.client_options import ClientOptions
+from mangonel.driver_info import DriverInfo
+from mangonel.errors import ConfigurationError
+from mangonel.handshake_metadata import MAX_METADATA_SIZE, client_metadata
+
+ROOT = Path(__file__).parents[2]
+
+
+def _options(host: Any = None, is_sync: bool = True, **keywords: Any) -> ClientOptions:
+    return ClientOptions.from_arguments(host, None, None, None, None, None, keywords, is_sync=is_sync)
+
+
+def test_core_options_are_whole_milliseconds() -> None:
+    core = _options(connectTimeoutMS=1500, maxIdleTimeMS="250", heartbeatFrequencyMS=500.5).core_options()
+
+    assert core["connect_timeout_ms"] == 1500
+    assert core["max_idle_time_ms"] == 250
+    assert core["heartbeat_frequency_ms"] == 501
+
+
+@pytest.mark.parametrize("milliseconds", range(1, 3000, 7))
+def test_whole_milliseconds_reach_the_core_unchanged(milliseconds: int) -> None:
+    core = _options(socketTimeoutMS=milliseconds, localThresholdMS=milliseconds).core_options()
+
+    assert core["socket_timeout_ms"] == core["local_threshold_ms"] == milliseconds
+
+
+def test_shortest_timeout_does_not_become_no_limit() -> None:
+    assert _options(socketTimeoutMS=0.01).core_options()["socket_timeout_ms"] == 1
+
+
+def test_unlimited_is_none_for_times_and_zero_for_the_pool() -> None:
+    core = _options(connectTimeoutMS=0, socketTimeoutMS=None, maxPoolSize=None).core_options()
+
+    assert core["connect_timeout_ms"] is core["socket_timeout_ms"] is None
+    assert core["max_pool_size"] == 0
+
+
+def test_seeds_reach_the_core_once_each_in_the_order_given() -> None:
+    hosts = ["b:2", "mongodb://a:1,b:2,%2Ftmp%2Fm.sock/db"]
+
+    assert _options(hosts).core_options()["hosts"] == [("b", 2), ("a", 1), ("/tmp/m.sock", None)]
+
+
+def test_database_of_the_uri_is_the_default_one() -> None:
+    assert _options("mongodb://a/shop.items").default_database_name == "shop"
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "username": {"username": "u", "password": "p"},
+    "password": {"password": "p"},
+    "authMechanism": {"authMechanism": "MONGODB-X509"},
+    "authMechanismProperties": {"authMechanismProperties": {"SERVICE_NAME": "x"}},
+    "authoidcallowedhosts": {"authoidcallowedhosts": ["x"]},
+    "tls": {"tls": True},
+    "compressors": {"compressors": "zlib"},
+    "loadBalanced": {"loadBalanced": True},
+    "mongodb+srv": {"host": "mongodb+srv://a.b.c"},
+    "auto_encryption_opts": {"auto_encryption_opts": object()},
+    "event_listeners": {"event_listeners": [object()]},
+    "server_selector": {"server_selector": len},
+    "maxAdaptiveRetries": {"maxAdaptiveRetries": 5},
+    "enableOverloadRetargeting": {"enableOverloadRetargeting": True},
+    "max_adaptive_retries": {"max_adaptive_retries": 5},
+    "enable_overload_retargeting": {"enable_overload_retargeting": True},
+}
+
+
+def test_every_later_option_is_in_the_table_below() -> None:
+    assert {name.lower() for name in REFUSED} == set(options.LATER)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_option_of_a_later_part_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"option {name.replace('+', '.')} is not supported yet"):
+        _options(**REFUSED[name])
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"ssl": True},
+        {"tlsCAFile": __file__},
+        {"tlsAllowInvalidHostnames": False},
+        {"host": "mongodb://u:p@a"},
+        {"host": "mongodb://a/?ssl=true"},
+    ],
+    ids=str,
+)
+def test_later_part_is_noticed_by_every_way_to_ask_for_it(keywords: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="is not supported yet"):
+        _options(**keywords)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"tls": False},
+        {"compressors": []},
+        {"loadBalanced": False},
+        {"event_listeners": []},
+        {"authSource": "admin"},
+        {"maxAdaptiveRetries": 2},
+        {"username": None},
+    ],
+    ids=str,
+)
+def test_value_that_asks_for_nothing_is_accepted(keywords: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _options(**keywords)
+
+
+SRV_OPTIONS = ("srvServiceName", "srvAllowedHostsSuffix", "srv_host_validator", "srvMaxHosts")
+
+
+@pytest.mark.parametrize("name", SRV_OPTIONS)
+def test_srv_option_without_srv_uri_is_refused(name: str) -> None:
+    value: Any = {"srv_host_validator": bool, "srvMaxHosts": 1}.get(name, "x.y")
+    with pytest.raises(ConfigurationError, match=rf"{name} option is only allowed with"):
+        _options(**{name: value})
+
+
+def test_option_without_effect_says_so() -> None:
+    with pytest.warns(UserWarning, match="waitQueueMultiple has no effect"):
+        _options(waitQueueMultiple=5)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name for _, variables, fields in handshake_metadata._FAAS for name in variables]
+    names += [field[1] for _, _, fields in handshake_metadata._FAAS for field in fields]
+    for name in [*names, "AWS_EXECUTION_ENV", "KUBERNETES_SERVICE_HOST"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(handshake_metadata, "_DOCKER_MARK", "/does/not/exist")
+
+
+ENVIRONMENTS: list[tuple[dict[str, str], dict[str, Any]]] = [
+    ({}, {}),
+    (
+        {"AWS_EXECUTION_ENV": "AWS_Lambda_x", "AWS_REGION": "r", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024"},
+        {"name": "aws.lambda", "region": "r", "memory_mb": 1024},
+    ),
+    ({"AWS_LAMBDA_RUNTIME_API": "x", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "big"}, {"name": "aws.lambda"}),
+    ({"AWS_EXECUTION_ENV": "EC2"}, {}),
+    ({"FUNCTIONS_WORKER_RUNTIME": "x"}, {"name": "azure.func"}),
+    (
+        {"K_SERVICE": "x", "FUNCTION_MEMORY_MB": "1", "FUNCTION_TIMEOUT_SEC": "2", "FUNCTION_REGION": "r"},
+        {"name": "gcp.func", "memory_mb": 1, "timeout_sec": 2, "region": "r"},
+    ),
+    ({"VERCEL": "1", "VERCEL_REGION": "r"}, {"name": "vercel", "region": "r"}),
+    ({"VERCEL": "1", "AWS_EXECUTION_ENV": "AWS_Lambda_x", "AWS_REGION": "r"}, {"name": "vercel"}),
+    ({"K_SERVICE": "x", "FUNCTIONS_WORKER_RUNTIME": "y"}, {}),
+    ({"KUBERNETES_SERVICE_HOST": "x"}, {"container": {"orchestrator": "kubernetes"}}),
+]
+
+
+@pytest.mark.parametrize(("variables", "expected"), ENVIRONMENTS, ids=str)
+def test_metadata_names_the_function_service(
+    variables: dict[str, str], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert client_metadata().get("env", {}) == expected
+    assert handshake_metadata.is_faas() == ("FUNC" in str(variables) or "name" in expected)
+    assert _options().connect == (not handshake_metadata.is_faas())
+
+
+def test_metadata_names_driver_face_and_wrapping_library() -> None:
+    wrapper = DriverInfo("wrap", "2", "p")
+    metadata = _options(is_sync=False, appname="shop", driver=wrapper).core_options()["metadata"]
+
+    assert metadata["application"] == {"name": "shop"}
+    assert metadata["driver"] == {"name": "mangonel|async|wrap", "version": f"{_version.__version__}||2"}
+    assert metadata["platform"].endswith("|p")
+
+
+def test_metadata_describes_the_machine_as_pymongo_does() -> None:
+    ours, theirs = client_metadata(), pymongo.pool_options._METADATA
+
+    assert ours["os"] == theirs["os"]
+    assert ours["platform"] == theirs["platform"]
+
+
+def test_library_added_twice_is_named_once() -> None:
+    pool = _options(driver=DriverInfo("wrap", "2")).pool_options
+
+    assert not pool.append_driver(DriverInfo("wrap", "2", ""))
+    assert pool.append_driver(DriverInfo("other"))
+    assert pool.metadata["driver"]["name"] == "mangonel|wrap|other"
+
+
+@pytest.mark.parametrize("length", [0, 50, 120, 128, 200, 300, 400, 600])
+def test_metadata_stays_within_512_bytes(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERCEL", "1")
+    monkeypatch.setenv("VERCEL_REGION", "é" * length)
+    driver = DriverInfo("w" * (length // 4), "v" * (length // 4), "é" * length)
+
+    metadata = client_metadata("a" * min(length, 128), [driver])
+
+    assert len(bson.encode(metadata)) <= MAX_METADATA_SIZE
+    assert metadata["driver"]["name"].split("|")[0] == "mangonel"
+    assert metadata["os"]["type"]
+    assert handshake_metadata._bson_size(metadata) == len(bson.encode(metadata))
+
+
+def test_metadata_loses_the_least_important_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERCEL", "1")
+    monkeypatch.setenv("VERCEL_REGION", "r" * 400)
+
+    metadata = client_metadata()
+
+    assert metadata["env"] == {"name": "vercel"}
+    assert metadata["os"].keys() == {"type", "name", "architecture", "version"}
+
+
+def test_version_is_that_of_the_wheel() -> None:
+    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())
+
+    assert cargo["workspace"]["package"]["version"] == _version.__version__
+
+
+# Modules that take longer to import than the driver may, and that nothing on this path needs.
+SLOW = {
+    *("asyncio", "ssl", "socket", "logging", "subprocess", "email", "json", "uuid", "random", "platform"),
+    *("inspect", "dataclasses", "typing", "difflib", "warnings", "ipaddress", "urllib.parse", "dns"),
+}
+
+
+def test_making_client_options_imports_nothing_slow() -> None:
+    code = (
+        "import sys; before = set(sys.modules);"
+        "from mangonel import client_options, operations, results, collation, constants, cursor_shared;"
+        "make = client_options.ClientOptions.from_arguments;"
+        "make('mongodb://a/?maxPoolSize=5', None, None, None, None, None, {'w': 1}).core_options();"
+        "print(*(set(sys.modules) - before))"
+    )
+    path = [str(ROOT / "python"), *(entry for entry in sys.path if entry.endswith("site-packages"))]
+    # Without `site`, whose .pth files import modules of other packages.
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path}; {code}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    imported = set(result.stdout.split())
+    assert "mangonel.client_options" in imported
+    assert imported.isdisjoint(SLOW), imported & SLOW
