@@ -14,6 +14,7 @@ import pymongo.server_api
 import pymongo.uri_parser
 import pymongo.uri_parser_shared
 import pytest
+
 from mangonel import driver_info, options, read_preferences, server_api, uri_parser
 from mangonel.client_options import ClientOptions
 
