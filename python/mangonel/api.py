@@ -76,4 +76,4 @@ class AsyncMongoClient(_MongoClient[Any]):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
+        await self.close()  # type: ignore[misc]

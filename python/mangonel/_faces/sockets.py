@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from socket import socket
@@ -15,7 +15,7 @@ _KEEPALIVE_INTERVAL_S = 10
 _KEEPALIVE_PROBES = 9
 
 
-def resolve(address: Address) -> list[tuple[int, object]]:
+def resolve(address: Address) -> list[tuple[int, Any]]:
     """Return the families and socket addresses that `address` stands for. Blocks while names are looked up."""
     import socket
 
@@ -59,7 +59,7 @@ def open_socket(address: Address, timeout: float | None) -> socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.settimeout(timeout)
-            sock.connect(target)  # type: ignore[arg-type]  # a path for AF_UNIX, a tuple otherwise
+            sock.connect(target)
             tune(sock)
             sock.settimeout(None)
         except OSError as error:

@@ -12,7 +12,7 @@ from mangonel.typings import _DocumentType
 
 if TYPE_CHECKING:
     from mangonel._shared.client import _MongoClient
-    from mangonel._shared.cursor import _Cursor
+    from mangonel._shared.find_cursor import _Cursor
     from mangonel._shared.database import _Database
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    # To this floor's own checks the value may be either, so nothing is assumed of it.
     T = TypeVar("T")
-    Returns = Any | T
+    # To this floor's own checks the value may be either, so nothing is assumed of it; a port's answer fits as it is.
+    Returns: TypeAlias = Any | T
 else:
 
     class Returns:

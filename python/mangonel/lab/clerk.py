@@ -46,7 +46,7 @@ class Clerk:
             import bson as types
             from pymongo import MongoClient
         except ImportError:
-            from mangonel import MongoClient  # type: ignore[attr-defined, no-redef]
+            from mangonel import MongoClient  # type: ignore[assignment]
             from mangonel import bson as types  # type: ignore[no-redef]
         self._types: Any = types
         self._client: Any = MongoClient(uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab clerk")
