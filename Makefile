@@ -39,6 +39,7 @@ lint: build    ## Formatting, clippy, types, floors, stubs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	MYPYPATH=python $(BIN)/stubtest mangonel._core --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/lint-imports --no-cache
 
 # One minute finds slips; hours find bugs: make fuzz FUZZ_SECONDS=3600 FUZZ_TARGETS=bson_decode

@@ -12,8 +12,8 @@ from mangonel.typings import _DocumentType
 
 if TYPE_CHECKING:
     from mangonel._shared.client import _MongoClient
-    from mangonel._shared.find_cursor import _Cursor
     from mangonel._shared.database import _Database
+    from mangonel._shared.find_cursor import _Cursor
 
 
 class CollectionReads(CommandSource, Generic[_DocumentType]):

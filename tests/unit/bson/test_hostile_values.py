@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mangonel.bson import Binary, CodecOptions, DatetimeMS, Decimal128, InvalidBSON, Regex, Timestamp
 from mangonel.bson.binary import BinaryVector, BinaryVectorDtype
 from mangonel.bson.json_util import CANONICAL_JSON_OPTIONS, dumps, loads

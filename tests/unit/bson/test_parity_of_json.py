@@ -331,6 +331,7 @@ def test_values_of_another_package_are_written() -> None:
 
 def test_dbref_may_have_a_key_named_items() -> None:
     import bson
+
     from mangonel.bson import DBRef
 
     class Reference(DBRef):
