@@ -27,11 +27,11 @@ def _options(host: Any = None, is_sync: bool = True, **keywords: Any) -> ClientO
 
 
 def test_core_options_are_whole_milliseconds() -> None:
-    core = _options(connectTimeoutMS=1500, maxIdleTimeMS="250", heartbeatFrequencyMS=500.5).core_options()
+    core = _options(connectTimeoutMS=1500, maxIdleTimeMS="250", waitQueueTimeoutMS=500.5).core_options()
 
     assert core["connect_timeout_ms"] == 1500
     assert core["max_idle_time_ms"] == 250
-    assert core["heartbeat_frequency_ms"] == 501
+    assert core["wait_queue_timeout_ms"] == 501
 
 
 def test_whole_milliseconds_reach_the_core_unchanged() -> None:
@@ -73,6 +73,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "compressors": {"compressors": "zlib"},
     "loadBalanced": {"loadBalanced": True},
     "mongodb+srv": {"host": "mongodb+srv://a.b.c"},
+    "timeoutMS": {"timeoutMS": 0},
+    "minPoolSize": {"minPoolSize": 1},
+    "heartbeatFrequencyMS": {"heartbeatFrequencyMS": 500},
+    "serverMonitoringMode": {"serverMonitoringMode": "poll"},
     "auto_encryption_opts": {"auto_encryption_opts": object()},
     "event_listeners": {"event_listeners": [object()]},
     "server_selector": {"server_selector": len},
@@ -118,6 +122,10 @@ def test_later_part_is_noticed_by_every_way_to_ask_for_it(keywords: dict[str, An
         {"event_listeners": []},
         {"authSource": "admin"},
         {"maxAdaptiveRetries": 2},
+        {"timeoutMS": None},
+        {"minPoolSize": 0},
+        {"heartbeatFrequencyMS": 10_000},
+        {"serverMonitoringMode": "auto"},
         {"username": None},
     ],
     ids=str,
@@ -241,7 +249,7 @@ def test_version_is_that_of_the_wheel() -> None:
 # Modules that take longer to import than the driver may, and that nothing on this path needs.
 SLOW = {
     *("asyncio", "ssl", "socket", "logging", "subprocess", "email", "json", "uuid", "random", "platform"),
-    *("inspect", "dataclasses", "typing", "difflib", "warnings", "ipaddress", "urllib.parse", "dns"),
+    *("inspect", "dataclasses", "difflib", "ipaddress", "urllib.parse", "dns"),
 }
 
 
