@@ -9,6 +9,7 @@ import datetime
 import re
 
 from mangonel._core import decode, decode_all, encode
+from mangonel.bson._light import overload
 from mangonel.bson.binary import (
     ALL_UUID_SUBTYPES,
     CSHARP_LEGACY,
@@ -135,9 +136,11 @@ _SHORTEST = 5
 _READ_AT_ONCE = 1 << 20
 
 
-def decode_iter(
-    data: bytes, codec_options: CodecOptions[_DocumentType] | None = None
-) -> Iterator[dict[str, Any]] | Iterator[_DocumentType]:
+@overload
+def decode_iter(data: bytes, codec_options: None = None) -> Iterator[dict[str, Any]]: ...
+@overload
+def decode_iter(data: bytes, codec_options: CodecOptions[_DocumentType]) -> Iterator[_DocumentType]: ...
+def decode_iter(data: bytes, codec_options: CodecOptions[Any] | None = None) -> Iterator[Any]:
     """Yield the documents that stand one after another in `data`, each decoded when it is asked for.
 
     Args:
@@ -156,7 +159,7 @@ def decode_iter(
     return _decode_iter(data, codec_options)
 
 
-def _decode_iter(data: bytes, codec_options: CodecOptions[_DocumentType] | None) -> Iterator[Any]:
+def _decode_iter(data: bytes, codec_options: CodecOptions[Any] | None) -> Iterator[Any]:
     position, end = 0, len(data)
     while position < end:
         size = _size(data[position : position + 4], f"at byte {position}")
@@ -168,9 +171,17 @@ def _decode_iter(data: bytes, codec_options: CodecOptions[_DocumentType] | None)
         position += size
 
 
+@overload
 def decode_file_iter(
-    file_obj: BinaryIO | IO[bytes], codec_options: CodecOptions[_DocumentType] | None = None
-) -> Iterator[dict[str, Any]] | Iterator[_DocumentType]:
+    file_obj: BinaryIO | IO[bytes], codec_options: None = None
+) -> Iterator[dict[str, Any]]: ...
+@overload
+def decode_file_iter(
+    file_obj: BinaryIO | IO[bytes], codec_options: CodecOptions[_DocumentType]
+) -> Iterator[_DocumentType]: ...
+def decode_file_iter(
+    file_obj: BinaryIO | IO[bytes], codec_options: CodecOptions[Any] | None = None
+) -> Iterator[Any]:
     """Yield the documents that stand one after another in a file, holding one at a time in memory.
 
     Args:
@@ -186,7 +197,7 @@ def decode_file_iter(
 
 
 def _decode_file_iter(
-    file_obj: BinaryIO | IO[bytes], codec_options: CodecOptions[_DocumentType] | None
+    file_obj: BinaryIO | IO[bytes], codec_options: CodecOptions[Any] | None
 ) -> Iterator[Any]:
     while head := file_obj.read(4):
         missing = _size(head, "in the file") - 4

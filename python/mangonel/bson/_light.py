@@ -1,4 +1,4 @@
-"""Stand-ins for `typing.Generic` and `typing.TypeVar` at run time; type checkers see the real ones.
+"""Stand-ins for `typing.Generic`, `TypeVar` and `overload` at run time; type checkers see the real ones.
 
 Importing `typing` takes longer than everything else in this package together, and `import mangonel` has a
 budget. Must not know: anything else of the package.
@@ -11,7 +11,9 @@ from types import GenericAlias
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Generic as Generic
-    from typing import TypeVar as TypeVar
+    from typing import overload as overload
+
+    from typing_extensions import TypeVar as TypeVar
 else:
 
     class Generic:
@@ -19,6 +21,10 @@ else:
 
         __slots__ = ()
         __class_getitem__ = classmethod(GenericAlias)
+
+    def overload(function: object) -> object:
+        """Return the function: the definition after the overloads replaces it."""
+        return function
 
     def TypeVar(name: str, *_constraints: object, **_options: object) -> str:  # noqa: N802
         """Return a placeholder: nothing here looks at type parameters at run time."""

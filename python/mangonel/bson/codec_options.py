@@ -20,12 +20,16 @@ from mangonel.bson.binary import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, Generic, NamedTuple, Self
+    from collections.abc import (
+        Callable,
+        Iterable,
+        Mapping,
+    )
+    from typing import Any, ClassVar, Generic, Self
 
     _Fallback = Callable[[Any], Any]
 
-_DocumentType = TypeVar("_DocumentType", bound="Mapping[str, Any]")
+_DocumentType = TypeVar("_DocumentType", bound="Mapping[str, Any]", default="dict[str, Any]")
 
 _RAW_BSON_DOCUMENT_MARKER = 101
 
@@ -152,9 +156,10 @@ class DatetimeConversion(int, enum.Enum):
 
 
 if TYPE_CHECKING:
-
-    class _Fields(NamedTuple):
-        document_class: type[Mapping[str, Any]]
+    # What a type checker sees: a named tuple cannot tell it the class that documents become.
+    class _BaseCodecOptions(tuple[Any, ...], Generic[_DocumentType]):
+        _fields: ClassVar[tuple[str, ...]]
+        document_class: type[_DocumentType]
         tz_aware: bool
         uuid_representation: int
         unicode_decode_error_handler: str
@@ -162,8 +167,11 @@ if TYPE_CHECKING:
         type_registry: TypeRegistry
         datetime_conversion: DatetimeConversion | None
 
-    class _BaseCodecOptions(_Fields, Generic[_DocumentType]):
-        pass
+        def _asdict(self) -> dict[str, Any]:
+            raise NotImplementedError
+
+        def _replace(self, **kwargs: Any) -> Self:
+            raise NotImplementedError
 
 else:
     _BaseCodecOptions = namedtuple(
@@ -206,7 +214,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
 
     def __new__(
         cls,
-        document_class: type[Mapping[str, Any]] | None = None,
+        document_class: type[_DocumentType] | None = None,
         tz_aware: bool = False,
         uuid_representation: int | None = UuidRepresentation.UNSPECIFIED,
         unicode_decode_error_handler: str = "strict",
@@ -214,10 +222,9 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
         type_registry: TypeRegistry | None = None,
         datetime_conversion: DatetimeConversion | None = DatetimeConversion.DATETIME,
     ) -> Self:
-        if document_class is None:
-            document_class = dict
-        elif document_class is not dict:
-            _check_document_class(document_class)
+        chosen: Any = dict if document_class is None else document_class
+        if chosen is not dict:
+            _check_document_class(chosen)
         if not isinstance(tz_aware, bool):
             raise TypeError(f'expected bool for "tz_aware", got {tz_aware!r}')
         if uuid_representation not in ALL_UUID_REPRESENTATIONS:
@@ -241,7 +248,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
         return tuple.__new__(
             cls,
             (
-                document_class,
+                chosen,
                 tz_aware,
                 uuid_representation,
                 unicode_decode_error_handler,

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import mangonel
 
 HEAVY = ["uuid", "decimal", "json", "base64", "calendar", "struct", "numpy", "typing", "logging", "inspect"]
 
 
 def _modules_after(code: str) -> set[str]:
-    # -S: site may load anything, for example for an editable install; then the path has to be given.
-    program = f"import sys; sys.path[:] = {sys.path!r}; {code}; print(*sys.modules)"
+    # -S, because site may load anything. The package around it stays out: what it loads is for its own tests.
+    program = f"""
+import sys
+sys.path[:] = {sys.path!r}
+sys.modules["mangonel"] = outer = type(sys)("mangonel")
+outer.__path__ = [{str(Path(mangonel.__file__).parent)!r}]
+{code}
+print(*sys.modules)
+"""
     found = subprocess.run(
         [sys.executable, "-S", "-c", program], check=True, capture_output=True, text=True, timeout=60
     )
