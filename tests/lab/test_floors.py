@@ -123,3 +123,4 @@ def test_a_deployment_that_a_bare_socket_cannot_reach_is_refused():
     for uri in ("mongodb+srv://example.org", "mongodb://u:p@example.org", "mongodb://example.org/?tls=true"):
         with pytest.raises(ValueError, match="raw socket"):
             _wire.address(uri)
+        assert raw_socket.CONTENDERS[0].unusable(uri)

@@ -6,6 +6,7 @@ Started as `python -m mangonel.lab.clerk READ_FD WRITE_FD`.
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import sys
 import time
@@ -42,14 +43,11 @@ class Clerk:
     """Answers the conductor's questions about one deployment."""
 
     def __init__(self, uri: str, database: str) -> None:
-        try:
-            import bson as types
-            from pymongo import MongoClient
-        except ImportError:
-            from mangonel import MongoClient  # type: ignore[assignment]
-            from mangonel import bson as types  # type: ignore[no-redef]
+        driver, types = _modules()
         self._types: Any = types
-        self._client: Any = MongoClient(uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab clerk")
+        self._client: Any = driver.MongoClient(
+            uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab clerk"
+        )
         self._database: Any = self._client[database]
         self._status: dict[str, Any] = {"serverStatus": 1, **dict.fromkeys(UNREAD, 0)}
         pairs = [(self._cpu_ns(), self._cpu_ns()) for _ in range(15)]
@@ -114,6 +112,11 @@ class Clerk:
     def _cpu_ns(self) -> int:
         usage = self._client.admin.command(self._status).get("extra_info", {})
         return 1000 * int(usage.get("user_time_us", 0) + usage.get("system_time_us", 0))
+
+
+def _modules() -> tuple[Any, Any]:
+    names = ("pymongo", "bson") if importlib.util.find_spec("pymongo") else ("mangonel", "mangonel.bson")
+    return importlib.import_module(names[0]), importlib.import_module(names[1])
 
 
 def main() -> int:

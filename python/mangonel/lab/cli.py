@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--quick", action="store_true", help="the short form: all of it in under 4 minutes")
     run.add_argument("--rounds", type=int, default=0, metavar="N", help="rounds (default: as time allows)")
     run.add_argument(
+        "--budget", type=float, default=0.0, metavar="S", help="stop after whole rounds, in seconds"
+    )
+    run.add_argument(
         "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
     )
     run.add_argument("--out", type=Path, metavar="FILE", help="the result file (default: results/DATE.json)")
@@ -68,7 +71,7 @@ def run_command(options: argparse.Namespace) -> int:
     known, contenders = registry.experiments(), registry.contenders()
     _check(options, "experiment", options.experiments, list(known))
     _check(options, "contender", options.contender, list(contenders))
-    budget = QUICK_BUDGET if options.quick and not options.rounds else 0.0
+    budget = options.budget or (QUICK_BUDGET if options.quick and not options.rounds else 0.0)
     plan_values: dict[str, Any] = {
         "experiments": tuple(options.experiments or known),
         "contenders": tuple(options.contender or contenders),

@@ -1,6 +1,6 @@
 """Plays contenders against each other: rounds in shuffled order, one worker process per contender and round.
 
-Never imports a driver. What it keeps is raw: every sample of every round; tables are made from that.
+Never imports a peer. What it keeps is raw: every sample of every round; tables are made from that.
 """
 
 from __future__ import annotations

@@ -97,6 +97,7 @@ class Contender:
         names: names it needs in those packages, as "module:attribute", looked up in the worker.
         loop: the event loop it runs on, "asyncio" or "uvloop".
         environment: variables its worker process gets.
+        unsuited: returns why it cannot work with a deployment's URI, or "".
         copy_of: for the null control, the contender this one repeats under a second name.
     """
 
@@ -112,15 +113,16 @@ class Contender:
     program: Callable[[str, Target], str] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     copy_of: str = ""
+    unsuited: Callable[[str], str] | None = None
 
     def missing(self) -> str:
         """Return why it cannot take part, or "". Imports nothing."""
         absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
         return f"not installed: {', '.join(absent)}" if absent else ""
 
-    def unusable(self) -> str:
+    def unusable(self, uri: str) -> str:
         """Return why it cannot take part, or "". Imports the packages, so it is for workers only."""
-        if reason := self.missing():
+        if reason := self.missing() or (self.unsuited(uri) if self.unsuited else ""):
             return reason
         for name in self.names:
             module, _, attribute = name.partition(":")

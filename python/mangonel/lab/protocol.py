@@ -84,7 +84,7 @@ class Child:
             stdout=self._stderr,
             stderr=self._stderr,
             pass_fds=(child_read, child_write),
-            env={**os.environ, "PYTHONFAULTHANDLER": "1", **(environment or {})},
+            env={**os.environ, **(environment or {})},
         )
         os.close(child_read)
         os.close(child_write)

@@ -13,7 +13,7 @@ from typing import Any
 from mangonel.lab import registry
 from mangonel.lab.conductor import REFERENCES
 from mangonel.lab.fingerprint import machine
-from mangonel.lab.marks import verdicts
+from mangonel.lab.marks import Verdict, verdicts
 from mangonel.lab.results import Results, Row
 from mangonel.lab.statistics import Estimate
 
@@ -40,53 +40,92 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
     """Print everything a result file says."""
     results = Results(content)
     draw = _plain if plain or importlib.util.find_spec("rich") is None else _rich
-    found = content["fingerprint"]
-    write(f"{found['date']}  {machine(found)}")
-    server = found["server"]
-    write(
-        f"mongod {server.get('version')} ({server.get('topology')}, ping {server.get('ping_us')} µs); "
-        f"seed {content['plan']['seed']}, load {found['load'][0]}, commit {found['commit']}"
-    )
-    write(
-        "versions: " + ", ".join(f"{name} {version}" for name, version in sorted(found["versions"].items()))
-    )
-    for experiment, _, rows in results.parts():
-        reference = next((row for row in rows if row.key[2] in REFERENCES and not row.failures), None)
+    _head(content, write)
+    failures = []
+    for experiment, part, rows in results.parts():
+        reference = _reference(rows)
         concern = f", {rows[0].write_concern}" if rows[0].write_concern else ""
         title = f"{experiment}: {rows[0].title}{concern}{_noise(results, rows)}"
         name = _title(reference.key[2]) if reference else "the reference"
         by = "CPU " if rows[0].judge == "client" else ""
         headings = [text.format(unit=rows[0].unit, reference=by + name) for text in HEADINGS]
         draw(title, headings, _lines(results, rows, reference), write)
-    if content["missing"]:
-        lines = [Line([e["experiment"], e["contender"], e["reason"]]) for e in content["missing"]]
-        draw("not taking part", ["experiment", "contender", "reason"], lines, write)
-    if content["exits"]:
-        lines = [
-            Line([e["experiment"], e["contender"], str(e["round"] + 1), _exit(e)], "failed")
-            for e in content["exits"]
+        failures += [
+            Line([experiment, part, _title(row.key[2]), why[:300]], "failed")
+            for row in rows
+            for why in row.failures
         ]
-        draw("workers that did not end cleanly", ["experiment", "contender", "round", "how"], lines, write)
-    found_verdicts = verdicts(results)
-    if found_verdicts:
-        lines = []
-        for verdict in found_verdicts:
-            mark = verdict.mark
-            reached = "" if verdict.reached is None else _figure(verdict.reached, mark.unit)
-            asked = f"{mark.sign} {mark.limit:g} {mark.unit}".strip()
-            lines.append(
-                Line(
-                    [mark.experiment, mark.text, asked, reached, verdict.word],
-                    "best" if verdict.met else "failed",
-                )
-            )
-        met = sum(verdict.met for verdict in found_verdicts)
-        draw(
-            f"marks: {met} of {len(found_verdicts)} met",
-            ["experiment", "what", "asked", "reached [95 %]", "verdict"],
-            lines,
-            write,
-        )
+    tables = (
+        ("failed: no figure counts", ["experiment", "part", "contender", "why"], failures),
+        ("not taking part", ["contender", "reason", "experiments"], _missing(content)),
+        ("workers that did not end cleanly", ["experiment", "contender", "round", "how"], _exits(content)),
+    )
+    for title, headings, lines in tables:
+        if lines:
+            draw(title, headings, lines, write)
+    judged = verdicts(results)
+    if judged:
+        title = f"marks: {sum(verdict.met for verdict in judged)} of {len(judged)} met"
+        draw(title, ["experiment", "what", "asked", "reached [95 %]", "verdict"], _marks(judged), write)
+
+
+def _head(content: dict[str, Any], write: Write) -> None:
+    found, plan = content["fingerprint"], content["plan"]
+    server = found["server"]
+    write(f"{found['date']}  {machine(found)}")
+    write(
+        f"mongod {server.get('version')} ({server.get('topology')}, ping {server.get('ping_us')} µs); "
+        f"seed {plan['seed']}, load {found['load'][0]}, commit {found['commit']}"
+    )
+    versions = sorted(found["versions"].items())
+    write("versions: " + ", ".join(f"{name} {version}" for name, version in versions))
+    played = {len(cell["rounds"]) for cell in content["cells"] if not cell["failures"]} or {0}
+    rounds = f"{min(played)}" if len(played) == 1 else f"{min(played)} to {max(played)}"
+    form = "short form" if plan["quick"] else "full form"
+    write(f"{form}, {rounds} rounds in shuffled order, each in new processes; medians [95 % interval]")
+
+
+def _missing(content: dict[str, Any]) -> list[Line]:
+    told: dict[tuple[str, str], list[str]] = {}
+    for entry in content["missing"]:
+        told.setdefault((entry["contender"], entry["reason"]), []).append(entry["experiment"])
+    return [Line([_title(name), reason, ", ".join(names)]) for (name, reason), names in told.items()]
+
+
+def _exits(content: dict[str, Any]) -> list[Line]:
+    return [
+        Line([e["experiment"], _title(e["contender"]), str(e["round"] + 1), _exit(e)], "failed")
+        for e in content["exits"]
+    ]
+
+
+def _marks(judged: list[Verdict]) -> list[Line]:
+    lines = []
+    for verdict in judged:
+        mark = verdict.mark
+        reached = "" if verdict.reached is None else _figure(verdict.reached, mark.unit)
+        asked = f"{mark.sign} {mark.limit:g} {mark.unit}".strip()
+        cells = [mark.experiment, mark.text, asked, reached, verdict.word]
+        lines.append(Line(cells, "best" if verdict.met else "failed"))
+    return lines
+
+
+def _reference(rows: list[Row]) -> Row | None:
+    named = {row.key[2]: row for row in rows if not row.failures}
+    return next((named[name] for name in REFERENCES if name in named), None)
+
+
+def _unclean(row: Row) -> str:
+    """Return how many of the programs a row ran ended otherwise than with status 0, as words."""
+    bad = total = 0
+    for entry in row.rounds:
+        for sample in entry["samples"]:
+            extras = sample["extras"]
+            if "exits" in extras:
+                bad, total = bad + int(extras["unclean"]), total + int(extras["exits"])
+            elif "exit_status" in extras:
+                bad, total = bad + (extras["exit_status"] != 0), total + 1
+    return f" ({bad} of {total} exits unclean)" if bad else ""
 
 
 def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Line]:
@@ -99,10 +138,9 @@ def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Lin
     lines = []
     for row in sorted(rows, key=lambda row: e.value if (e := timed[row.key]) else float("inf")):
         figure, wall = timed[row.key], row.estimate("wall")
-        name = _title(row.key[2])
+        name = _title(row.key[2]) + _unclean(row)
         if wall is None or figure is None:
-            reason = row.failures[0] if row.failures else "no samples"
-            lines.append(Line([name, f"FAILED {reason}"[:150], "", "", "", ""], "failed"))
+            lines.append(Line([name, "FAILED" if row.failures else "no samples", "", "", "", ""], "failed"))
             continue
         against, mood = "", ""
         if reference is not None and row is not reference:

@@ -27,7 +27,7 @@ def main() -> int:
     if order is None:
         return 1
     contender = registry.contender(order["contender"])
-    if reason := contender.unusable():
+    if reason := contender.unusable(order["uri"]):
         channel.send({"event": "missing", "reason": reason})
         return 0
     experiment = registry.experiments()[order["experiment"]]

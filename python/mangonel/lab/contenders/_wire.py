@@ -45,6 +45,15 @@ def address(uri: str) -> tuple[str, int]:
     return host, int(port or 27017)
 
 
+def unsuited(uri: str) -> str:
+    """Return why a bare socket cannot work with this deployment, or ""."""
+    try:
+        address(uri)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def frame(body: bytes, documents: list[bytes] | None = None, flags: int = 0) -> bytearray:
     """Return one OP_MSG: the body and, for inserts, a document sequence."""
     payload = b"\0" + body

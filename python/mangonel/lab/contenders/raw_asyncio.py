@@ -221,6 +221,7 @@ CONTENDERS = (
         packages=("pymongo",),
         loop="asyncio",
         asynchronous=RawAsyncio,
+        unsuited=_wire.unsuited,
     ),
     Contender(
         "raw-uvloop",
@@ -229,5 +230,6 @@ CONTENDERS = (
         packages=("pymongo", "uvloop"),
         loop="uvloop",
         asynchronous=RawAsyncio,
+        unsuited=_wire.unsuited,
     ),
 )

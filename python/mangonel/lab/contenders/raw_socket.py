@@ -145,5 +145,6 @@ CONTENDERS = (
         frozenset({BLOCKING, BATCH_SIZE, EXHAUST, "floor"}),
         packages=("pymongo",),
         blocking=RawSocket,
+        unsuited=_wire.unsuited,
     ),
 )
