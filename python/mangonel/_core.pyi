@@ -44,6 +44,7 @@ __all__ = [
     "Link",
     "ObjectId",
     "Operation",
+    "_set_dict_layout",
     "decode",
     "decode_all",
     "decode_fields",
@@ -98,6 +99,9 @@ def decode_all(data: Buffer, codec_options: None = None) -> list[dict[str, Any]]
 def decode_all(data: Buffer, codec_options: CodecOptions[_DocumentType]) -> list[_DocumentType]: ...
 def decode_fields(data: Buffer, codec_options: CodecOptions[Any] | None = None) -> dict[str, Any]: ...
 def reseed_object_ids() -> None: ...
+
+# For tests: switches the use of the interpreter's dict layout; tells whether it is on.
+def _set_dict_layout(is_on: bool) -> bool: ...
 
 # What a face is to do next.
 DONE: int

@@ -25,7 +25,10 @@ class Code(str):
         {'x': 1}
     """
 
+    # The codec fills and reads the slot directly.
+    __slots__ = ("__scope",)
     _type_marker = 13
+
     __scope: Mapping[str, Any] | None
 
     def __new__(cls, code: str | Code, scope: Mapping[str, Any] | None = None, **kwargs: Any) -> Self:
@@ -49,6 +52,12 @@ class Code(str):
     def scope(self) -> Mapping[str, Any] | None:
         """The variables the code sees, or None."""
         return self.__scope
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_Code__scope": self.__scope}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__scope = state["_Code__scope"]
 
     def __repr__(self) -> str:
         return f"Code({str.__repr__(self)}, {self.__scope!r})"

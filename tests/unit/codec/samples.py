@@ -1,4 +1,4 @@
-"""Documents with every BSON type, made twice: with this package's classes and with those of the peer `bson`."""
+"""Documents with every BSON type, with this package's classes or with those of the peer `bson`."""
 
 from __future__ import annotations
 

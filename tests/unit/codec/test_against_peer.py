@@ -15,28 +15,23 @@ from hypothesis import strategies as st
 from tests.unit.codec.samples import ID, every_type
 
 import mangonel.bson
+import mangonel.bson.binary
+import mangonel.bson.code
 import mangonel.bson.codec_options as options_module
+import mangonel.bson.datetime_ms
+import mangonel.bson.dbref
+import mangonel.bson.decimal128
+import mangonel.bson.int64
+import mangonel.bson.max_key
+import mangonel.bson.min_key
+import mangonel.bson.regex
+import mangonel.bson.timestamp
 from mangonel import _core
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.errors import InvalidBSON, InvalidDocument, InvalidStringData
 from mangonel.bson.objectid import ObjectId
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.bson.son import SON
-
-for _name in [
-    "binary",
-    "code",
-    "dbref",
-    "objectid",
-    "regex",
-    "int64",
-    "timestamp",
-    "decimal128",
-    "min_key",
-    "max_key",
-    "datetime_ms",
-]:
-    __import__(f"mangonel.bson.{_name}")
 
 
 def shown(value: Any) -> str:
@@ -274,9 +269,7 @@ def test_unicode_decode_error_handlers_match_the_peer(handler: str) -> None:
 
 def test_an_error_names_the_path_and_carries_the_document() -> None:
     document = {"a": {"b": [1, 2, {"c": object()}]}}
-    with pytest.raises(
-        InvalidDocument, match=r"cannot encode object: .* at \$\.a\.b\.2\.c|\$\.a\.b\[2\]\.c"
-    ) as caught:
+    with pytest.raises(InvalidDocument, match=r"cannot encode object: .* at \$\.a\.b\[2\]\.c$") as caught:
         _core.encode(document)
     assert caught.value.document is document
 

@@ -4,16 +4,25 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::cell::GilCell;
 use super::fault::{Fault, Kind, MAX_DEPTH, Step, as_invalid, found, invalid, raised, within};
-use super::key_cache::{KeyCache, LONGEST};
-use super::options::{Codec, DocumentClass};
-use super::{cell::GilCell, datetime, object_id, text};
+use super::key_cache::KeyCache;
+use super::name::{LONGEST, is_ascii};
+use super::options::{Codec, DatetimeConversion, DocumentClass};
+use super::shapes::{HAS_ID, HAS_REF, Node, Walk, fill};
+use super::{datetime, object_id, objects, text};
 
 static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache::new());
 
-/// Seen while reading the names of a document: both bits make it a DBRef.
-pub(super) const HAS_REF: u8 = 1;
-pub(super) const HAS_ID: u8 = 2;
+/// The stack of values, kept between calls so that documents are decoded without allocating it.
+static SPARE: GilCell<Vec<*mut ffi::PyObject>> = GilCell::new(Vec::new());
+
+/// A larger stack is given back to the allocator.
+const SPARE_LIMIT: usize = 1 << 14;
+
+/// Element types whose values the garbage collector does not look at: numbers, text, dates, ids.
+const ATOMIC: u32 =
+    1 << 0x01 | 1 << 0x02 | 1 << 0x06 | 1 << 0x07 | 1 << 0x08 | 1 << 0x0A | 1 << 0x10 | 1 << 0x12;
 
 /// The shortest document: a length and a NUL.
 const SHORTEST: usize = 5;
@@ -26,26 +35,65 @@ pub(super) struct Decoder<'a, 'py> {
     /// 0 <= position <= end of the enclosing document <= data.len()
     pub(super) position: usize,
     depth: u32,
-    /// The key cache's slot of the last name.
-    slot: u16,
-    /// Values of the open arrays, owned.
+    /// Values of the open documents and arrays, owned.
     values: Vec<*mut ffi::PyObject>,
+    /// Where shapes begin; valid while `_walk` lives.
+    root: *mut Node,
+    /// The field whose value is read: embedded documents of the same field mostly begin with the same name.
+    context: *mut Node,
+    _walk: Walk,
     pub(super) object_id: *mut ffi::PyTypeObject,
+    /// Element types that need no look at their value to know that the garbage collector has no interest in it.
+    atomic: u32,
+    /// Dates may be made by hand, and Int64.
+    makes_dates: bool,
+    makes_ints: bool,
 }
 
 impl Drop for Decoder<'_, '_> {
     fn drop(&mut self) {
-        for value in self.values.drain(..) {
-            // SAFETY: the values are owned and the GIL is held.
-            unsafe { ffi::Py_DECREF(value) };
+        self.release(0);
+        if self.values.capacity() <= SPARE_LIMIT {
+            let values = std::mem::take(&mut self.values);
+            // SAFETY: an empty stack is moved in, and what it replaces is empty as well.
+            unsafe { SPARE.with(self.py, |spare| *spare = values) };
         }
     }
 }
 
 impl<'a, 'py> Decoder<'a, 'py> {
     pub(super) fn new(py: Python<'py>, codec: &'a Codec, data: &'a [u8]) -> Self {
-        let object_id = object_id::class_ptr(py);
-        Self { py, codec, data, position: 0, depth: 0, slot: 0, values: Vec::new(), object_id }
+        let (walk, root) = Walk::start(py);
+        let are_known = objects::is_on(py);
+        let are_plain = matches!(codec.dates, DatetimeConversion::Datetime | DatetimeConversion::Clamp);
+        Self {
+            py,
+            codec,
+            data,
+            position: 0,
+            depth: 0,
+            // SAFETY: a stack is moved out.
+            values: unsafe { SPARE.with(py, std::mem::take) },
+            root,
+            context: root,
+            _walk: walk,
+            object_id: object_id::class_ptr(py),
+            // A type decoder may return anything.
+            atomic: if codec.decoders.is_some() { 0 } else { ATOMIC | u32::from(are_plain) << 0x09 },
+            makes_dates: are_known,
+            makes_ints: are_known && codec.types.int64_is_plain,
+        }
+    }
+
+    /// Releases the values above `base`.
+    #[cold]
+    fn release(&mut self, base: usize) {
+        while self.values.len() > base {
+            if let Some(value) = self.values.pop() {
+                // SAFETY: the values are owned and the GIL is held. This may run Python code, which cannot reach us.
+                unsafe { ffi::Py_DECREF(value) };
+            }
+        }
     }
 
     /// Decodes the document that fills the whole buffer.
@@ -115,10 +163,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let start = self.position;
         let length = self.length(limit)?;
         if length < SHORTEST || length > limit - start {
-            return Err(invalid(
-                start,
-                format!("document length {length}, with {} bytes left", limit - start),
-            ));
+            return Err(self.bad_length("document", start, length, limit));
         }
         let end = start + length - 1;
         if self.data[end] != 0 {
@@ -126,11 +171,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(found(
-                Kind::Bson,
-                format!("invalid BSON: nested deeper than {MAX_DEPTH} levels"),
-                "",
-            ));
+            return Err(too_deep());
         }
         Ok(end)
     }
@@ -142,15 +183,78 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.depth -= 1;
     }
 
-    #[inline]
+    /// The fields up to `end` as a dict, and what its names say about it.
     fn dict(&mut self, end: usize) -> Result<(*mut ffi::PyObject, u8), Fault> {
-        // SAFETY: the GIL is held; `dict`, `key` and `value` are owned until they are released or returned.
+        let base = self.values.len();
+        let context = self.context;
+        let mut node = self.root;
+        // SAFETY: the walk is alive.
+        let mut guess = unsafe { Node::first(context) };
+        let mut is_container = false;
+        while self.position < end {
+            let kind = self.data[self.position];
+            let name_at = self.position + 1;
+            // SAFETY: the walk is alive.
+            let length = unsafe { Node::matches(guess, &self.data[name_at..]) };
+            if length != 0 && length <= end - name_at {
+                self.position = name_at + length;
+                node = guess;
+            } else {
+                let length = self.name_length(name_at, end)?;
+                let name = &self.data[name_at..name_at + length];
+                // SAFETY: the walk is alive.
+                let Some(child) = (unsafe { Node::child(self.py, node, name) }) else {
+                    return self.dict_without_shape(node, base, end);
+                };
+                self.position = name_at + length;
+                // SAFETY: as above.
+                unsafe { Node::remember(node, context, child) };
+                node = child;
+            }
+            // SAFETY: as above.
+            guess = unsafe { Node::next(node) };
+            self.context = node;
+            let value = match self.value(kind, end) {
+                Ok(value) => value,
+                Err(fault) => {
+                    self.release(base);
+                    return Err(self.within_field(fault, name_at));
+                }
+            };
+            if kind >= 32 || self.atomic >> kind & 1 == 0 {
+                // SAFETY: a live object.
+                is_container |= unsafe { ffi::PyObject_IS_GC(value) } != 0;
+            }
+            self.values.push(value);
+        }
+        // SAFETY: there is a value for each step of the walk; the values are taken over, so the stack forgets them.
         unsafe {
-            let dict = ffi::PyDict_New();
+            let marks = (*node).marks;
+            let made = Node::build(self.py, node, &self.values[base..], is_container);
+            self.values.set_len(base);
+            if made.is_null() {
+                return Err(raised(self.py));
+            }
+            Ok((made, marks))
+        }
+    }
+
+    /// Goes on with a document that the tree of shapes has no place for.
+    #[inline(never)]
+    fn dict_without_shape(
+        &mut self,
+        node: *mut Node,
+        base: usize,
+        end: usize,
+    ) -> Result<(*mut ffi::PyObject, u8), Fault> {
+        // SAFETY: as in `dict`; after it, `dict`, `key` and `value` are owned until they are released or returned.
+        unsafe {
+            let mut marks = (*node).marks;
+            let dict = fill(ffi::PyDict_New(), node, &self.values[base..]);
+            self.values.set_len(base);
             if dict.is_null() {
                 return Err(raised(self.py));
             }
-            let mut marks = 0;
             while self.position < end {
                 let (key, value) = match self.field(end, &mut marks) {
                     Ok(field) => field,
@@ -224,57 +328,36 @@ impl<'a, 'py> Decoder<'a, 'py> {
         within(fault, Step::Key(String::from_utf8_lossy(name).into_owned()))
     }
 
-    /// The name at the position: an owned string.
-    #[inline]
-    fn key(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
-        let input = &self.data[self.position..end];
-        let slot = self.slot;
-        // SAFETY: the cache is borrowed for comparing bytes and taking a reference, which run no Python code.
-        let found = unsafe {
-            KEYS.with(self.py, |keys| {
-                let found = keys.predicted(slot, input);
-                if let Some((string, ..)) = found {
-                    ffi::Py_INCREF(string);
-                }
-                found
-            })
-        };
-        if let Some((string, slot, length)) = found {
-            self.slot = slot;
-            self.position += length;
-            return Ok(string);
+    /// The length of the name that starts here, with its NUL.
+    fn name_length(&self, at: usize, end: usize) -> Result<usize, Fault> {
+        match memchr::memchr(0, &self.data[at..end]) {
+            Some(length) => Ok(length + 1),
+            None => Err(invalid(at, "field name has no end")),
         }
-        self.key_by_hash(end)
     }
 
-    fn key_by_hash(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    /// The name at the position: an owned string.
+    fn key(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         let at = self.position;
-        let Some(length) = memchr::memchr(0, &self.data[at..end]) else {
-            return Err(invalid(at, "field name has no end"));
-        };
-        let bytes = &self.data[at..=at + length];
-        self.position += bytes.len();
-        let name = &bytes[..length];
-        if bytes.len() <= LONGEST && name.is_ascii() {
-            let previous = self.slot;
-            // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the
-            // replaced string, whose release runs none either, is dropped outside.
-            unsafe {
-                let found = KEYS.with(self.py, |keys| {
-                    let found = keys.find(previous, bytes);
-                    if let Some((string, ..)) = found {
-                        ffi::Py_INCREF(string);
-                    }
-                    found
+        let length = self.name_length(at, end)?;
+        let bytes = &self.data[at..at + length];
+        self.position += length;
+        let name = &bytes[..length - 1];
+        // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the
+        // replaced string, whose release runs none either, is dropped outside.
+        let made = unsafe {
+            if length <= LONGEST && is_ascii(name) {
+                let (string, replaced) = KEYS.with(self.py, |keys| {
+                    let (string, replaced) = keys.find(bytes);
+                    ffi::Py_XINCREF(string);
+                    (string, replaced)
                 });
-                let Some((string, slot, replaced)) = found else { return Err(raised(self.py)) };
                 ffi::Py_XDECREF(replaced);
-                self.slot = slot;
-                return Ok(string);
+                string
+            } else {
+                text::decode(name, self.codec.unicode_errors.as_deref())
             }
-        }
-        // SAFETY: the GIL is held.
-        let made = unsafe { text::decode(name, self.codec.unicode_errors.as_deref()) };
+        };
         if made.is_null() {
             return Err(as_invalid(self.py, PyErr::fetch(self.py), at));
         }
@@ -308,10 +391,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                     [0] => ffi::PyBool_FromLong(0),
                     [1] => ffi::PyBool_FromLong(1),
                     [other] => {
-                        return Err(invalid(
-                            self.position - 1,
-                            format!("boolean is {other:#04x}, not 0 or 1"),
-                        ));
+                        return Err(self.bad_bool(other));
                     }
                 },
                 0x09 => {
@@ -326,7 +406,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 0x10 => ffi::PyLong_FromLong(i32::from_le_bytes(self.take(end)?).into()),
                 0x12 => {
                     let value = i64::from_le_bytes(self.take(end)?);
-                    self.int64(value)
+                    if self.makes_ints {
+                        objects::int(self.codec.types.int64.as_ptr().cast(), value)
+                    } else {
+                        self.int64(value)
+                    }
                 }
                 _ => return self.rare_value(kind, end),
             }
@@ -337,16 +421,23 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(made)
     }
 
+    #[inline(never)]
     fn array(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
         let end = self.open(limit)?;
         let base = self.values.len();
+        let context = self.context;
         while self.position < end {
             let kind = self.data[self.position];
             self.position += 1;
             self.skip_index(end)?;
+            self.context = context;
             match self.value(kind, end) {
                 Ok(value) => self.values.push(value),
-                Err(fault) => return Err(within(fault, Step::Index(self.values.len() - base))),
+                Err(fault) => {
+                    let index = self.values.len() - base;
+                    self.release(base);
+                    return Err(within(fault, Step::Index(index)));
+                }
             }
         }
         self.close();
@@ -376,7 +467,6 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Err(invalid(self.position, "array index has no end"))
     }
 
-    #[inline]
     fn string(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         let at = self.position;
         let bytes = self.string_bytes(end)?;
@@ -394,10 +484,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let at = self.position;
         let length = self.length(end)?;
         if length == 0 || length > end - self.position {
-            return Err(invalid(
-                at,
-                format!("string length {length}, with {} bytes left", end - self.position),
-            ));
+            return Err(self.bad_length("string", at, length, end));
         }
         let bytes = &self.data[self.position..self.position + length];
         if bytes[length - 1] != 0 {
@@ -413,7 +500,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
             return self.rare_date(millis);
         }
         // SAFETY: in range; `types` imported the C API.
-        let made = unsafe { datetime::create(millis, ffi::Py_None()) };
+        let made = unsafe {
+            if self.makes_dates {
+                objects::naive_datetime(millis)
+            } else {
+                datetime::create(millis, ffi::Py_None())
+            }
+        };
         if made.is_null() {
             return Err(raised(self.py));
         }
@@ -433,6 +526,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     #[cold]
+    #[inline(never)]
+    fn bad_length(&self, what: &str, at: usize, length: usize, end: usize) -> Fault {
+        invalid(at, format!("{what} length {length}, with {} bytes left", end - at))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bad_bool(&self, found: u8) -> Fault {
+        invalid(self.position - 1, format!("boolean is {found:#04x}, not 0 or 1"))
+    }
+
+    #[cold]
+    #[inline(never)]
     fn short(&self, needed: usize, end: usize) -> Fault {
         invalid(self.position, format!("value of {needed} bytes, with {} left", end - self.position))
     }
@@ -442,4 +548,10 @@ impl<'a, 'py> Decoder<'a, 'py> {
     pub(super) fn length(&mut self, end: usize) -> Result<usize, Fault> {
         Ok(u32::from_le_bytes(self.take(end)?) as usize)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_deep() -> Fault {
+    found(Kind::Bson, format!("invalid BSON: nested deeper than {MAX_DEPTH} levels"), "")
 }

@@ -75,11 +75,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 }
                 0x13 => {
                     let bytes = self.take::<16>(end)?;
-                    let class = types.decimal128.bind(self.py);
+                    let class = types.decimal128.class(self.py);
                     class.call_method1(&types.name.from_bid, (PyBytes::new(self.py, &bytes),))?.into_ptr()
                 }
-                0x7F => types.max_key.bind(self.py).call0()?.into_ptr(),
-                0xFF => types.min_key.bind(self.py).call0()?.into_ptr(),
+                0x7F => types.max_key.clone_ref(self.py).into_ptr(),
+                0xFF => types.min_key.clone_ref(self.py).into_ptr(),
                 other => {
                     return Err(invalid(at, format!("detected unknown BSON type b'\\x{other:02x}'")));
                 }

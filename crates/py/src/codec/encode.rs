@@ -6,6 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, raised, within};
+use super::layout::Fields;
 use super::options::Codec;
 use super::{datetime, object_id};
 
@@ -70,10 +71,9 @@ impl<'a, 'py> Encoder<'a, 'py> {
         // SAFETY: keys and values are borrowed from the dict only while no Python code can run: the rare paths take
         // references first, and the dict's size is compared before the next step.
         unsafe {
-            let id_name = self.codec.types.name.id.as_ptr();
             let mut has_id = false;
             if is_top {
-                let id = ffi::PyDict_GetItemWithError(dict, id_name);
+                let id = ffi::PyDict_GetItemWithError(dict, self.codec.types.name.id.as_ptr());
                 if !id.is_null() {
                     has_id = true;
                     self.element(Name::Text(b"_id"), id)?;
@@ -81,14 +81,21 @@ impl<'a, 'py> Encoder<'a, 'py> {
                     return Err(raised(self.py));
                 }
             }
-            let size = ffi::PyDict_Size(dict);
-            let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-            while ffi::PyDict_Next(dict, &mut position, &mut key, &mut value) != 0 {
-                if has_id && is_id(key, id_name) {
+            let size = dict_size(dict);
+            let mut fields = Fields::of(self.py, dict);
+            while let Some((key, value)) = fields.next() {
+                if ffi::PyUnicode_Check(key) == 0 {
+                    return Err(self.wrong_key(key));
+                }
+                let name = self.utf8(key)?;
+                if has_id && name == b"_id" {
                     continue;
                 }
-                self.pair(key, value)?;
-                if ffi::PyDict_Size(dict) != size {
+                if self.check_keys {
+                    check_key(name)?;
+                }
+                self.element(Name::Text(name), value)?;
+                if dict_size(dict) != size {
                     return Err(
                         PyRuntimeError::new_err("dictionary changed size while it was encoded").into()
                     );
@@ -155,6 +162,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// `value` must be a live object; a reference is taken before anything else can run.
     #[inline]
     pub(super) unsafe fn element(&mut self, name: Name<'_>, value: *mut ffi::PyObject) -> Result<(), Fault> {
+        // The bytes of a text name may be gone when an error comes up; an index is a number.
+        let index = match name {
+            Name::Text(_) => None,
+            Name::Index(index) => Some(index),
+        };
         // SAFETY: exact types, so their C API accessors apply and none runs Python code.
         unsafe {
             let class = ffi::Py_TYPE(value);
@@ -162,116 +174,126 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 let kind = self.head(0x02, name)?;
                 return match self.utf8(value) {
                     Ok(text) => self.text(text),
-                    Err(fault) => Err(self.misplaced(fault, kind)),
+                    Err(fault) => Err(self.misplaced(fault, kind, index)),
                 };
             }
-            if class == &raw mut ffi::PyLong_Type {
+            // Values of a fixed size: the type, the bytes, how many.
+            let fixed = if class == &raw mut ffi::PyLong_Type {
                 let mut overflow = 0;
                 let number = ffi::PyLong_AsLongLongAndOverflow(value, &mut overflow);
-                if overflow == 0 {
-                    return match i32::try_from(number) {
-                        Ok(number) => self.fixed(0x10, name, number.to_le_bytes()),
-                        Err(_) => self.fixed(0x12, name, number.to_le_bytes()),
-                    };
+                match i32::try_from(number) {
+                    _ if overflow != 0 => None,
+                    Ok(number) => Some((0x10, u128::from(number as u32), 4)),
+                    Err(_) => Some((0x12, u128::from(number as u64), 8)),
                 }
             } else if class == &raw mut ffi::PyFloat_Type {
-                return self.fixed(0x01, name, ffi::PyFloat_AS_DOUBLE(value).to_le_bytes());
+                Some((0x01, u128::from(ffi::PyFloat_AS_DOUBLE(value).to_bits()), 8))
             } else if class == &raw mut ffi::PyBool_Type {
-                return self.fixed(0x08, name, [u8::from(value == ffi::Py_True())]);
+                Some((0x08, u128::from(value == ffi::Py_True()), 1))
             } else if value == ffi::Py_None() {
-                return self.fixed(0x0A, name, []);
+                Some((0x0A, 0, 0))
             } else if class == self.object_id {
-                return self.fixed(0x07, name, object_id::bytes_of(value));
-            } else if class == &raw mut ffi::PyDict_Type {
-                let kind = self.head(0x03, name)?;
-                ffi::Py_INCREF(value);
-                let result = self.dict(value, false);
-                ffi::Py_DECREF(value);
-                return result.map_err(|fault| self.misplaced(fault, kind));
-            } else if class == &raw mut ffi::PyList_Type {
-                let kind = self.head(0x04, name)?;
-                ffi::Py_INCREF(value);
-                let result = self.array(value);
-                ffi::Py_DECREF(value);
-                return result.map_err(|fault| self.misplaced(fault, kind));
+                let mut bytes = [0; 16];
+                bytes[..12].copy_from_slice(&object_id::bytes_of(value));
+                Some((0x07, u128::from_le_bytes(bytes), 12))
             } else if class == self.datetime {
-                if ffi::PyDateTime_DATE_GET_TZINFO(value) == ffi::Py_None() {
-                    return self.fixed(0x09, name, datetime::read(value).0.to_le_bytes());
-                }
+                let is_naive = ffi::PyDateTime_DATE_GET_TZINFO(value) == ffi::Py_None();
+                is_naive.then(|| (0x09, u128::from(datetime::read(value).0 as u64), 8))
             } else if class == self.int64 {
                 let mut overflow = 0;
                 let number = ffi::PyLong_AsLongLongAndOverflow(value, &mut overflow);
-                if overflow == 0 {
-                    return self.fixed(0x12, name, number.to_le_bytes());
-                }
-            } else if class == &raw mut ffi::PyBytes_Type {
-                self.head(0x05, name)?;
-                let bytes = std::slice::from_raw_parts(
-                    ffi::PyBytes_AS_STRING(value).cast::<u8>(),
-                    ffi::Py_SIZE(value) as usize,
-                );
-                return self.binary(0, bytes);
+                (overflow == 0).then_some((0x12, u128::from(number as u64), 8))
+            } else {
+                None
+            };
+            if let Some((kind, bytes, size)) = fixed {
+                self.head(kind, name)?;
+                let length = self.out.len();
+                // `head` reserved FIXED bytes beside the name, of which it used two.
+                self.out.as_mut_ptr().add(length).cast::<u128>().write_unaligned(bytes.to_le());
+                self.out.set_len(length + size);
+                return Ok(());
             }
             let kind = self.head(0, name)?;
-            let value = Bound::from_borrowed_ptr(self.py, value);
-            self.any_value(kind, &value, false, false).map_err(|fault| self.misplaced(fault, kind))
+            // Held, because what follows may run Python code that takes it out of its container.
+            let held = Bound::from_borrowed_ptr(self.py, value);
+            let result = if class == &raw mut ffi::PyDict_Type {
+                self.out[kind] = 0x03;
+                self.dict(value, false)
+            } else if class == &raw mut ffi::PyList_Type {
+                self.out[kind] = 0x04;
+                self.array(value)
+            } else if class == &raw mut ffi::PyBytes_Type {
+                self.out[kind] = 0x05;
+                let data = ffi::PyBytes_AS_STRING(value).cast::<u8>();
+                self.binary(0, std::slice::from_raw_parts(data, ffi::Py_SIZE(value) as usize))
+            } else {
+                self.own_value(kind, class, &held)
+            };
+            result.map_err(|fault| self.misplaced(fault, kind, index))
         }
     }
 
-    /// Writes the type and the name; returns where the type is.
-    #[inline]
+    /// Writes the type and the name; returns where the type is. There are FIXED bytes of room then, less two.
+    #[inline(always)]
     fn head(&mut self, kind: u8, name: Name<'_>) -> Result<usize, Fault> {
         let at = self.out.len();
         match name {
             Name::Text(text) => {
-                self.out.reserve(text.len() + FIXED);
-                // SAFETY: reserved above; `copy_name` writes the name, then a NUL follows.
+                if self.out.capacity() - at < text.len() + FIXED {
+                    self.grow(text.len() + FIXED);
+                }
+                // SAFETY: there is room; `copy_name` writes the name, then a NUL follows.
                 unsafe {
-                    let end = self.out.as_mut_ptr().add(at);
-                    end.write(kind);
-                    if copy_name(text, end.add(1)) {
+                    let start = self.out.as_mut_ptr().add(at);
+                    start.write(kind);
+                    if copy_name(text, start.add(1)) {
                         return Err(nul_in_name(text));
                     }
-                    end.add(1 + text.len()).write(0);
+                    start.add(1 + text.len()).write(0);
                     self.out.set_len(at + text.len() + 2);
                 }
             }
-            Name::Index(index) => {
-                self.out.reserve(INDEX + FIXED);
-                self.out.push(kind);
-                if index < 10 {
-                    self.out.push(b'0' + index as u8);
-                } else {
-                    self.out.extend_from_slice(itoa::Buffer::new().format(index).as_bytes());
-                }
-                self.out.push(0);
-            }
+            Name::Index(index) => self.index(kind, index),
         }
         Ok(at)
     }
 
-    /// Writes an element whose value has a fixed size.
-    #[inline]
-    fn fixed<const N: usize>(&mut self, kind: u8, name: Name<'_>, value: [u8; N]) -> Result<(), Fault> {
-        self.head(kind, name)?;
-        // SAFETY: `head` reserved FIXED bytes beside the name, of which it used two.
-        unsafe {
-            const { assert!(N <= FIXED - 2) };
-            let length = self.out.len();
-            self.out.as_mut_ptr().add(length).cast::<[u8; N]>().write_unaligned(value);
-            self.out.set_len(length + N);
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, more: usize) {
+        self.out.reserve(more);
+    }
+
+    /// Writes the type and an index.
+    #[inline(never)]
+    fn index(&mut self, kind: u8, index: usize) {
+        self.out.reserve(INDEX + FIXED);
+        self.out.push(kind);
+        if index < 10 {
+            self.out.push(b'0' + index as u8);
+        } else {
+            self.out.extend_from_slice(itoa::Buffer::new().format(index).as_bytes());
         }
-        Ok(())
+        self.out.push(0);
     }
 
     /// Writes a length-prefixed string.
     #[inline]
     pub(super) fn text(&mut self, text: &[u8]) -> Result<(), Fault> {
         let length = self.size(text.len(), 1)?;
-        self.out.reserve(text.len() + 5);
-        self.out.extend_from_slice(&length.to_le_bytes());
-        self.out.extend_from_slice(text);
-        self.out.push(0);
+        let at = self.out.len();
+        if self.out.capacity() - at < text.len() + FIXED {
+            self.grow(text.len() + FIXED);
+        }
+        // SAFETY: there is room for the length, the text and a NUL.
+        unsafe {
+            let start = self.out.as_mut_ptr().add(at);
+            start.cast::<[u8; 4]>().write(length.to_le_bytes());
+            copy(text, start.add(4));
+            start.add(4 + text.len()).write(0);
+            self.out.set_len(at + text.len() + 5);
+        }
         Ok(())
     }
 
@@ -329,8 +351,12 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// `text` must be a str, and outlive the result.
     #[inline]
     pub(super) unsafe fn utf8<'k>(&self, text: *mut ffi::PyObject) -> Result<&'k [u8], Fault> {
-        // SAFETY: the pointer is valid for the length, as long as the object lives.
+        // SAFETY: the pointer is valid for the length, as long as the object lives; ASCII is its own UTF-8.
         unsafe {
+            if ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0 {
+                let data = ffi::PyUnicode_1BYTE_DATA(text);
+                return Ok(std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(text) as usize));
+            }
             let mut length = 0;
             let data = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
             if data.is_null() {
@@ -343,7 +369,10 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// Adds the name of the element that starts at `kind` to an error from within it. The name was written already, so
     /// the bytes there are its record.
     #[cold]
-    fn misplaced(&self, fault: Fault, kind: usize) -> Fault {
+    fn misplaced(&self, fault: Fault, kind: usize, index: Option<usize>) -> Fault {
+        if let Some(index) = index {
+            return within(fault, Step::Index(index));
+        }
         let name = self.out[kind + 1..].split(|byte| *byte == 0).next().unwrap_or_default();
         within(fault, Step::Key(String::from_utf8_lossy(name).into_owned()))
     }
@@ -361,15 +390,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 }
 
+/// The number of items.
 #[inline]
-unsafe fn is_id(key: *mut ffi::PyObject, id_name: *mut ffi::PyObject) -> bool {
-    // SAFETY: both are live objects, and only str are compared.
-    unsafe {
-        key == id_name
-            || (ffi::PyUnicode_Check(key) != 0
-                && ffi::PyUnicode_GET_LENGTH(key) == 3
-                && ffi::PyUnicode_Compare(key, id_name) == 0)
-    }
+unsafe fn dict_size(dict: *mut ffi::PyObject) -> ffi::Py_ssize_t {
+    // SAFETY: the caller passes a dict; the header makes the field public.
+    unsafe { (*dict.cast::<ffi::PyDictObject>()).ma_used }
 }
 
 fn check_key(name: &[u8]) -> Result<(), Fault> {
@@ -387,6 +412,36 @@ fn check_key(name: &[u8]) -> Result<(), Fault> {
 fn nul_in_name(name: &[u8]) -> Fault {
     let shown = String::from_utf8_lossy(name);
     found(Kind::Document, format!("BSON keys must not contain a NUL character, key was {shown:?}"), "")
+}
+
+/// Copies bytes; few ones without a call.
+///
+/// # Safety
+/// `to` must have room for them.
+#[inline]
+unsafe fn copy(bytes: &[u8], to: *mut u8) {
+    let (from, length) = (bytes.as_ptr(), bytes.len());
+    // SAFETY: all reads stay within the bytes and all writes within their length: the last word overlaps.
+    unsafe {
+        match length {
+            8..=32 => {
+                let mut at = 0;
+                while at + 8 < length {
+                    to.add(at).cast::<u64>().write_unaligned(from.add(at).cast::<u64>().read_unaligned());
+                    at += 8;
+                }
+                let last = from.add(length - 8).cast::<u64>().read_unaligned();
+                to.add(length - 8).cast::<u64>().write_unaligned(last);
+            }
+            4..8 => {
+                let low = from.cast::<u32>().read_unaligned();
+                let high = from.add(length - 4).cast::<u32>().read_unaligned();
+                to.cast::<u32>().write_unaligned(low);
+                to.add(length - 4).cast::<u32>().write_unaligned(high);
+            }
+            _ => std::ptr::copy_nonoverlapping(from, to, length),
+        }
+    }
 }
 
 /// Copies a name, eight bytes at a time; tells whether it has a NUL.

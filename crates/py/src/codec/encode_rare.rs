@@ -30,6 +30,44 @@ mod marker {
 }
 
 impl<'py> Encoder<'_, 'py> {
+    /// Writes a value that is mostly of one of our own classes: those are read without their attributes. `class` is the
+    /// value's.
+    #[inline(never)]
+    pub(super) fn own_value(
+        &mut self,
+        kind: usize,
+        class: *mut ffi::PyTypeObject,
+        value: &Bound<'py, PyAny>,
+    ) -> Result<(), Fault> {
+        let types = self.codec.types;
+        let object = value.as_ptr();
+        // SAFETY: `class` is the class of `value`, which is held; the slots of a value are read while nothing else runs.
+        unsafe {
+            if let Some(scope) = types.code.read(class, object, 0) {
+                let scope = Bound::from_borrowed_ptr(self.py, scope);
+                return self.code(kind, value, &scope);
+            }
+            if let Some(time) = types.timestamp.read(class, object, 0)
+                && let Some(inc) = types.timestamp.read(class, object, 1)
+            {
+                let time = ffi::PyLong_AsLongLong(time);
+                let inc = ffi::PyLong_AsLongLong(inc);
+                // Anything unusual, errors included, is for the slow path to find again.
+                if let (Ok(time), Ok(inc)) = (u32::try_from(time), u32::try_from(inc)) {
+                    return self.put(kind, 0x11, &(u64::from(inc) | u64::from(time) << 32).to_le_bytes());
+                }
+                ffi::PyErr_Clear();
+            }
+            if class == types.min_key.bind(self.py).get_type_ptr() {
+                return self.put(kind, 0xFF, &[]);
+            }
+            if class == types.max_key.bind(self.py).get_type_ptr() {
+                return self.put(kind, 0x7F, &[]);
+            }
+        }
+        self.any_value(kind, value, false, false)
+    }
+
     /// Writes a value of any class and its type, for which `kind` is reserved.
     pub(super) fn any_value(
         &mut self,
@@ -196,7 +234,10 @@ impl<'py> Encoder<'_, 'py> {
                 self.put(kind, 0x09, &millis.to_le_bytes())?;
             }
             marker::REGEX => self.regex(kind, value)?,
-            marker::CODE => self.code(kind, value)?,
+            marker::CODE => {
+                let scope = value.getattr(&name.scope)?;
+                self.code(kind, value, &scope)?;
+            }
             marker::TIMESTAMP => {
                 let inc: u32 = value.getattr(&name.inc)?.extract()?;
                 let time: u32 = value.getattr(&name.time)?.extract()?;
@@ -238,8 +279,12 @@ impl<'py> Encoder<'_, 'py> {
         Ok(true)
     }
 
-    fn code(&mut self, kind: usize, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
-        let scope = value.getattr(&self.codec.types.name.scope)?;
+    fn code(
+        &mut self,
+        kind: usize,
+        value: &Bound<'py, PyAny>,
+        scope: &Bound<'py, PyAny>,
+    ) -> Result<(), Fault> {
         let text = value.cast::<PyString>().map_err(PyErr::from)?;
         // SAFETY: a str, held by `value`.
         let text = unsafe { self.utf8(text.as_ptr())? };
@@ -252,7 +297,7 @@ impl<'py> Encoder<'_, 'py> {
         self.out.extend_from_slice(&[0; 4]);
         self.text(text)?;
         let check_keys = std::mem::replace(&mut self.check_keys, false);
-        let result = self.any_mapping(&scope, false);
+        let result = self.any_mapping(scope, false);
         self.check_keys = check_keys;
         result?;
         let length = (self.out.len() - start) as u32;

@@ -47,24 +47,28 @@ impl From<PyErr> for Fault {
 
 /// The error the interpreter has set.
 #[cold]
+#[inline(never)]
 pub(super) fn raised(py: Python<'_>) -> Fault {
     Box::new(Problem::Python(PyErr::fetch(py)))
 }
 
 /// An error found here: `what` is what failed, `tail` why and what helps.
 #[cold]
+#[inline(never)]
 pub(super) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {
     Box::new(Problem::Found { kind, what: what.into(), tail: tail.into(), path: Vec::new() })
 }
 
 /// Bytes that are not BSON, at this offset of the input.
 #[cold]
+#[inline(never)]
 pub(super) fn invalid(at: usize, what: impl AsRef<str>) -> Fault {
     found(Kind::Bson, format!("invalid BSON at byte {at}: {}", what.as_ref()), "")
 }
 
 /// Adds the step that led to the value, going up.
 #[cold]
+#[inline(never)]
 pub(super) fn within(mut fault: Fault, step: Step) -> Fault {
     if let Problem::Found { path, .. } = &mut *fault {
         path.push(step);
@@ -74,6 +78,7 @@ pub(super) fn within(mut fault: Fault, step: Step) -> Fault {
 
 /// An interpreter error met while decoding, as the field reports it: anything but an exit becomes InvalidBSON.
 #[cold]
+#[inline(never)]
 pub(super) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
     if !error.is_instance_of::<PyException>(py) || error.is_instance_of::<pyo3::exceptions::PyMemoryError>(py)
     {

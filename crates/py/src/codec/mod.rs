@@ -10,9 +10,14 @@ mod encode;
 mod encode_rare;
 mod fault;
 mod key_cache;
+mod layout;
+mod name;
 mod object_id;
+mod objects;
 mod options;
 mod recipe;
+mod selftest;
+mod shapes;
 mod text;
 mod types;
 
@@ -35,12 +40,14 @@ const SCRATCH_LIMIT: usize = 1 << 20;
 
 /// Adds the codec to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    selftest::decide(module.py())?;
     module.add("ObjectId", object_id::class(module.py())?)?;
     module.add_class::<Codec>()?;
     module.add_function(wrap_pyfunction!(py_encode, module)?)?;
     module.add_function(wrap_pyfunction!(py_decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(decode_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(set_dict_layout, module)?)?;
     module.add_function(wrap_pyfunction!(reseed_object_ids, module)?)
 }
 
@@ -196,6 +203,14 @@ fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<C
         Some(options) => Codec::from_options(options),
         None => Ok(Codec::default_for(py)?.clone_ref(py)),
     }
+}
+
+/// Switch the use of the interpreter's inside on or off, for tests; tell whether it is on.
+#[pyfunction]
+#[pyo3(name = "_set_dict_layout")]
+fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
+    shapes::forget(py);
+    selftest::set(is_on)
 }
 
 /// Runs `action` on bytes that cannot change: those of a `bytes` object, or a copy.

@@ -78,6 +78,26 @@ impl Recipe {
         self.class.bind(py)
     }
 
+    /// Tells whether instances of exactly this class keep the stored argument `index` in a slot; then the borrowed value.
+    ///
+    /// # Safety
+    /// `object` must be a live object of class `class`.
+    #[inline]
+    pub(super) unsafe fn read(
+        &self,
+        class: *mut ffi::PyTypeObject,
+        object: *mut ffi::PyObject,
+        index: usize,
+    ) -> Option<*mut ffi::PyObject> {
+        if !std::ptr::eq(class.cast(), self.class.as_ptr()) {
+            return None;
+        }
+        let Some(Place::Offset(offset)) = self.places.as_ref()?.1.get(index) else { return None };
+        // SAFETY: an instance of the probed class has an object pointer there, or null when it was deleted.
+        let value = unsafe { object.byte_add(*offset).cast::<*mut ffi::PyObject>().read() };
+        (!value.is_null()).then_some(value)
+    }
+
     /// Tells whether instances are built without calling the class.
     pub(super) fn is_direct(&self) -> bool {
         self.places.is_some()

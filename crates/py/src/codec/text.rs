@@ -32,7 +32,7 @@ pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
 pub(super) unsafe fn decode(bytes: &[u8], errors: Option<&CStr>) -> *mut ffi::PyObject {
     // SAFETY: as promised.
     unsafe {
-        if bytes.is_ascii() {
+        if super::name::is_ascii(bytes) {
             return ascii(bytes);
         }
         let errors = errors.map_or(std::ptr::null(), CStr::as_ptr);

@@ -15,11 +15,14 @@ pub(super) struct Types {
     pub timestamp: Recipe,
     pub datetime_ms: Recipe,
     pub uuid: Recipe,
-    pub decimal128: Py<PyType>,
+    pub decimal128: Recipe,
     pub dbref: Py<PyType>,
     pub int64: Py<PyType>,
-    pub min_key: Py<PyType>,
-    pub max_key: Py<PyType>,
+    /// Int64 is laid out as int.
+    pub int64_is_plain: bool,
+    /// The classes have no state, so one instance serves all.
+    pub min_key: Py<PyAny>,
+    pub max_key: Py<PyAny>,
     pub pattern: Py<PyType>,
     pub mapping: Py<PyAny>,
     pub utc: Py<PyAny>,
@@ -73,6 +76,7 @@ fn load(py: Python<'_>) -> PyResult<Types> {
     let text = |text: &str| PyString::new(py, text).into_any();
     let number = |value: i64| -> PyResult<Bound<'_, PyAny>> { Ok(value.into_pyobject(py)?.into_any()) };
     let sample_scope = pyo3::types::PyDict::new(py).into_any();
+    let int64 = class("int64", "Int64")?;
     Ok(Types {
         binary: Recipe::probe(
             class("binary", "Binary")?.into_bound(py),
@@ -93,11 +97,15 @@ fn load(py: Python<'_>) -> PyResult<Types> {
             &uuid.getattr("UUID")?.call1(("12345678123456781234567812345678",))?,
             &[0x12345678123456781234567812345678_u128.into_pyobject(py)?.into_any(), safe_unknown.clone()],
         )?,
-        decimal128: class("decimal128", "Decimal128")?,
+        decimal128: Recipe::probe(
+            class("decimal128", "Decimal128")?.into_bound(py),
+            &[(0x3040_1234_5678_u64, 0x0123_4567_u64).into_pyobject(py)?.into_any()],
+        )?,
         dbref: class("dbref", "DBRef")?,
-        int64: class("int64", "Int64")?,
-        min_key: class("min_key", "MinKey")?,
-        max_key: class("max_key", "MaxKey")?,
+        int64_is_plain: super::objects::is_plain_int(int64.as_ptr().cast()),
+        int64,
+        min_key: class("min_key", "MinKey")?.call0(py)?,
+        max_key: class("max_key", "MaxKey")?.call0(py)?,
         pattern: py.import("re")?.getattr("Pattern")?.cast_into::<PyType>()?.unbind(),
         mapping: py.import("collections.abc")?.getattr("Mapping")?.unbind(),
         utc: py.import("mangonel.bson.tz_util")?.getattr("utc")?.unbind(),

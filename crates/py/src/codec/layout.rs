@@ -1,0 +1,250 @@
+//! The inside of `dict` in exactly known CPython versions, for making one from a known set of keys at once. Off, and everything goes through the C API, unless the version is listed, a self-test at import
+//! passed, and `MANGONEL_DICT_LAYOUT` is not 0. Knows no BSON.
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// `sys.hexversion` of the releases whose headers were compared with the structures below.
+const VERIFIED: &[u32] = &[0x030B_07F0];
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Tells whether the inside may be used.
+#[inline]
+pub(super) fn is_on(_py: Python<'_>) -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Switches it on or off.
+pub(super) fn switch(is_on: bool) {
+    ON.store(is_on, Ordering::Relaxed);
+}
+
+/// Tells whether this interpreter is one of the verified releases.
+pub(super) fn is_verified(py: Python<'_>) -> PyResult<bool> {
+    let version: u32 = py.import("sys")?.getattr("hexversion")?.extract()?;
+    Ok(VERIFIED.contains(&version))
+}
+
+/// Tells whether empty dicts share one table and count their references to it, as `dict` relies on.
+///
+/// # Safety
+/// The version must be verified.
+pub(super) unsafe fn shares_empty_table() -> bool {
+    // SAFETY: three dicts, released here; their tables are only read.
+    unsafe {
+        let dicts = [ffi::PyDict_New(), ffi::PyDict_New(), ffi::PyDict_New()];
+        let is_shared = dicts.iter().all(|dict| !dict.is_null()) && {
+            let table = |dict: *mut ffi::PyObject| (*dict.cast::<ffi::PyDictObject>()).ma_keys.cast::<Keys>();
+            let shared = table(dicts[0]);
+            let before = (*shared).references;
+            let fourth = ffi::PyDict_New();
+            let after = (*shared).references;
+            let is_same = dicts.iter().all(|dict| table(*dict) == shared) && table(fourth) == shared;
+            ffi::Py_XDECREF(fourth);
+            is_same && after == before + 1 && (*shared).references == before && (*shared).entries == 0
+        };
+        for dict in dicts {
+            ffi::Py_XDECREF(dict);
+        }
+        is_shared
+    }
+}
+
+/// `PyDictKeysObject`: this, then the hash table, then the entries.
+#[repr(C)]
+struct Keys {
+    references: isize,
+    log2_size: u8,
+    log2_index_bytes: u8,
+    kind: u8,
+    version: u32,
+    usable: isize,
+    entries: isize,
+}
+
+/// `dk_kind` of a table that has only str keys.
+const UNICODE: u8 = 1;
+
+/// `PyDictUnicodeEntry`.
+#[repr(C)]
+struct Entry {
+    key: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+}
+
+/// Bytes before the entries of a table for up to five of them.
+const SMALL_HEAD: usize = size_of::<Keys>() + 8;
+
+/// The table of a dict whose keys are all str, to be copied with other values.
+pub(super) struct Table {
+    /// Owned, and never changed.
+    dict: *mut ffi::PyObject,
+    keys: *const Keys,
+    /// Bytes before the entries.
+    head: usize,
+    /// Entries there is room for.
+    room: usize,
+}
+
+impl Table {
+    /// Gives the dict back.
+    pub(super) fn into_dict(self) -> *mut ffi::PyObject {
+        self.dict
+    }
+}
+
+/// Lays a dict open that has this many str keys, and takes it over; None leaves it to the caller.
+///
+/// # Safety
+/// `dict` must be an exact dict that nobody else knows.
+pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usize) -> Option<Table> {
+    if !is_on(py) {
+        return None;
+    }
+    // SAFETY: the version's layout was verified when it was switched on.
+    unsafe { open_unchecked(dict, fields) }
+}
+
+/// As `open`, for the self-test.
+///
+/// # Safety
+/// As for `open`; the version must be verified.
+pub(super) unsafe fn open_unchecked(dict: *mut ffi::PyObject, fields: usize) -> Option<Table> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let object = dict.cast::<ffi::PyDictObject>();
+        let keys = (*object).ma_keys.cast::<Keys>().cast_const();
+        let size = 1_usize << (*keys).log2_size;
+        let room = size * 2 / 3;
+        let is_known = (*object).ma_values.is_null()
+            && (*keys).kind == UNICODE
+            && (*keys).references == 1
+            && (*object).ma_used == fields as isize
+            && (*keys).entries == fields as isize
+            && (*keys).usable == (room - fields) as isize;
+        let head = size_of::<Keys>() + (1 << (*keys).log2_index_bytes);
+        is_known.then_some(Table { dict, keys, head, room })
+    }
+}
+
+/// Makes a dict with the table's keys and these values, which are taken over. A new reference, or null with the error
+/// set.
+///
+/// # Safety
+/// There must be as many owned values as keys.
+#[inline]
+pub(super) unsafe fn dict(
+    table: &Table,
+    values: &[*mut ffi::PyObject],
+    is_container: bool,
+) -> *mut ffi::PyObject {
+    // SAFETY: the memory is of the size the interpreter would take for such a table, from the allocator it would use,
+    // and is filled whole: head, entries, zeros. The empty dict's shared table loses the reference the dict had.
+    unsafe {
+        let dict = ffi::PyDict_New();
+        let keys = ffi::PyObject_Malloc(table.head + table.room * size_of::<Entry>()).cast::<Keys>();
+        if dict.is_null() || keys.is_null() {
+            return give_up(dict, keys, values);
+        }
+        if table.head == SMALL_HEAD {
+            // The size of most tables; a constant size needs no call.
+            std::ptr::copy_nonoverlapping(table.keys.cast::<u8>(), keys.cast::<u8>(), SMALL_HEAD);
+        } else {
+            std::ptr::copy_nonoverlapping(table.keys.cast::<u8>(), keys.cast::<u8>(), table.head);
+        }
+        (*keys).version = 0;
+        let from = table.keys.byte_add(table.head).cast::<Entry>();
+        let to = keys.byte_add(table.head).cast::<Entry>();
+        for (index, &value) in values.iter().enumerate() {
+            let key = (*from.add(index)).key;
+            ffi::Py_INCREF(key);
+            to.add(index).write(Entry { key, value });
+        }
+        for index in values.len()..table.room {
+            to.add(index).write(Entry { key: std::ptr::null_mut(), value: std::ptr::null_mut() });
+        }
+        let object = dict.cast::<ffi::PyDictObject>();
+        (*(*object).ma_keys.cast::<Keys>()).references -= 1;
+        (*object).ma_keys = keys.cast();
+        (*object).ma_used = values.len() as isize;
+        if is_container {
+            ffi::PyObject_GC_Track(dict.cast());
+        }
+        dict
+    }
+}
+
+#[cold]
+unsafe fn give_up(
+    dict: *mut ffi::PyObject,
+    keys: *mut Keys,
+    values: &[*mut ffi::PyObject],
+) -> *mut ffi::PyObject {
+    // SAFETY: everything here is owned or null.
+    unsafe {
+        for value in values {
+            ffi::Py_DECREF(*value);
+        }
+        ffi::Py_XDECREF(dict);
+        ffi::PyObject_Free(keys.cast());
+        ffi::PyErr_NoMemory()
+    }
+}
+
+/// Walks over a dict's items, as `PyDict_Next` does and as safe against changes: each step looks at the dict anew.
+pub(super) struct Fields {
+    dict: *mut ffi::PyObject,
+    at: isize,
+    is_open: bool,
+}
+
+impl Fields {
+    /// Starts at the first item.
+    ///
+    /// # Safety
+    /// `dict` must be a dict that outlives this.
+    #[inline]
+    pub(super) unsafe fn of(py: Python<'_>, dict: *mut ffi::PyObject) -> Self {
+        Self { dict, at: 0, is_open: is_on(py) }
+    }
+
+    /// The next key and value, borrowed from the dict.
+    ///
+    /// # Safety
+    /// As for `of`.
+    #[inline]
+    pub(super) unsafe fn next(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
+        // SAFETY: the table is read from the dict at each step, and the index compared with its entries.
+        unsafe {
+            if self.is_open {
+                let object = self.dict.cast::<ffi::PyDictObject>();
+                let keys = (*object).ma_keys.cast::<Keys>();
+                if (*object).ma_values.is_null() && (*keys).kind == UNICODE {
+                    let head = size_of::<Keys>() + (1 << (*keys).log2_index_bytes);
+                    let entries = keys.byte_add(head).cast::<Entry>();
+                    while self.at < (*keys).entries {
+                        let entry = &raw const *entries.offset(self.at);
+                        self.at += 1;
+                        // An item that was deleted leaves a hole.
+                        if !(*entry).value.is_null() {
+                            return Some(((*entry).key, (*entry).value));
+                        }
+                    }
+                    return None;
+                }
+            }
+            self.next_slowly()
+        }
+    }
+
+    unsafe fn next_slowly(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the position is an index of the dict's entries in either way of walking.
+        unsafe {
+            let found = ffi::PyDict_Next(self.dict, &mut self.at, &mut key, &mut value) != 0;
+            found.then_some((key, value))
+        }
+    }
+}

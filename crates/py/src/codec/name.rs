@@ -1,0 +1,96 @@
+//! The bytes of a field name, kept so that the next name of a document is compared sixteen bytes at a time, NUL
+//! included: no scan for its end, no hash. Knows nothing about Python.
+
+/// Longest name, with its NUL, that is kept.
+pub(super) const LONGEST: usize = 128;
+const HEAD: usize = 16;
+
+/// A name and its NUL. Small, so that what is next to it shares its cache line.
+pub(super) struct Name {
+    /// The first sixteen bytes, padded with zeros.
+    head: [u64; 2],
+    /// Which of them belong to the name.
+    mask: [u64; 2],
+    /// The bytes after them.
+    rest: Box<[u8]>,
+    /// With the NUL. 0: no name, which no input starts with.
+    length: u8,
+}
+
+impl Name {
+    /// What no input starts with.
+    pub(super) fn none() -> Self {
+        Self { head: [0; 2], mask: [0; 2], rest: Box::default(), length: 0 }
+    }
+
+    /// `bytes` end with the only NUL and are at most `LONGEST`.
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let head = &bytes[..bytes.len().min(HEAD)];
+        let (mut padded, mut mask) = ([0; HEAD], [0; HEAD]);
+        padded[..head.len()].copy_from_slice(head);
+        mask[..head.len()].fill(0xFF);
+        let rest = bytes[head.len()..].into();
+        Self { head: words(&padded), mask: words(&mask), rest, length: bytes.len() as u8 }
+    }
+
+    /// The length with the NUL.
+    #[inline]
+    pub(super) fn length(&self) -> usize {
+        self.length.into()
+    }
+
+    /// Tells whether the input starts with this name.
+    #[inline]
+    pub(super) fn starts(&self, input: &[u8]) -> bool {
+        let Some(head) = input.first_chunk::<HEAD>() else { return self.starts_short(input) };
+        let found = words(head);
+        let differs = ((found[0] & self.mask[0]) ^ self.head[0]) | ((found[1] & self.mask[1]) ^ self.head[1]);
+        if self.length > HEAD as u8 {
+            return differs == 0 && input[HEAD..].starts_with(&self.rest);
+        }
+        differs == 0 && self.length != 0
+    }
+
+    /// At the end of the input.
+    fn starts_short(&self, input: &[u8]) -> bool {
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(&self.head[0].to_le_bytes());
+        head[8..].copy_from_slice(&self.head[1].to_le_bytes());
+        // The input is shorter than a head, so a longer name cannot be its start.
+        matches!(self.length(), 1..=HEAD) && input.starts_with(&head[..self.length()])
+    }
+}
+
+#[inline]
+fn words(bytes: &[u8; HEAD]) -> [u64; 2] {
+    let number = u128::from_le_bytes(*bytes);
+    [number as u64, (number >> 64) as u64]
+}
+
+/// Mixes the bytes of a name: short input, and no adversary (a collision costs a comparison).
+#[inline]
+pub(super) fn hash(bytes: &[u8], seed: u64) -> u64 {
+    let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    let mut tail = [0; 8];
+    tail[..rest.len()].copy_from_slice(rest);
+    for word in chunks.iter().chain([&tail]) {
+        hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        hash ^= hash >> 29;
+    }
+    hash ^ (hash >> 32)
+}
+
+/// Tells whether all bytes are ASCII.
+#[inline]
+pub(super) fn is_ascii(bytes: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    let seen = chunks.iter().fold(0, |seen, chunk| seen | u64::from_le_bytes(*chunk));
+    // The last eight bytes once more, rather than the rest one by one.
+    let tail = match bytes.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => rest.iter().fold(0, |seen, byte| seen | u64::from(*byte)),
+    };
+    (seen | tail) & HIGH == 0
+}

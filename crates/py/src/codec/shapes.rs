@@ -1,0 +1,421 @@
+//! The shapes of documents seen before: a tree of field names in their order. A document walks down it, and the field
+//! that followed last time is tried first, so a known shape costs one comparison per field; at the end of the walk the
+//! keys of the dict are known before it is made. Knows nothing about values.
+//!
+//! Bounded: a full tree takes no more shapes, and is emptied after many documents did not fit, so that it follows what
+//! the program does now and data with ever new shapes pays little for it.
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::cell::GilCell;
+use super::layout::{self, Table};
+use super::name::{LONGEST, Name, hash};
+use super::text;
+
+/// Seen among the names of a document: both bits make it a DBRef.
+pub(super) const HAS_REF: u8 = 1;
+pub(super) const HAS_ID: u8 = 2;
+
+const MOST_NODES: usize = 8192;
+/// Slots of the index; a power of two, at most half full.
+const INDEX: usize = MOST_NODES * 2;
+/// Wider documents are not worth a template.
+const MOST_FIELDS: u32 = 1024;
+/// All templates together, in bytes.
+const MOST_MEMORY: usize = 8 << 20;
+/// Documents that found no place before the tree is emptied.
+const PATIENCE: usize = 4 * MOST_NODES;
+/// Below this many fields a template dict is slower than filling a new one.
+const WIDE: u32 = 11;
+
+/// One field name after those of its parents. What a walk looks at fills the first cache line.
+#[repr(C, align(64))]
+pub(super) struct Node {
+    name: Name,
+    /// The child taken last; the sentinel, which matches nothing, before there is one.
+    next: *mut Node,
+    /// The first node taken last by a document that is the value of this field; or the sentinel.
+    inner: *mut Node,
+    parent: *mut Node,
+    /// Owned.
+    key: *mut ffi::PyObject,
+    /// How many names lead here.
+    pub(super) fields: u32,
+    /// HAS_REF and HAS_ID of the names that lead here.
+    pub(super) marks: u8,
+    /// A name comes twice, so the dict has fewer entries.
+    has_duplicate: bool,
+    /// A document ended here.
+    was_seen: bool,
+    /// How dicts of this shape are made, once one came twice.
+    template: Template,
+}
+
+enum Template {
+    None,
+    /// A dict with these keys, to be copied. Owned.
+    Dict(*mut ffi::PyObject),
+    /// The same, with its table laid open.
+    Table(Table),
+}
+
+struct Shapes {
+    /// Never moves: its capacity is reserved at once. [0] is the sentinel, [1] the root.
+    nodes: Vec<Node>,
+    /// Node numbers by parent and name; 0 is an empty slot.
+    index: Vec<u16>,
+    memory: usize,
+    rejected: usize,
+    /// Decoders at work: their nodes must stay.
+    active: usize,
+}
+
+static SHAPES: GilCell<Shapes> =
+    GilCell::new(Shapes { nodes: Vec::new(), index: Vec::new(), memory: 0, rejected: 0, active: 0 });
+
+/// Keeps the nodes alive.
+pub(super) struct Walk(());
+
+impl Walk {
+    /// Starts using the tree, after emptying it if it filled up with shapes that no longer come.
+    pub(super) fn start(py: Python<'_>) -> (Self, *mut Node) {
+        // SAFETY: the closure moves memory only.
+        let (root, released) = unsafe {
+            SHAPES.with(py, |shapes| {
+                let mut released = Vec::new();
+                if shapes.active == 0 && (shapes.rejected > PATIENCE || shapes.nodes.is_empty()) {
+                    released = shapes.reset();
+                }
+                shapes.active += 1;
+                (shapes.nodes.as_mut_ptr().add(1), released)
+            })
+        };
+        for object in released {
+            // SAFETY: owned by the nodes that are gone: strings, and dicts of strings and None.
+            unsafe { ffi::Py_DECREF(object) };
+        }
+        (Self(()), root)
+    }
+}
+
+/// Lets the tree be emptied at the next occasion.
+pub(super) fn forget(py: Python<'_>) {
+    // SAFETY: a number is set.
+    unsafe { SHAPES.with(py, |shapes| shapes.rejected = PATIENCE + 1) };
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        // SAFETY: decoders live inside calls from Python, so the GIL is held; a counter is changed.
+        unsafe { SHAPES.with(Python::assume_attached(), |shapes| shapes.active -= 1) };
+    }
+}
+
+impl Node {
+    fn new(name: Name, next: *mut Self, parent: *mut Self, key: *mut ffi::PyObject) -> Self {
+        Self {
+            name,
+            next,
+            inner: next,
+            parent,
+            key,
+            fields: 0,
+            marks: 0,
+            has_duplicate: false,
+            was_seen: false,
+            template: Template::None,
+        }
+    }
+
+    /// The node to try first for the first name of a document that is the value of the field `context`.
+    ///
+    /// # Safety
+    /// `context` must come from a walk that is still alive.
+    #[inline]
+    pub(super) unsafe fn first(context: *mut Self) -> *mut Self {
+        // SAFETY: as promised.
+        unsafe { (*context).inner }
+    }
+
+    /// The node to try after this one.
+    ///
+    /// # Safety
+    /// As for `first`.
+    #[inline]
+    pub(super) unsafe fn next(node: *mut Self) -> *mut Self {
+        // SAFETY: as promised.
+        unsafe { (*node).next }
+    }
+
+    /// The length of the node's name with its NUL if the input starts with it, or 0.
+    ///
+    /// # Safety
+    /// As for `first`.
+    #[inline]
+    pub(super) unsafe fn matches(node: *mut Self, input: &[u8]) -> usize {
+        // SAFETY: nodes stay where they are while a walk lives, and their names do not change.
+        let name = unsafe { &(*node).name };
+        if name.starts(input) { name.length() } else { 0 }
+    }
+
+    /// Notes that `child` came after `parent`, in a document that is the value of the field `context`.
+    ///
+    /// # Safety
+    /// As for `first`.
+    pub(super) unsafe fn remember(parent: *mut Self, context: *mut Self, child: *mut Self) {
+        // SAFETY: as promised.
+        unsafe {
+            if (*parent).fields == 0 {
+                (*context).inner = child;
+            } else {
+                (*parent).next = child;
+            }
+        }
+    }
+
+    /// The node of another name, made if there is room. `name` is a name with its NUL. None: this document has to go
+    /// on without a shape.
+    ///
+    /// # Safety
+    /// As for `first`.
+    pub(super) unsafe fn child(py: Python<'_>, node: *mut Self, name: &[u8]) -> Option<*mut Self> {
+        if name.len() > LONGEST || !name.is_ascii() {
+            return None;
+        }
+        // SAFETY: `node` is alive; making an exact str runs no Python code, so the tree may stay borrowed.
+        unsafe { SHAPES.with(py, |shapes| shapes.child(node, name)) }
+    }
+
+    /// The keys that lead here, in order, borrowed.
+    ///
+    /// # Safety
+    /// As for `first`.
+    pub(super) unsafe fn keys(node: *mut Self) -> Vec<*mut ffi::PyObject> {
+        // SAFETY: parents live as long as their children.
+        unsafe {
+            let mut keys = Vec::with_capacity((*node).fields as usize);
+            let mut at = node;
+            while (*at).fields > 0 {
+                keys.push((*at).key);
+                at = (*at).parent;
+            }
+            keys.reverse();
+            keys
+        }
+    }
+
+    /// Makes the dict of these values, which are taken over, also on failure. `is_container` tells that one of them is
+    /// of a class the garbage collector looks at. A new reference, or null with the error set.
+    ///
+    /// # Safety
+    /// As for `first`; there is one owned value for each name that leads here.
+    #[inline]
+    pub(super) unsafe fn build(
+        py: Python<'_>,
+        node: *mut Self,
+        values: &[*mut ffi::PyObject],
+        is_container: bool,
+    ) -> *mut ffi::PyObject {
+        // SAFETY: as promised.
+        unsafe {
+            match &(*node).template {
+                Template::Table(table) => layout::dict(table, values, is_container),
+                Template::Dict(dict) => refill(ffi::PyDict_Copy(*dict), *dict, values),
+                Template::None => {
+                    if (*node).was_seen && (*node).fields <= MOST_FIELDS && !(*node).has_duplicate {
+                        Self::make_template(py, node);
+                    }
+                    (*node).was_seen = true;
+                    fill(ffi::PyDict_New(), node, values)
+                }
+            }
+        }
+    }
+
+    /// Remembers how dicts of this shape are made. Leaves things as they are when that is not worth it or fails.
+    #[cold]
+    unsafe fn make_template(py: Python<'_>, node: *mut Self) {
+        // SAFETY: the walk keeps the nodes; strings are interned and put into a dict, which runs no Python code.
+        unsafe {
+            let fields = (*node).fields;
+            let is_open = layout::is_on(py);
+            if fields == 0 || (!is_open && fields < WIDE) {
+                return;
+            }
+            let cost = fields as usize * 40 + 200;
+            let has_room = SHAPES.with(py, |shapes| {
+                let has_room = shapes.memory + cost <= MOST_MEMORY;
+                shapes.memory += if has_room { cost } else { 0 };
+                has_room
+            });
+            if !has_room {
+                return;
+            }
+            // A shape that comes twice is worth interning: lookups with a literal then compare addresses.
+            let mut at = node;
+            while (*at).fields > 0 {
+                ffi::PyUnicode_InternInPlace(&raw mut (*at).key);
+                at = (*at).parent;
+            }
+            let dict = ffi::PyDict_New();
+            if !dict.is_null()
+                && Self::keys(node).into_iter().all(|key| ffi::PyDict_SetItem(dict, key, ffi::Py_None()) == 0)
+            {
+                (*node).template = match layout::open(py, dict, fields as usize) {
+                    Some(table) => Template::Table(table),
+                    None if fields >= WIDE => Template::Dict(dict),
+                    None => return ffi::Py_DECREF(dict),
+                };
+                return;
+            }
+            ffi::PyErr_Clear();
+            ffi::Py_XDECREF(dict);
+        }
+    }
+}
+
+/// Replaces the values of a copy of the template, which is taken over. A new reference, or null with the error set.
+///
+/// # Safety
+/// As for `Node::build`; `dict` is owned, or null with the error set.
+unsafe fn refill(
+    dict: *mut ffi::PyObject,
+    template: *mut ffi::PyObject,
+    values: &[*mut ffi::PyObject],
+) -> *mut ffi::PyObject {
+    // SAFETY: nobody changes the template, and there are as many values as it has keys; each is released once.
+    unsafe {
+        let mut is_whole = !dict.is_null();
+        let (mut at, mut key) = (0, std::ptr::null_mut());
+        for &value in values {
+            is_whole = is_whole
+                && ffi::PyDict_Next(template, &mut at, &mut key, std::ptr::null_mut()) != 0
+                && ffi::PyDict_SetItem(dict, key, value) == 0;
+            ffi::Py_DECREF(value);
+        }
+        if is_whole {
+            return dict;
+        }
+        ffi::Py_XDECREF(dict);
+        std::ptr::null_mut()
+    }
+}
+
+/// Sets the values in the dict, which is taken over as they are. A new reference, or null with the error set.
+///
+/// # Safety
+/// As for `Node::build`; `dict` is owned, or null with the error set.
+pub(super) unsafe fn fill(
+    dict: *mut ffi::PyObject,
+    node: *mut Node,
+    values: &[*mut ffi::PyObject],
+) -> *mut ffi::PyObject {
+    // SAFETY: the parents of `node` live as long as it, and there are as many as values; each value is released once.
+    unsafe {
+        let mut is_whole = !dict.is_null();
+        let mut set = |key: *mut ffi::PyObject, value: *mut ffi::PyObject| {
+            is_whole = is_whole && ffi::PyDict_SetItem(dict, key, value) == 0;
+            ffi::Py_DECREF(value);
+        };
+        const FEW: usize = 32;
+        if values.len() <= FEW {
+            let mut keys = [std::ptr::null_mut(); FEW];
+            let mut at = node;
+            for key in keys[..values.len()].iter_mut().rev() {
+                *key = (*at).key;
+                at = (*at).parent;
+            }
+            for (key, value) in keys.iter().zip(values) {
+                set(*key, *value);
+            }
+        } else {
+            for (key, value) in Node::keys(node).into_iter().zip(values) {
+                set(key, *value);
+            }
+        }
+        if is_whole {
+            return dict;
+        }
+        ffi::Py_XDECREF(dict);
+        std::ptr::null_mut()
+    }
+}
+
+impl Shapes {
+    /// Empties the tree; returns the objects it owned.
+    fn reset(&mut self) -> Vec<*mut ffi::PyObject> {
+        let mut released = Vec::new();
+        for node in self.nodes.drain(..) {
+            released.extend(Some(node.key).filter(|key| !key.is_null()));
+            match node.template {
+                Template::None => {}
+                Template::Dict(dict) => released.push(dict),
+                Template::Table(table) => released.push(table.into_dict()),
+            }
+        }
+        self.nodes.reserve_exact(MOST_NODES);
+        let sentinel = self.nodes.as_mut_ptr();
+        for _ in ["sentinel", "root"] {
+            self.nodes.push(Node::new(Name::none(), sentinel, std::ptr::null_mut(), std::ptr::null_mut()));
+        }
+        self.index.clear();
+        self.index.resize(INDEX, 0);
+        self.memory = 0;
+        self.rejected = 0;
+        released
+    }
+
+    /// # Safety
+    /// `parent` must be a node of this tree.
+    unsafe fn child(&mut self, parent: *mut Node, bytes: &[u8]) -> Option<*mut Node> {
+        let nodes = self.nodes.as_mut_ptr();
+        // SAFETY: `parent` is in the vector; so are the numbers in the index.
+        unsafe {
+            let seed = parent.offset_from(nodes) as u64;
+            let mut slot = hash(bytes, seed.wrapping_mul(0xD6E8_FEB8_6659_FD93)) as usize % INDEX;
+            while self.index[slot] != 0 {
+                let found = nodes.add(self.index[slot].into());
+                if (*found).parent == parent && (*found).name.starts(bytes) {
+                    return Some(found);
+                }
+                slot = (slot + 1) % INDEX;
+            }
+            if self.nodes.len() == MOST_NODES || (*parent).fields == MOST_FIELDS {
+                self.rejected += 1;
+                return None;
+            }
+            let key = text::ascii(&bytes[..bytes.len() - 1]);
+            if key.is_null() {
+                ffi::PyErr_Clear();
+                return None;
+            }
+            let mut node = Node::new(Name::new(bytes), nodes, parent, key);
+            node.fields = (*parent).fields + 1;
+            node.marks = (*parent).marks
+                | match bytes {
+                    b"$ref\0" => HAS_REF,
+                    b"$id\0" => HAS_ID,
+                    _ => 0,
+                };
+            node.has_duplicate = (*parent).has_duplicate || Self::leads_to(parent, bytes);
+            self.index[slot] = self.nodes.len() as u16;
+            self.nodes.push(node);
+            let made = nodes.add(self.nodes.len() - 1);
+            Some(made)
+        }
+    }
+
+    /// Tells whether the name is among those that lead to the node.
+    unsafe fn leads_to(mut node: *mut Node, bytes: &[u8]) -> bool {
+        // SAFETY: parents live as long as their children.
+        unsafe {
+            while (*node).fields > 0 {
+                if (*node).name.starts(bytes) {
+                    return true;
+                }
+                node = (*node).parent;
+            }
+        }
+        false
+    }
+}
