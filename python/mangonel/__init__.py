@@ -1,5 +1,113 @@
-"""A MongoDB stack for Python: one driver with a blocking and an asyncio face, PyMongo's names, a Rust core."""
+"""A MongoDB stack for Python: one driver with a blocking and an asyncio face, PyMongo's names, a Rust core.
 
-from mangonel.api import AsyncMongoClient, MongoClient
+Names are loaded at first use, so that `import mangonel.bson` does not load the clients.
+"""
 
-__all__ = ["AsyncMongoClient", "MongoClient"]
+from __future__ import annotations
+
+from mangonel._version import __version__, get_version_string, version, version_tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mangonel.api import AsyncMongoClient, MongoClient
+    from mangonel.common import MAX_SUPPORTED_WIRE_VERSION, MIN_SUPPORTED_WIRE_VERSION
+    from mangonel.constants import (
+        ASCENDING,
+        DESCENDING,
+        GEO2D,
+        GEOSPHERE,
+        HASHED,
+        TEXT,
+        ReturnDocument,
+    )
+    from mangonel.cursor_shared import CursorType
+    from mangonel.operations import (
+        DeleteMany,
+        DeleteOne,
+        IndexModel,
+        InsertOne,
+        ReplaceOne,
+        UpdateMany,
+        UpdateOne,
+    )
+    from mangonel.read_preferences import ReadPreference
+    from mangonel.write_concern import WriteConcern
+
+__all__ = [
+    "ASCENDING",
+    "DESCENDING",
+    "GEO2D",
+    "GEOSPHERE",
+    "HASHED",
+    "MAX_SUPPORTED_WIRE_VERSION",
+    "MIN_SUPPORTED_WIRE_VERSION",
+    "TEXT",
+    "AsyncMongoClient",
+    "CursorType",
+    "DeleteMany",
+    "DeleteOne",
+    "IndexModel",
+    "InsertOne",
+    "MongoClient",
+    "ReadPreference",
+    "ReplaceOne",
+    "ReturnDocument",
+    "UpdateMany",
+    "UpdateOne",
+    "WriteConcern",
+    "__version__",
+    "get_version_string",
+    "has_c",
+    "version",
+    "version_tuple",
+]
+
+# Name -> the module that defines it.
+_HOMES = {
+    **dict.fromkeys(("AsyncMongoClient", "MongoClient"), "api"),
+    **dict.fromkeys(("MAX_SUPPORTED_WIRE_VERSION", "MIN_SUPPORTED_WIRE_VERSION"), "common"),
+    **dict.fromkeys(
+        ("ASCENDING", "DESCENDING", "GEO2D", "GEOSPHERE", "HASHED", "TEXT", "ReturnDocument"), "constants"
+    ),
+    "CursorType": "cursor_shared",
+    **dict.fromkeys(
+        ("DeleteMany", "DeleteOne", "IndexModel", "InsertOne", "ReplaceOne", "UpdateMany", "UpdateOne"),
+        "operations",
+    ),
+    "ReadPreference": "read_preferences",
+    "WriteConcern": "write_concern",
+}
+
+# Modules that programs reach as attributes, as in `mangonel.errors.DuplicateKeyError`.
+_MODULES = frozenset(
+    {"bson", "client_options", "collation", "common", "cursor_shared", "driver_info", "errors", "operations"}
+    | {
+        "pool_options",
+        "read_concern",
+        "read_preferences",
+        "results",
+        "server_api",
+        "uri_parser",
+        "write_concern",
+    }
+)
+
+
+def has_c() -> bool:
+    """Return True: the codec is native code in every build."""
+    return True
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return __import__(f"mangonel.{name}", fromlist=[name])
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mangonel' has no attribute {name!r}")
+    value = getattr(__import__(f"mangonel.{_HOMES[name]}", fromlist=[name]), name)
+    # The next access finds it without coming here.
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
