@@ -49,9 +49,8 @@ def read(document: Mapping[str, Any], options: JSONOptions) -> Any:
         ValueError: a value is not in the format of its type.
     """
     for key in document:
-        reader = _READERS.get(key)
-        if reader is not None:
-            return reader(document, options)
+        if key in _READERS:
+            return _READERS[key](document, options)
     return document
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 EPOCH_AWARE = datetime.datetime(1970, 1, 1, tzinfo=utc)
 EPOCH_NAIVE = datetime.datetime(1970, 1, 1)
 
+# An enum finds its members slowly.
+_DATETIME, _DATETIME_CLAMP, _DATETIME_MS, _DATETIME_AUTO = DatetimeConversion
+
 # What datetime can hold, in UTC: the years 1 to 9999.
 _MIN_UTC_MS = -62_135_596_800_000
 _MAX_UTC_MS = 253_402_300_799_999
@@ -123,19 +126,19 @@ def _millis_to_datetime(millis: int, opts: CodecOptions[Any]) -> datetime.dateti
         InvalidBSON: it is no datetime, and `opts` asks for one.
     """
     conversion = opts.datetime_conversion
-    if conversion == DatetimeConversion.DATETIME_MS:
+    if conversion == _DATETIME_MS:
         return DatetimeMS(millis)
-    if conversion in (DatetimeConversion.DATETIME_CLAMP, DatetimeConversion.DATETIME_AUTO):
+    if conversion == _DATETIME_CLAMP or conversion == _DATETIME_AUTO:
         tz = opts.tzinfo or utc
         first, last = _min_datetime_ms(tz), _max_datetime_ms(tz)
-        if conversion == DatetimeConversion.DATETIME_CLAMP:
+        if conversion == _DATETIME_CLAMP:
             millis = max(first, min(millis, last))
         elif not first <= millis <= last:
             return DatetimeMS(millis)
-    elif conversion != DatetimeConversion.DATETIME:
+    elif conversion != _DATETIME:
         raise ValueError(f'expected a DatetimeConversion for "datetime_conversion", got {conversion!r}')
     try:
-        since = datetime.timedelta(seconds=millis // 1000, milliseconds=millis % 1000)
+        since = datetime.timedelta(milliseconds=millis)
         if not opts.tz_aware:
             return EPOCH_NAIVE + since
         moment = EPOCH_AWARE + since
