@@ -38,9 +38,13 @@ lint: build    ## Formatting, clippy, types, floors, stubs
 	cargo clippy --locked --quiet --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(PYTHON) tools/stubs.py --check
 	$(BIN)/mypy
-	MYPYPATH=python $(BIN)/stubtest mangonel._core --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
+	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/lint-imports --no-cache
+
+stubs:    ## Write the types of both faces from the definitions
+	$(PYTHON) tools/stubs.py
 
 # One minute finds slips; hours find bugs: make fuzz FUZZ_SECONDS=3600 FUZZ_TARGETS=bson_decode
 FUZZ_SECONDS ?= 60

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from mangonel._core import AsyncCursorBase, BlockingCursor
 from mangonel._faces.blocking import BlockingPort
@@ -16,11 +16,11 @@ from mangonel._shared.find_cursor import _Cursor
 from mangonel._shared.iteration import AsyncIteration, BlockingIteration
 
 
-class Cursor(BlockingIteration, _Cursor[Any], BlockingCursor):
+class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor):
     __doc__ = _Cursor.__doc__
 
 
-class AsyncCursor(AsyncIteration, _Cursor[Any], AsyncCursorBase):
+class AsyncCursor(AsyncIteration[Any], _Cursor[Any], AsyncCursorBase):
     __doc__ = _Cursor.__doc__
 
 
@@ -60,7 +60,7 @@ class MongoClient(_MongoClient[Any]):
     _port_class = BlockingPort
     _database_class = Database
 
-    def __enter__(self) -> MongoClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -72,8 +72,8 @@ class AsyncMongoClient(_MongoClient[Any]):
     _port_class = _AsyncioPort
     _database_class = AsyncDatabase
 
-    async def __aenter__(self) -> AsyncMongoClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()  # type: ignore[misc]
+        await self.close()

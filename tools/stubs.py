@@ -1,0 +1,462 @@
+"""Write the types of both faces from the one definition of each class.
+
+`Returns[T]` in a definition becomes T in the blocking class and `Coroutine[Any, Any, T]` in the asyncio one, so that
+a type checker reports a forgotten `await`. References to definitions (`_Cursor[...]`) become the public class of the
+same face. What cannot be read from a definition stands in the tables below. Changes no behaviour: only `.pyi` files
+are written, and nothing of the package is imported.
+
+    python tools/stubs.py           writes
+    python tools/stubs.py --check   fails when what is written is not current
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent.parent / "python"
+WIDTH = 110
+
+# The modules whose public classes are written; each joins definitions with a face, class by class.
+TARGETS = ("mangonel.api",)
+
+# Methods that hand their arguments on to a constructor: their stub shows its signature, without the first argument.
+# A parameter that the method itself names keeps the method's own annotation.
+TAKES_ARGUMENTS_OF = {
+    ("_Collection", "find"): "_Cursor",
+    ("_Collection", "find_one"): "_Cursor",
+    ("_Collection", "find_raw_batches"): "_Cursor",
+}
+
+# Methods left out: calling a collection is a misspelt method, which a type checker should report.
+LEFT_OUT = {"__call__", "__del__"}
+
+# Iterating hands out what the class is generic in; in Rust, where it happens, there are no types.
+ITERATION = {
+    "BlockingCursor": "def __iter__(self) -> Self: ...\ndef __next__(self) -> _DocumentType: ...",
+    "AsyncCursorBase": "def __aiter__(self) -> Self: ...\n"
+    "def __anext__(self) -> Awaitable[_DocumentType]: ...",
+}
+
+DOCUMENT = "_DocumentType"
+OTHER_DOCUMENT = "_OtherDocumentType"
+
+HEADER = f"""\
+# Written by tools/stubs.py from the definitions; change those, then run `make stubs`.
+
+{{imports}}
+
+{DOCUMENT} = TypeVar("{DOCUMENT}", bound=Mapping[str, Any], default=dict[str, Any])
+{OTHER_DOCUMENT} = TypeVar("{OTHER_DOCUMENT}", bound=Mapping[str, Any])
+"""
+HEADER_IMPORTS = {
+    "Any": ("typing", "Any"),
+    "Awaitable": ("collections.abc", "Awaitable"),
+    "Coroutine": ("collections.abc", "Coroutine"),
+    "Generic": ("typing", "Generic"),
+    "Mapping": ("collections.abc", "Mapping"),
+    "Self": ("typing", "Self"),
+    "TypeVar": ("typing_extensions", "TypeVar"),
+    "overload": ("typing", "overload"),
+}
+# Definitions take these from a module that spares the import of typing; type checkers know the originals.
+STAND_INS = {"mangonel.bson._light": "typing"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Defect(Exception):
+    """A definition that no stub can be written for."""
+
+
+@dataclass
+class Module:
+    """One source file: its classes, and where its names come from."""
+
+    name: str
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)
+
+    def origin(self, name: str) -> tuple[str, str] | None:
+        """Return the module and name that `name` is imported from, or None for a builtin."""
+        if name in self.imports:
+            module, original = self.imports[name]
+            return STAND_INS.get(module, module), original
+        return (self.name, name) if name in self.own else None
+
+
+def parse(name: str) -> Module:
+    """Read one module, in `if TYPE_CHECKING:` too."""
+    path = SOURCES.joinpath(*name.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    module = Module(name)
+    _collect(ast.parse(path.read_text()).body, module)
+    return module
+
+
+def _collect(body: list[ast.stmt], module: Module) -> None:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            module.classes.setdefault(node.name, node)
+            module.own.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                module.imports[alias.asname or alias.name] = (node.module, alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                module.imports[alias.asname or alias.name.partition(".")[0]] = (alias.name, "")
+        elif isinstance(node, ast.If):
+            _collect(node.body, module)
+        elif isinstance(node, ast.Assign):
+            module.own.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            module.own.add(node.target.id)
+
+
+class Library:
+    """The modules read so far, and the public class that stands for each definition on each face."""
+
+    def __init__(self, targets: tuple[str, ...]) -> None:
+        self._modules: dict[str, Module] = {}
+        # (definition, is_async) -> (module, public name)
+        self.public: dict[tuple[str, bool], tuple[str, str]] = {}
+        for target in targets:
+            for name, node in self.module(target).classes.items():
+                if name.startswith("_"):
+                    continue
+                for base in node.bases:
+                    definition = base_name(base)
+                    if definition.startswith("_"):
+                        self.public.setdefault((definition, is_async(node)), (target, name))
+
+    def module(self, name: str) -> Module:
+        if name not in self._modules:
+            self._modules[name] = parse(name)
+        return self._modules[name]
+
+    def find_class(self, module: Module, name: str) -> tuple[Module, ast.ClassDef] | None:
+        """Return the class that `name` means in `module`; None outside the package, or for a Rust class."""
+        if name in module.classes:
+            return module, module.classes[name]
+        origin = module.origin(name)
+        if origin is None or not origin[0].startswith("mangonel") or origin[0] == "mangonel._core":
+            return None
+        source = self.module(origin[0])
+        return self.find_class(source, origin[1]) if origin[1] in source.own | set(source.imports) else None
+
+
+def base_name(base: ast.expr) -> str:
+    """Return the name of a base class without its parameters."""
+    return ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+
+
+def is_async(node: ast.ClassDef) -> bool:
+    """Return whether a public class belongs to the asyncio face; its name says so."""
+    return node.name.startswith("Async")
+
+
+class Annotation(ast.NodeTransformer):
+    """Rewrites one annotation for one face, and notes which names it needs."""
+
+    def __init__(self, writer: Writer, module: Module, document: str = DOCUMENT) -> None:
+        self._writer, self._module, self._document = writer, module, document
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if isinstance(node.value, str):
+            found: ast.expr = self.visit(ast.parse(node.value, mode="eval").body)
+            return found
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if base_name(node) == "Literal":
+            node.value = self.visit(node.value)
+            return node
+        if base_name(node) != "Returns":
+            node.value, node.slice = self.visit(node.value), self.visit(node.slice)
+            return node
+        inner: ast.expr = self.visit(node.slice)
+        if not self._writer.is_async:
+            return inner
+        return ast.Subscript(
+            value=self.visit(ast.Name("Coroutine")),
+            slice=ast.Tuple([self.visit(ast.Name("Any")), self.visit(ast.Name("Any")), inner]),
+        )
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(
+            self._writer.reference(self._module, self._document if node.id == DOCUMENT else node.id)
+        )
+
+
+class Writer:
+    """Writes the stub of one target module."""
+
+    def __init__(self, library: Library, target: str) -> None:
+        self._library = library
+        self._target = library.module(target)
+        self._needed: set[tuple[str, str]] = set()
+        self.is_async = False
+
+    def text(self) -> str:
+        classes = [
+            self._class(node) for name, node in self._target.classes.items() if not name.startswith("_")
+        ]
+        body = "\n".join(classes)
+        for name in ("Any", "Mapping", "TypeVar"):
+            self._needed.add(HEADER_IMPORTS[name])
+        lines = []
+        modules = {module for module, _ in self._needed}
+        for module in sorted(modules, key=lambda name: (name.startswith("mangonel"), name)):
+            names = sorted(name for source, name in self._needed if source == module)
+            line = f"from {module} import {', '.join(names)}" if names != [""] else f"import {module}"
+            if len(line) > WIDTH:
+                line = f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+            lines.append(line)
+        return HEADER.format(imports="\n".join(lines)) + "\n" + body
+
+    def reference(self, module: Module, name: str) -> str:
+        """Return what `name`, as `module` means it, is called in the stub."""
+        public = self._library.public.get((name, self.is_async))
+        if public is not None:
+            if public[0] != self._target.name:
+                self._needed.add(public)
+            return public[1]
+        if name in {DOCUMENT, OTHER_DOCUMENT} or name in self._target.classes:
+            return name
+        if (name, not self.is_async) in self._library.public:
+            raise Defect(f"{self._target.name}: {name} has no class on this face")
+        origin = HEADER_IMPORTS.get(name) or module.origin(name)
+        if origin is not None:
+            self._needed.add(origin)
+        return name
+
+    def _class(self, node: ast.ClassDef) -> str:
+        self.is_async = is_async(node)
+        bases = [base_name(base) for base in node.bases]
+        parents = [name for name in bases if name in self._target.classes and not name.startswith("_")]
+        chain = self._linearize(self._target, node)
+        inherited: set[str] = set()
+        for parent in parents:
+            for module, other in self._linearize(self._target, self._target.classes[parent]):
+                inherited.add(f"{module.name}.{other.name}")
+        members: dict[str, list[str]] = {}
+        for module, definition in chain:
+            if f"{module.name}.{definition.name}" not in inherited:
+                for name, lines in self._members(module, definition, chain):
+                    members.setdefault(name, lines)
+        for module, definition in chain:
+            for name in map(base_name, definition.bases):
+                if name in ITERATION and f"{module.name}.{definition.name}" not in inherited:
+                    for line in ITERATION[name].splitlines():
+                        members.setdefault(line.split("(")[0][4:], [line])
+                    self._needed.update(
+                        origin for needed, origin in HEADER_IMPORTS.items() if needed in ITERATION[name]
+                    )
+        is_generic = any("Generic" in map(base_name, definition.bases) for _, definition in chain)
+        shown = [f"{name}[{DOCUMENT}]" if is_generic else name for name in parents]
+        if is_generic and not parents:
+            self._needed.add(HEADER_IMPORTS["Generic"])
+            shown.append(f"Generic[{DOCUMENT}]")
+        head = f"class {node.name}({', '.join(shown)}):" if shown else f"class {node.name}:"
+        in_order = [members.pop("__init__", []), *members.values()]
+        body = [line for lines in in_order for line in lines] or ["..."]
+        return head + "\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
+
+    def _linearize(self, module: Module, node: ast.ClassDef) -> list[tuple[Module, ast.ClassDef]]:
+        """Return a class and its bases in the order that Python looks names up (for the diamonds that occur here)."""
+        found: list[tuple[Module, ast.ClassDef]] = [(module, node)]
+        for base in node.bases:
+            target = self._library.find_class(module, base_name(base))
+            if target is not None:
+                found += self._linearize(*target)
+        names = [f"{source.name}.{definition.name}" for source, definition in found]
+        return [entry for place, entry in enumerate(found) if names[place] not in names[place + 1 :]]
+
+    def _members(
+        self, module: Module, definition: ast.ClassDef, chain: list[tuple[Module, ast.ClassDef]]
+    ) -> list[tuple[str, list[str]]]:
+        found: list[tuple[str, list[str]]] = []
+        for node in definition.body:
+            if isinstance(node, Function):
+                if is_public(node.name):
+                    found.append((key_of(node), self._method(module, node, chain)))
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if not name.startswith("_"):
+                    if not isinstance(node.value, ast.Constant):
+                        raise Defect(f"{module.name}: annotate {definition.name}.{name}")
+                    found.append((name, [f"{name}: {type(node.value.value).__name__}"]))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                name = node.target.id
+                if not name.startswith("_"):
+                    found.append((name, [f"{name}: {self._annotation(module, node.annotation)}"]))
+        return found
+
+    def _annotation(self, module: Module, node: ast.expr, document: str = DOCUMENT) -> str:
+        return ast.unparse(Annotation(self, module, document).visit(copy.deepcopy(node)))
+
+    def _method(self, module: Module, node: Function, chain: list[tuple[Module, ast.ClassDef]]) -> list[str]:
+        if node.returns is None:
+            raise Defect(f"{module.name}: {node.name} has no return annotation")
+        decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
+        keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+        if "@contextmanager" in decorators:
+            raise Defect(f"{module.name}: {node.name}: decorators that change the type are not understood")
+        parameters = self._parameters(module, node, chain)
+        overloads = self._overloads(module, node)
+        if not overloads:
+            returns = self._annotation(module, node.returns)
+            shown = [text for _, text in parameters]
+            return [*decorators, *layout(f"{keyword} {node.name}", shown, returns)]
+        self._needed.add(HEADER_IMPORTS["overload"])
+        lines: list[str] = []
+        for codec_options, returns in overloads:
+            shown, has_default = [], False
+            for name, text in parameters:
+                if name == "codec_options":
+                    text = f"codec_options: {codec_options}"
+                    if codec_options == "None":
+                        text += " = None"
+                    elif has_default:
+                        text += " = ..."
+                has_default = has_default or "=" in text
+                shown.append(text)
+            lines += ["@overload", *decorators, *layout(f"{keyword} {node.name}", shown, returns)]
+        return lines
+
+    def _overloads(self, module: Module, node: Function) -> list[tuple[str, str]]:
+        """Return how `codec_options` is annotated and what then is returned, where its document class decides."""
+        returns = ast.unparse(node.returns) if node.returns else ""
+        if "codec_options" not in {argument.arg for argument in node.args.args} or node.name == "__init__":
+            return []
+        assert node.returns is not None
+        if f"[{DOCUMENT}]" in returns:
+            plain = other = node.returns
+        elif returns == "Returns[dict[str, Any]]":
+            plain = node.returns
+            other = ast.parse(f"Returns[{DOCUMENT}]", mode="eval").body
+        else:
+            return []
+        codec_options = f"{self.reference(module, 'CodecOptions')}[{OTHER_DOCUMENT}]"
+        return [
+            ("None", self._annotation(module, plain)),
+            (codec_options, self._annotation(module, other, OTHER_DOCUMENT)),
+        ]
+
+    def _parameters(
+        self, module: Module, node: Function, chain: list[tuple[Module, ast.ClassDef]]
+    ) -> list[tuple[str, str]]:
+        shown = self._own_parameters(module, node)
+        for _, definition in chain:
+            target = TAKES_ARGUMENTS_OF.get((definition.name, node.name))
+            if target is not None:
+                source, constructor = self._constructor(target)
+                named = {name: text for name, text in shown if not name.startswith("*")}
+                taken = self._own_parameters(source, constructor)[2:]
+                shown = [shown[0], *((name, named.get(name, text)) for name, text in taken)]
+        return shown
+
+    def _constructor(self, name: str) -> tuple[Module, Function]:
+        for (definition, is_async_), (target, public) in self._library.public.items():
+            if definition == name and is_async_ == self.is_async:
+                module = self._library.module(target)
+                for source, node in self._linearize(module, module.classes[public]):
+                    for member in node.body:
+                        if isinstance(member, Function) and member.name == "__init__":
+                            return source, member
+        raise Defect(f"{name} has no constructor to take the arguments of")
+
+    def _own_parameters(self, module: Module, node: Function) -> list[tuple[str, str]]:
+        arguments = node.args
+        shown: list[tuple[str, str]] = []
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+        for place, (argument, default) in enumerate(zip(positional, defaults, strict=True)):
+            shown.append(self._parameter(module, argument, default))
+            if place + 1 == len(arguments.posonlyargs):
+                shown.append(("/", "/"))
+        if arguments.vararg:
+            name, text = self._parameter(module, arguments.vararg, None)
+            shown.append((f"*{name}", f"*{text}"))
+        elif arguments.kwonlyargs:
+            shown.append(("*", "*"))
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            shown.append(self._parameter(module, argument, default))
+        if arguments.kwarg:
+            name, text = self._parameter(module, arguments.kwarg, None)
+            shown.append((f"**{name}", f"**{text}"))
+        return shown
+
+    def _parameter(self, module: Module, argument: ast.arg, default: ast.expr | None) -> tuple[str, str]:
+        text = argument.arg
+        if argument.annotation is not None:
+            text += f": {self._annotation(module, argument.annotation)}"
+        if default is not None:
+            # What a name stands for is not looked up; `...` fits every value.
+            value = shown_default(default) if is_literal(default) else "..."
+            text += f" = {value}" if argument.annotation is not None else f"={value}"
+        return argument.arg, text
+
+
+def is_public(name: str) -> bool:
+    """Return whether users may call it: no underscore, or one of Python's own names."""
+    is_special = name.startswith("__") and name.endswith("__")
+    return (is_special or not name.startswith("_")) and name not in LEFT_OUT
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Return whether a default may stand in a stub as it is."""
+    return isinstance(node, ast.Constant) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    )
+
+
+def shown_default(node: ast.expr) -> str:
+    """Return the source of a literal, a string in double quotes."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return json.dumps(node.value)
+    return ast.unparse(node)
+
+
+def key_of(node: Function) -> str:
+    """Return the name of a member; a property's setter is one of its own."""
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Attribute) and decorator.attr in {"setter", "deleter"}:
+            return f"{node.name}.{decorator.attr}"
+    return node.name
+
+
+def layout(head: str, parameters: list[str], returns: str) -> list[str]:
+    """Return the lines of a signature: one, or one for each parameter."""
+    line = f"{head}({', '.join(parameters)}) -> {returns}: ..."
+    if len(line) + 4 <= WIDTH:
+        return [line]
+    return [f"{head}(", *(f"    {parameter}," for parameter in parameters), f") -> {returns}: ..."]
+
+
+def main() -> int:
+    library = Library(TARGETS)
+    stale = []
+    for target in TARGETS:
+        path = SOURCES.joinpath(*target.split(".")).with_suffix(".pyi")
+        text = Writer(library, target).text()
+        if not path.exists() or path.read_text() != text:
+            stale.append(path)
+            if "--check" not in sys.argv:
+                path.write_text(text)
+    for path in stale:
+        verb = "is not current; run `make stubs`" if "--check" in sys.argv else "written"
+        print(f"{path.relative_to(SOURCES.parent)}: {verb}")
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Defect as defect:
+        sys.exit(f"stubs: {defect}")
