@@ -125,7 +125,24 @@ pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<
     made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
 }
 
-/// Encode a document.
+/// Return a document as BSON.
+///
+/// Args:
+///     document: a mapping with str keys. Its `_id` is written first.
+///     check_keys: True: refuse keys that start with "$" or hold a ".".
+///     codec_options: how to write UUIDs and your own types. None: DEFAULT_CODEC_OPTIONS.
+///
+/// Raises:
+///     InvalidDocument: a key or value cannot be stored; the message says where it stands.
+///     OverflowError: an int does not fit in 64 bits.
+///     UnicodeEncodeError: a str holds half of a surrogate pair.
+///     ValueError: a UUID, while `uuid_representation` is UNSPECIFIED.
+///     RecursionError: the document is nested deeper than 500 levels, or contains itself.
+///     TypeError: `document` is no mapping, or `codec_options` no CodecOptions.
+///
+/// Example:
+///     >>> encode({"a": 1})
+///     b'\x0c\x00\x00\x00\x10a\x00\x01\x00\x00\x00\x00'
 #[pyfunction]
 #[pyo3(name = "encode", signature = (document, check_keys = false, codec_options = None))]
 fn py_encode<'py>(
@@ -148,7 +165,19 @@ fn py_encode<'py>(
     result
 }
 
-/// Decode one document.
+/// Return the document in `data`, which must be exactly one.
+///
+/// Args:
+///     data: bytes, or anything with the buffer protocol.
+///     codec_options: what documents, dates and UUIDs become. None: DEFAULT_CODEC_OPTIONS, which gives dicts.
+///
+/// Raises:
+///     InvalidBSON: the bytes are not one valid document, or hold a date that datetime cannot.
+///     TypeError: `data` is no buffer, or `codec_options` no CodecOptions.
+///
+/// Example:
+///     >>> decode(encode({"a": 1}))
+///     {'a': 1}
 #[pyfunction]
 #[pyo3(name = "decode", signature = (data, codec_options = None))]
 fn py_decode<'py>(
@@ -159,7 +188,15 @@ fn py_decode<'py>(
     with_bytes(data, |bytes| Decoder::new(data.py(), codec.get(), bytes).whole())
 }
 
-/// Decode documents that follow one another.
+/// Return the documents that stand one after another in `data`, as a list.
+///
+/// Args:
+///     data: bytes, or anything with the buffer protocol; empty for no documents.
+///     codec_options: what documents, dates and UUIDs become. None: DEFAULT_CODEC_OPTIONS, which gives dicts.
+///
+/// Raises:
+///     InvalidBSON: a document is cut off or not valid; `decode_iter` yields those before it.
+///     TypeError: `data` is no buffer, or `codec_options` no CodecOptions.
 #[pyfunction]
 #[pyo3(signature = (data, codec_options = None))]
 fn decode_all<'py>(
