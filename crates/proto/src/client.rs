@@ -152,6 +152,11 @@ impl Client {
         self.pools.get_mut(&shard)
     }
 
+    /// Returns the books that count a connection as in use.
+    pub(crate) fn pool_of(&mut self, link: LinkId) -> Option<&mut Pool> {
+        self.pools.values_mut().find(|pool| pool.is_out(link))
+    }
+
     /// Returns whether [`poll_closing`](Self::poll_closing) or [`poll_wakers`](Self::poll_wakers) has something.
     pub fn has_news(&self) -> bool {
         self.pools.values().any(Pool::has_news)

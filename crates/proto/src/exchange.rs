@@ -79,12 +79,14 @@ pub struct Exchange {
     handshake: Option<Command>,
     phase: Phase,
     link: Option<LinkId>,
-    /// The generation that the connection being opened will belong to.
+    /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
     generation: u32,
     request_id: i32,
     attempt: u32,
     session: Option<ServerSession>,
     begun: Instant,
+    /// When it last joined the wait queue.
+    queued: Instant,
     failure: Option<Failure>,
     facts: Facts,
     /// Whether the server will send more without being asked.
@@ -108,6 +110,7 @@ impl Exchange {
             attempt: 0,
             session: None,
             begun: now,
+            queued: now,
             failure: None,
             facts: Facts::default(),
             more_to_come: false,
@@ -169,7 +172,7 @@ impl Exchange {
     /// Returns when waiting for a connection ends in an error; `None` for never.
     pub fn deadline(&self, client: &Client) -> Option<Instant> {
         match self.phase {
-            Phase::Waiting => client.options.wait_queue_timeout.map(|longest| self.begun + longest),
+            Phase::Waiting => client.options.wait_queue_timeout.map(|longest| self.queued + longest),
             Phase::BackingOff(until) => Some(until),
             _ => None,
         }
@@ -202,7 +205,10 @@ impl Exchange {
 
     /// Returns the session it holds.
     pub fn session(&self) -> Option<&ServerSession> {
-        self.session.as_ref()
+        match &self.operation.session {
+            SessionChoice::Of(session) => Some(session),
+            SessionChoice::Implicit | SessionChoice::None => self.session.as_ref(),
+        }
     }
 
     /// Takes the session along with an open cursor; without a cursor it goes back to the pool by itself.
@@ -216,6 +222,10 @@ impl Exchange {
             return;
         }
         self.link = Some(link);
+        if client.is_closed() {
+            self.drop_link(client, now);
+            return self.fail(Failure::Closed);
+        }
         self.phase = Phase::Handshake;
         match hello_command(client) {
             Ok(mut command) => {
@@ -274,15 +284,17 @@ impl Exchange {
         let message = format!("{}: {message}", client.options.address);
         match self.phase {
             Phase::Connecting | Phase::Handshake => {
+                let is_stale = self.is_stale(client);
                 self.drop_link(client, now);
-                self.back_off(client, message, now);
+                self.back_off(client, message, is_stale, now);
             }
             Phase::InFlight => {
+                let is_stale = self.is_stale(client);
                 self.drop_link(client, now);
                 if let Some(session) = &mut self.session {
                     session.is_dirty = true;
                 }
-                if !timed_out {
+                if !timed_out && !is_stale {
                     client.mark_unreachable(message.clone());
                 }
                 let options = &client.options;
@@ -302,6 +314,15 @@ impl Exchange {
             }
             _ => {}
         }
+    }
+
+    /// The server had closed the link before anything was sent on it: another one is taken, and no attempt was made.
+    pub fn handle_link_lost(&mut self, client: &mut Client, now: Instant) {
+        if self.phase != Phase::InFlight || self.is_sent || self.operation.pinned.is_some() {
+            return;
+        }
+        self.drop_link(client, now);
+        self.select(client, now);
     }
 
     /// It was woken: a connection may have been granted to it.
@@ -368,8 +389,8 @@ impl Exchange {
     }
 
     /// The caller read the last reply of an exhaust cursor, or will not read on; `is_drained` tells which.
-    pub fn release_pinned(client: &mut Client, shard: ShardId, link: LinkId, is_drained: bool, now: Instant) {
-        if let Some(pool) = client.pool_mut(shard) {
+    pub fn release_pinned(client: &mut Client, link: LinkId, is_drained: bool, now: Instant) {
+        if let Some(pool) = client.pool_of(link) {
             if is_drained { pool.check_in(link, now) } else { pool.discard(link, now) }
         }
     }
@@ -379,6 +400,11 @@ impl Exchange {
             return self.fail(Failure::Closed);
         }
         if let Some(link) = self.operation.pinned {
+            // The server may have closed it since, or the process may have forked.
+            if !client.pool(self.shard).is_some_and(|pool| pool.is_out(link)) {
+                let message = format!("{}: the connection of the cursor was lost", client.options.address);
+                return self.fail(Failure::Network { message, timed_out: false });
+            }
             self.link = Some(link);
             return self.send(client, now);
         }
@@ -388,16 +414,17 @@ impl Exchange {
     }
 
     fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
+        self.generation = client.pool(self.shard).map_or(0, |pool| pool.generation());
         match answer {
             CheckOut::Ready(link) => {
                 self.link = Some(link);
                 self.send(client, now);
             }
-            CheckOut::Establish => {
-                self.generation = client.pool(self.shard).map_or(0, |pool| pool.generation());
-                self.phase = Phase::Connecting;
+            CheckOut::Establish => self.phase = Phase::Connecting,
+            CheckOut::Wait => {
+                self.queued = now;
+                self.phase = Phase::Waiting;
             }
-            CheckOut::Wait => self.phase = Phase::Waiting,
         }
     }
 
@@ -489,12 +516,10 @@ impl Exchange {
         let facts = Facts::read(reply)?;
         if !facts.ok {
             let why = reply.get_str("errmsg")?.unwrap_or("no reason given").to_owned();
+            let is_stale = self.is_stale(client);
             self.drop_link(client, now);
-            self.back_off(
-                client,
-                format!("{}: the handshake was refused: {why}", client.options.address),
-                now,
-            );
+            let message = format!("{}: the handshake was refused: {why}", client.options.address);
+            self.back_off(client, message, is_stale, now);
             return Ok(());
         }
         let hello = Hello::read(reply)?;
@@ -563,10 +588,17 @@ impl Exchange {
                 || client.hello.as_ref().is_some_and(Hello::supports_retryable_writes))
     }
 
-    fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
+    /// Whether its connection is older than the last failure of the server, and so fails for a reason known already.
+    fn is_stale(&self, client: &Client) -> bool {
+        client.pool(self.shard).is_some_and(|pool| pool.generation() != self.generation)
+    }
+
+    fn back_off(&mut self, client: &mut Client, message: String, is_stale: bool, now: Instant) {
         let until = now + RECONNECT_DELAY;
         let limit = client.options.server_selection_timeout;
-        client.mark_unreachable(message.clone());
+        if !is_stale {
+            client.mark_unreachable(message.clone());
+        }
         if until > self.begun + limit {
             let earlier = match self.failure.take() {
                 Some(Failure::Network { message, .. }) => format!("; the first attempt failed: {message}"),

@@ -93,6 +93,11 @@ impl Pool {
         (self.idle.len(), self.out.len(), self.pending)
     }
 
+    /// Returns whether a connection is in use.
+    pub fn is_out(&self, link: LinkId) -> bool {
+        self.out.contains_key(&link)
+    }
+
     /// Returns how many exchanges wait for a connection.
     pub fn waiting(&self) -> usize {
         self.waiters.len()
@@ -133,8 +138,8 @@ impl Pool {
     pub fn check_in(&mut self, link: LinkId, now: Instant) {
         match self.out.remove(&link) {
             Some(generation) if generation == self.generation => self.idle.push(Idle { link, since: now }),
-            Some(_) => self.closing.push(link),
-            None => {}
+            // One that the books have lost was in use when the pool was closed.
+            Some(_) | None => self.closing.push(link),
         }
         self.serve(now);
     }

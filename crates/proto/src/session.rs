@@ -15,6 +15,8 @@ pub struct ServerSession {
     /// A network error left its state on the server unknown, so it must not be used again.
     pub is_dirty: bool,
     last_use: Instant,
+    /// How often the process had forked when it was made; a child must not use its parent's sessions.
+    era: u32,
 }
 
 /// Makes ids from a seed of the caller; the core has no source of chance of its own.
@@ -60,6 +62,7 @@ impl IdSource {
 pub struct SessionPool {
     idle: Vec<ServerSession>,
     ids: IdSource,
+    era: u32,
 }
 
 /// A session is not used in the last minute before the server would end it.
@@ -68,7 +71,7 @@ const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 impl SessionPool {
     /// Makes an empty pool that draws its ids from `ids`.
     pub fn new(ids: IdSource) -> Self {
-        SessionPool { idle: Vec::new(), ids }
+        SessionPool { idle: Vec::new(), ids, era: 0 }
     }
 
     /// Returns a session to use now. `timeout`: how long the deployment keeps an idle one, when it says.
@@ -79,12 +82,18 @@ impl SessionPool {
                 return session;
             }
         }
-        ServerSession { id: self.ids.next_uuid(), txn_number: 0, is_dirty: false, last_use: now }
+        ServerSession {
+            id: self.ids.next_uuid(),
+            txn_number: 0,
+            is_dirty: false,
+            last_use: now,
+            era: self.era,
+        }
     }
 
     /// Takes a session back.
     pub fn give_back(&mut self, mut session: ServerSession, timeout: Option<Duration>, now: Instant) {
-        if session.is_dirty {
+        if session.is_dirty || session.era != self.era {
             return;
         }
         session.last_use = now;
@@ -103,6 +112,7 @@ impl SessionPool {
     pub fn restart(&mut self, ids: IdSource) {
         self.idle.clear();
         self.ids = ids;
+        self.era = self.era.wrapping_add(1);
     }
 }
 
@@ -149,6 +159,15 @@ mod tests {
         let mut pool = pool();
         let mut session = pool.take(TIMEOUT, at(0));
         session.is_dirty = true;
+        pool.give_back(session, TIMEOUT, at(0));
+        assert!(pool.drain().is_empty());
+    }
+
+    #[test]
+    fn a_session_from_before_a_restart_is_dropped() {
+        let mut pool = pool();
+        let session = pool.take(TIMEOUT, at(0));
+        pool.restart(IdSource::new([2; 16]));
         pool.give_back(session, TIMEOUT, at(0));
         assert!(pool.drain().is_empty());
     }

@@ -7,6 +7,7 @@ A connection lives and dies with the loop it was opened on; one client may be us
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import socket
 from asyncio import get_running_loop
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from mangonel._faces.port import Address
 
 T = TypeVar("T")
+
+_LEAST_PRUNED = 1024
 
 
 class AioPort:
@@ -50,8 +53,11 @@ class AioPort:
                 step = exchange.step
                 if step == WRITE or step == READ:
                     link = exchange.link
+                    if link.is_stale and step == WRITE:
+                        exchange.handle_link_lost()
+                        continue
+                    waiter = link.waiter = loop.create_future()
                     try:
-                        waiter = link.waiter = loop.create_future()
                         if step == WRITE:
                             sent = send_some(exchange, 0)
                             if sent < len(exchange):
@@ -60,6 +66,8 @@ class AioPort:
                                 link.waiter = None
                                 exchange.handle_sent()
                                 continue
+                        elif link.fd < 0:
+                            raise ConnectionResetError("the connection was closed")
                         if not link.has_message:
                             timeout = exchange.line_timeout
                             if timeout is not None:
@@ -68,8 +76,10 @@ class AioPort:
                         link.waiter = None
                         exchange.handle_reply()
                     except OSError as error:
+                        link.waiter = None
                         exchange.handle_network_error(error, isinstance(error, TimeoutError))
                     except ProtocolError as error:
+                        link.waiter = None
                         exchange.handle_protocol_error(str(error))
                 elif step == DONE:
                     return exchange.result()
@@ -103,13 +113,15 @@ class AioPort:
             exchange.handle_timeout()
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Home:
-        for home in [home for home in self._homes if home.loop.is_closed()]:
-            self._homes.remove(home)
-            self._core.close_shard(home.shard)
-        for home in self._homes:
+        for home in list(self._homes):
             if home.loop is loop:
                 self._home = home
                 return home
+            if home.loop.is_closed():
+                # Another thread's loop may have been quicker.
+                with contextlib.suppress(ValueError):
+                    self._homes.remove(home)
+                    self._core.close_shard(home.shard)
         home = _Home(loop, self._core)
         self._homes.append(home)
         self._home = home
@@ -129,16 +141,29 @@ class AioPort:
         return await started
 
     def give_up(self, started: asyncio.Task[Any]) -> None:
-        if not started.get_loop().is_closed():
+        loop = started.get_loop()
+        # A cursor may be dropped anywhere, even when its loop has ended; nobody is left to be told how it went.
+        started._log_destroy_pending = False  # type: ignore[attr-defined]
+        if started.done():
+            _forget(started)
+        elif asyncio._get_running_loop() is loop:
+            started.add_done_callback(_forget)
             started.cancel()
+        else:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.give_up, started)
 
     def release_pinned(self, link: int, is_drained: bool) -> None:
-        if self._home is not None:
-            self._core.release_pinned(self._home.shard, link, is_drained)
+        self._core.release_pinned(link, is_drained)
 
     def close(self) -> None:
         self._homes.clear()
         self._home = None
+
+    def __del__(self) -> None:
+        # Every running operation holds the port, so nobody uses these connections; the loops still watch them.
+        for home in getattr(self, "_homes", ()):
+            self._core.close_shard(home.shard)
 
 
 class _Home:
@@ -151,18 +176,26 @@ class _Home:
         self._deadlines: list[tuple[float, int, asyncio.Future[Any]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._ticket = 0
+        self._longest = _LEAST_PRUNED
 
     def wake(self, future: asyncio.Future[Any]) -> None:
         """Resolve `future`, from whatever thread."""
         if asyncio._get_running_loop() is self.loop:
             _resolve(future)
-        elif not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(_resolve, future)
+        else:
+            # A loop that has been closed has nobody waiting.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(_resolve, future)
 
     def expire(self, future: asyncio.Future[Any], timeout: float) -> None:
         """Fail `future` with TimeoutError in `timeout` seconds, unless it is done by then."""
         when = self.loop.time() + timeout
         self._ticket += 1
+        if len(self._deadlines) > self._longest:
+            # With a socketTimeoutMS every operation leaves an entry, which would stay until that time is over.
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].done()]
+            heapq.heapify(self._deadlines)
+            self._longest = max(_LEAST_PRUNED, 2 * len(self._deadlines))
         heapq.heappush(self._deadlines, (when, self._ticket, future))
         if self._timer is None or when < self._timer.when():
             self._arm(when)
@@ -225,6 +258,9 @@ class _Home:
                 if sent == total:
                     done.set_result(None)
 
+        timeout = exchange.line_timeout
+        if timeout is not None:
+            self.expire(done, timeout)
         self.loop.add_writer(fd, writable)
         try:
             # A server that closes in the middle of a message is noticed by the reader, not by the writer.
@@ -235,7 +271,7 @@ class _Home:
                 raise ConnectionResetError("the server answered before it had read the whole command")
             done.result()
         finally:
-            done.cancel()
+            _forget(done)
             if link.fd == fd:
                 self.loop.remove_writer(fd)
 
@@ -253,8 +289,10 @@ class _Connection:
 
     def start(self, link: _core.Link) -> None:
         """Receive into `link` from now on, until closed."""
-        self._link = link
-        self._home.loop.add_reader(self.fd, self._readable)
+        # A client that was closed meanwhile has closed this too.
+        if self.fd >= 0:
+            self._link = link
+            self._home.loop.add_reader(self.fd, self._readable)
 
     def _readable(self) -> None:
         link = self._link
@@ -269,7 +307,11 @@ class _Connection:
         if loop.is_closed() or asyncio._get_running_loop() is loop:
             self._close()
         else:
-            loop.call_soon_threadsafe(self._close)
+            try:
+                loop.call_soon_threadsafe(self._close)
+            except RuntimeError:
+                # The loop was closed in this moment.
+                self._close()
 
     def abandon(self) -> None:
         """Close this process's copy of the socket, as a forked child must: the loop and the line are the parent's."""
@@ -277,19 +319,29 @@ class _Connection:
         self._sock.close()
 
     def _close(self) -> None:
-        fd, self.fd, self._link = self.fd, -1, None
+        fd, self.fd, link, self._link = self.fd, -1, self._link, None
         if fd < 0:
             return
         loop = self._home.loop
         if not loop.is_closed():
             loop.remove_reader(fd)
             loop.remove_writer(fd)
+            waiter = None if link is None else link.waiter
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(ConnectionResetError("the client closed the connection"))
+                waiter.exception()
         self._sock.close()
 
 
 def _resolve(future: asyncio.Future[Any]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    """Drop what `future` came to, without the loop's complaint that nobody looked at it."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()
 
 
 def _is_numeric(host: str) -> bool:

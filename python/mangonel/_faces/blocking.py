@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# socket.SHUT_RDWR: connections are closed at interpreter exit too, when nothing can be imported any more.
+_SHUT_RDWR = 2
+
 
 class BlockingPort:
     """Runs operations in the caller's thread."""
@@ -80,12 +83,20 @@ class BlockingPort:
         link = exchange.link
         if link is None:
             return
-        sock = link.transport.sock
+        is_write = exchange.step == WRITE
+        if is_write and link.is_stale:
+            exchange.handle_link_lost()
+            return
+        transport = link.transport
+        if transport is None:
+            exchange.handle_network_error(ConnectionResetError("another thread closed the connection"))
+            return
+        sock = transport.sock
         try:
             timeout = exchange.line_timeout
             if sock.gettimeout() != timeout:
                 sock.settimeout(timeout)
-            if exchange.step == WRITE:
+            if is_write:
                 sock.sendall(exchange)
                 exchange.handle_sent()
                 if exchange.step == DONE:
@@ -124,7 +135,10 @@ class BlockingPort:
         # Only what can be sent without waiting goes ahead; the rest is done by `finish`.
         if exchange.step == WRITE and exchange.link.fd >= 0:
             try:
-                if _core.send_some(exchange, 0) == len(exchange):
+                sent = _core.send_some(exchange, 0)
+                if sent:
+                    if sent < len(exchange):
+                        exchange.link.transport.sock.sendall(memoryview(exchange)[sent:])
                     exchange.handle_sent()
             except OSError as error:
                 exchange.handle_network_error(error)
@@ -137,10 +151,16 @@ class BlockingPort:
         started.close()
 
     def release_pinned(self, link: int, is_drained: bool) -> None:
-        self._core.release_pinned(self._shard, link, is_drained)
+        self._core.release_pinned(link, is_drained)
 
     def close(self) -> None:
         pass
+
+    def __del__(self) -> None:
+        # Nobody can run anything here any more. A constructor that raised leaves no shard behind.
+        shard = getattr(self, "_shard", None)
+        if shard is not None:
+            self._core.close_shard(shard)
 
 
 class _Transport:
@@ -153,12 +173,14 @@ class _Transport:
 
     def close(self) -> None:
         """Close the connection; a thread that waits in it wakes with an error."""
-        import socket
-
-        # Closing alone would leave a thread inside recv waiting, and free the descriptor under it.
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+        # Closing alone would leave a thread inside recv waiting.
+        self.interrupt()
         self.sock.close()
+
+    def interrupt(self) -> None:
+        """Wake the thread that waits in the connection; the descriptor stays its own until it comes out."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(_SHUT_RDWR)
 
     def abandon(self) -> None:
         """Close this process's copy of the socket, as a forked child must: the line is the parent's."""

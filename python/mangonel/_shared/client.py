@@ -232,6 +232,7 @@ class _MongoClient(CommandSource, Generic[_DocumentType]):
         """Start over in a forked child; the parent's sockets are closed here without a word to the server."""
         links = self._core.restart_in_child(os.urandom(16))
         self._port.close()
+        self._housekeeper.retire()
         self._housekeeper = Housekeeper(self._core, self._seed)
         for link in links:
             link.transport.abandon()

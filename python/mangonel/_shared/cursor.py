@@ -45,6 +45,8 @@ class BatchedCursor(Generic[_DocumentType]):
         self._collection = collection
         self._port = collection._port
         self._codec = codec
+        # Not the client's of a later time: a forked child must leave its parent's cursors alone.
+        self._housekeeper = collection._client._housekeeper
         # The server's id; None before the first batch, 0 once the server has no more.
         self._id: int | None = None
         self._namespace = (collection._database_name, collection._name)
@@ -100,6 +102,10 @@ class BatchedCursor(Generic[_DocumentType]):
                     batch = await self._port.arun(self._more_operation())
             except PyMongoError:
                 self._end()
+                raise
+            except BaseException:
+                # Cancelled or interrupted: a batch may be lost, and going on would skip its documents.
+                self._abandon()
                 raise
             self._take(batch)
             if not batch.is_empty:
@@ -172,7 +178,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._end()
         # An exhaust cursor dies with its connection.
         if id and not is_pinned:
-            self._collection._client._housekeeper.abandon_cursor(*self._namespace, id)
+            self._housekeeper.abandon_cursor(*self._namespace, id)
 
     def __del__(self) -> None:
         # A constructor that raised leaves none of this behind.

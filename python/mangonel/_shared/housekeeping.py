@@ -30,10 +30,13 @@ class Housekeeper:
         self._notes: deque[tuple[str, str, int]] = deque()
         self._port: BlockingPort | None = None
         self._is_running = False
+        self._is_retired = False
         self._noted = threading.Event()
 
     def abandon_cursor(self, database: str, collection: str, id: int) -> None:
         """Leave a note that the cursor `id` has lost its owner."""
+        if self._is_retired:
+            return
         self._notes.append((database, collection, id))
         self._noted.set()
         if not self._is_running:
@@ -41,6 +44,10 @@ class Housekeeper:
             # No thread can be started once the interpreter is going down; the server times the cursor out by itself.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=self._work, name="mangonel-housekeeper", daemon=True).start()
+
+    def retire(self) -> None:
+        """Take no more notes: in a forked child, where the cursors of that time are the parent's."""
+        self._is_retired = True
 
     def _work(self) -> None:
         while True:

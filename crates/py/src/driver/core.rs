@@ -50,11 +50,10 @@ impl News {
     /// Closes and wakes. An error of one transport or waker must not keep the others from theirs.
     pub fn deliver(self, py: Python<'_>) {
         for link in self.closing {
-            let transport = link.try_borrow_mut(py).ok().and_then(|mut link| link.take_transport());
-            if let Some(transport) = transport
-                && let Err(error) = transport.call_method0(py, "close")
-            {
-                error.write_unraisable(py, Some(transport.bind(py)));
+            if let Ok(mut link) = link.try_borrow_mut(py) {
+                let ending = link.end(py);
+                drop(link);
+                Link::finish(py, ending);
             }
         }
         for waker in self.waking {
@@ -221,11 +220,10 @@ impl Core {
     }
 
     /// Give back the connection of an exhaust cursor: into the pool when it owes nothing, else closed.
-    fn release_pinned(&self, py: Python<'_>, shard: u32, link: u32, is_drained: bool) {
+    fn release_pinned(&self, py: Python<'_>, link: u32, is_drained: bool) {
         self.with(py, |state| {
             mangonel_proto::exchange::Exchange::release_pinned(
                 &mut state.client,
-                ShardId(shard),
                 LinkId(link),
                 is_drained,
                 self.now(),

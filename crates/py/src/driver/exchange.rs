@@ -100,10 +100,14 @@ impl Exchange {
         let core = self.core.clone_ref(py);
         let now = core.get().now();
         let inner = &mut self.inner;
-        self.link = core.get().with(py, |state| {
+        let link = core.get().with(py, |state| {
             change(inner, state, now);
             held_link(py, state, inner)
         });
+        // A link that another thread closed is known to nobody any more, but still to be read from, to its end.
+        if link.is_some() || self.inner.link().is_none() {
+            self.link = link;
+        }
     }
 
     fn check_not_lent(&self) -> PyResult<()> {
@@ -121,6 +125,7 @@ impl Exchange {
         let message = {
             let mut link = link.bind(py).try_borrow_mut()?;
             link.check_not_lent()?;
+            link.idle_since = std::time::Instant::now();
             link.deframer.take().map_err(|error| failure::protocol_error(py, &error.to_string()))?
         };
         self.advance(py, |inner, state, now| inner.handle_reply(&mut state.client, &message, now));
@@ -343,6 +348,13 @@ impl Exchange {
         self.network_error(error.py(), &PyErr::from_value(error.clone()), timed_out);
     }
 
+    /// The link is stale: take another one; nothing was sent.
+    pub(crate) fn handle_link_lost(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.check_not_lent()?;
+        self.advance(py, |inner, state, now| inner.handle_link_lost(&mut state.client, now));
+        Ok(())
+    }
+
     /// A connection may have become free.
     fn handle_wake(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_wake(&mut state.client, now));
@@ -359,13 +371,13 @@ impl Exchange {
         if self.inner.step() == Step::Done && self.inner.session().is_none() && !owes_more {
             return;
         }
-        let (id, shard, link) = (self.inner.id(), self.inner.shard(), self.inner.link());
+        let (id, link) = (self.inner.id(), self.inner.link());
         let mut waker = None;
         self.advance(py, |inner, state, now| {
             waker = state.wakers.remove(&id);
             inner.close(&mut state.client, now);
             if let (true, Some(link)) = (owes_more, link) {
-                CoreExchange::release_pinned(&mut state.client, shard, link, false, now);
+                CoreExchange::release_pinned(&mut state.client, link, false, now);
             }
         });
     }

@@ -1,6 +1,7 @@
 //! One connection as its face sees it: a place to receive into, and the face's own transport.
 
 use std::os::raw::c_int;
+use std::time::Duration;
 
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::pool::LinkId;
@@ -9,6 +10,10 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::failure;
+
+/// How long a connection rests before it is looked at again. A server that closed it within this time is noticed by
+/// the operation that meets it.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
 
 /// One connection. It is itself the buffer to receive into: `link.received(sock.recv_into(link))`.
 #[pyclass(module = "mangonel._core", weakref)]
@@ -24,6 +29,12 @@ pub struct Link {
     /// The file descriptor of a plain socket, for the paths that skip the socket object; -1 for none.
     #[pyo3(get, set)]
     pub(crate) fd: i32,
+    /// Whether a thread is inside a system call on `fd`, which therefore must not be closed and given to another file.
+    pub(crate) is_busy: bool,
+    /// Whether the thread that is in there has to close the connection when it comes out.
+    is_doomed: bool,
+    /// When the last reply was read.
+    pub(crate) idle_since: std::time::Instant,
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<PyAny>>,
@@ -39,6 +50,9 @@ impl Link {
             lent: 0,
             transport: Some(transport),
             fd,
+            is_busy: false,
+            is_doomed: false,
+            idle_since: std::time::Instant::now(),
             waiter: None,
         }
     }
@@ -53,10 +67,36 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the transport out, to close it.
-    pub(crate) fn take_transport(&mut self) -> Option<Py<PyAny>> {
+    /// Notes that the connection is over; the answer is for [`finish`](Self::finish), once the borrow has ended.
+    pub(crate) fn end(&mut self, py: Python<'_>) -> Option<(Py<PyAny>, &'static str)> {
+        if self.is_busy {
+            self.is_doomed = true;
+            return self.transport.as_ref().map(|transport| (transport.clone_ref(py), "interrupt"));
+        }
         self.fd = -1;
-        self.transport.take()
+        self.transport.take().map(|transport| (transport, "close"))
+    }
+
+    /// Lets the face close what [`end`](Self::end) took out, or wake the thread that waits in it.
+    pub(crate) fn finish(py: Python<'_>, ending: Option<(Py<PyAny>, &'static str)>) {
+        if let Some((transport, method)) = ending
+            && let Err(error) = transport.call_method0(py, method)
+        {
+            error.write_unraisable(py, Some(transport.bind(py)));
+        }
+    }
+
+    /// Lends the books to a thread that will be inside system calls on `fd`.
+    pub(crate) fn enter(&mut self) -> Deframer {
+        self.is_busy = true;
+        std::mem::take(&mut self.deframer)
+    }
+
+    /// Takes the books back; what the connection's end left to do is for [`finish`](Self::finish).
+    pub(crate) fn leave(&mut self, py: Python<'_>, deframer: Deframer) -> Option<(Py<PyAny>, &'static str)> {
+        self.deframer = deframer;
+        self.is_busy = false;
+        if self.is_doomed { self.end(py) } else { None }
     }
 }
 
@@ -92,6 +132,13 @@ impl Link {
     #[getter]
     fn is_quiet(&self) -> bool {
         self.deframer.is_empty()
+    }
+
+    /// Whether the server closed the connection, or said something unasked, while it was idle for a while. Costs a
+    /// system call after a second of rest, and nothing before.
+    #[getter]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.fd >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::transfer::has_ended(self.fd)
     }
 
     /// Whether a whole message is there already.

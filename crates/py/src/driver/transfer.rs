@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use pyo3::exceptions::PyOSError;
+use mangonel_proto::frame::Deframer;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
@@ -41,6 +41,11 @@ fn receive(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
     outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
 }
 
+/// Tells whether the peer has closed the line or sent something that nobody waits for.
+pub fn has_ended(fd: i32) -> bool {
+    !matches!(receive(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT), Ok(Progress::WouldBlock))
+}
+
 /// Waits until the socket is ready for `events`, or the time is over; returns whether it is ready.
 fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progress> {
     let milliseconds =
@@ -72,7 +77,7 @@ enum Ended {
 }
 
 impl Conversation<'_> {
-    fn run(&mut self, link: &mut Link) -> Ended {
+    fn run(&mut self, deframer: &mut Deframer) -> Ended {
         // A socket with a timeout is non-blocking, one without blocks in the call itself and needs no poll.
         while !self.outbound.is_empty() {
             match send(self.fd, self.outbound, 0) {
@@ -87,7 +92,7 @@ impl Conversation<'_> {
                 Err(error) => return Ended::Failed(error),
             }
         }
-        if !self.expects_reply || link.deframer.message().is_some() {
+        if !self.expects_reply || deframer.message().is_some() {
             return Ended::Whole;
         }
         loop {
@@ -99,9 +104,9 @@ impl Conversation<'_> {
                     Err(error) => return Ended::Failed(error),
                 }
             }
-            match receive(self.fd, link.deframer.window(), 0) {
+            match receive(self.fd, deframer.window(), 0) {
                 Ok(Progress::Moved(0)) => return Ended::Closed,
-                Ok(Progress::Moved(count)) => match link.deframer.received(count) {
+                Ok(Progress::Moved(count)) => match deframer.received(count) {
                     Ok(true) => return Ended::Whole,
                     Ok(false) => {}
                     Err(error) => return Ended::Broken(error.to_string()),
@@ -134,31 +139,37 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
     let mut exchange = exchange.try_borrow_mut()?;
     while matches!(exchange.step(), super::exchange::WRITE | super::exchange::READ) {
         let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return Ok(()) };
-        let mut link = link.bind(py).try_borrow_mut()?;
-        if link.fd < 0 {
-            return Ok(());
-        }
-        link.check_not_lent()?;
-        let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
+        let link = link.bind(py);
         let is_read = exchange.step() == super::exchange::READ;
+        if !is_read && link.try_borrow()?.is_stale() {
+            exchange.handle_link_lost(py)?;
+            continue;
+        }
+        let (fd, mut deframer) = {
+            let mut link = link.try_borrow_mut()?;
+            if link.fd < 0 {
+                return Ok(());
+            }
+            link.check_not_lent()?;
+            (link.fd, link.enter())
+        };
+        let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
         let outbound = if is_read { &[][..] } else { exchange.inner.outbound() };
-        let mut conversation = Conversation { fd: link.fd, outbound, expects_reply, timeout };
+        let mut conversation = Conversation { fd, outbound, expects_reply, timeout };
         let ended = loop {
-            let books = &mut *link;
-            let books = Unshared(std::ptr::from_mut(books));
-            let ended = py.detach(|| {
-                let books = books;
-                // SAFETY: `link` is mutably borrowed for as long as this closure runs, on this thread alone, and
-                // nothing of it that belongs to Python is touched.
-                conversation.run(unsafe { &mut *books.0 })
-            });
-            match ended {
-                Ended::Interrupted => py.check_signals()?,
-                other => break other,
+            match py.detach(|| conversation.run(&mut deframer)) {
+                Ended::Interrupted => {
+                    if let Err(error) = py.check_signals() {
+                        break Err(error);
+                    }
+                }
+                other => break Ok(other),
             }
         };
-        drop(link);
+        let ending = link.try_borrow_mut()?.leave(py, deframer);
+        Link::finish(py, ending);
+        let ended = ended?;
         match ended {
             Ended::Whole if expects_reply => exchange.take_reply(py)?,
             Ended::Whole => exchange.sent(py),
@@ -190,11 +201,6 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
     }
 }
 
-struct Unshared(*mut Link);
-
-// SAFETY: the pointer crosses to the same thread with the interpreter lock released; see its one use above.
-unsafe impl Send for Unshared {}
-
 /// The socket is readable: receive what is there and resolve the waiter once a message is whole.
 ///
 /// Return True while the connection is good. Return False when the server closed it or broke the protocol; the
@@ -224,7 +230,7 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
             }
             Err(error) => failure::protocol_error(py, &error.to_string()),
         },
-        Err(error) => PyOSError::new_err(error.to_string()),
+        Err(error) => PyErr::from(error),
     };
     let waiter = link.waiter.take();
     drop(link);
@@ -241,7 +247,11 @@ fn resolve(waiter: &Bound<'_, PyAny>, error: Option<PyErr>) -> PyResult<()> {
     }
     match error {
         None => waiter.call_method1(pyo3::intern!(py, "set_result"), (py.None(),))?,
-        Some(error) => waiter.call_method1(pyo3::intern!(py, "set_exception"), (error.into_value(py),))?,
+        Some(error) => {
+            waiter.call_method1(pyo3::intern!(py, "set_exception"), (error.into_value(py),))?;
+            // Looked at, so that the loop does not complain when its task was cancelled at the same moment.
+            waiter.call_method0(pyo3::intern!(py, "exception"))?
+        }
     };
     Ok(())
 }
