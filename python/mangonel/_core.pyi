@@ -18,6 +18,7 @@ __all__ = [
     "KIND_WRITE",
     "READ",
     "READ_ANSWER",
+    "READ_APPLY",
     "READ_BATCH",
     "READ_DOCUMENT",
     "READ_FIRST",
@@ -25,6 +26,7 @@ __all__ = [
     "READ_RAW_BATCH",
     "READ_UNCHECKED",
     "READ_VALUE",
+    "READ_WITH_BATCH",
     "READ_WRITE",
     "REPLIES_EXHAUST",
     "REPLIES_NONE",
@@ -121,6 +123,8 @@ READ_VALUE: int
 READ_WRITE: int
 READ_ANSWER: int
 READ_RAW: int
+READ_APPLY: int
+READ_WITH_BATCH: int
 
 # What may be done with a command after a failure, for `Operation(kind=...)`.
 KIND_READ: int
@@ -199,7 +203,7 @@ class Link(Buffer):
 
 @final
 class Operation:
-    # `session`: that of a cursor, False for none, None for an implicit one.
+    # `session`: that of a cursor, False for none, None for an implicit one. `answer`: see READ_ANSWER and READ_APPLY.
     def __new__(
         cls,
         database: str,
@@ -212,6 +216,7 @@ class Operation:
         session: ImplicitSession | Literal[False] | None = None,
         pinned: int | None = None,
         is_under_way: bool = False,
+        answer: Any = None,
     ) -> Operation: ...
     @property
     def size(self) -> int: ...

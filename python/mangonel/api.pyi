@@ -1,14 +1,14 @@
 # Written by tools/stubs.py from the definitions; change those, then run `make stubs`.
 
-from collections.abc import Awaitable, Container, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Container, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, overload
 from typing_extensions import TypeVar
 from mangonel.bson.codec_options import CodecOptions, TypeRegistry
 from mangonel.client_options import ClientOptions
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
-from mangonel.results import InsertOneResult
-from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
+from mangonel.results import DeleteResult, InsertManyResult, InsertOneResult, UpdateResult
+from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList, _Pipeline
 from mangonel.write_concern import WriteConcern
 
 _DocumentType = TypeVar("_DocumentType", bound=Mapping[str, Any], default=dict[str, Any])
@@ -262,6 +262,72 @@ class Collection(Generic[_DocumentType]):
         session: Any = None,
         comment: Any = None,
     ) -> InsertOneResult: ...
+    def insert_many(
+        self,
+        documents: Iterable[_DocumentType],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any = None,
+    ) -> InsertManyResult: ...
+    def update_one(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        upsert: bool = False,
+        bypass_document_validation: bool | None = None,
+        collation: _CollationIn | None = None,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        sort: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> UpdateResult: ...
+    def update_many(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        upsert: bool = False,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        bypass_document_validation: bool | None = None,
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> UpdateResult: ...
+    def replace_one(
+        self,
+        filter: Mapping[str, Any],
+        replacement: Mapping[str, Any],
+        upsert: bool = False,
+        bypass_document_validation: bool | None = None,
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        sort: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> UpdateResult: ...
+    def delete_one(
+        self,
+        filter: Mapping[str, Any],
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> DeleteResult: ...
+    def delete_many(
+        self,
+        filter: Mapping[str, Any],
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> DeleteResult: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -373,6 +439,72 @@ class AsyncCollection(Generic[_DocumentType]):
         session: Any = None,
         comment: Any = None,
     ) -> Coroutine[Any, Any, InsertOneResult]: ...
+    def insert_many(
+        self,
+        documents: Iterable[_DocumentType],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any = None,
+    ) -> Coroutine[Any, Any, InsertManyResult]: ...
+    def update_one(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        upsert: bool = False,
+        bypass_document_validation: bool | None = None,
+        collation: _CollationIn | None = None,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        sort: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> Coroutine[Any, Any, UpdateResult]: ...
+    def update_many(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        upsert: bool = False,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        bypass_document_validation: bool | None = None,
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> Coroutine[Any, Any, UpdateResult]: ...
+    def replace_one(
+        self,
+        filter: Mapping[str, Any],
+        replacement: Mapping[str, Any],
+        upsert: bool = False,
+        bypass_document_validation: bool | None = None,
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        sort: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> Coroutine[Any, Any, UpdateResult]: ...
+    def delete_one(
+        self,
+        filter: Mapping[str, Any],
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> Coroutine[Any, Any, DeleteResult]: ...
+    def delete_many(
+        self,
+        filter: Mapping[str, Any],
+        collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+    ) -> Coroutine[Any, Any, DeleteResult]: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property

@@ -1,23 +1,26 @@
-"""Writing documents of a collection. Spec: crud (write), retryable-writes."""
+"""Inserting documents; the other ways of writing are mixed in. Spec: crud (write), retryable-writes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from mangonel import _core
 from mangonel._core import REPLIES_NONE, REPLIES_ONE
-from mangonel._shared.base import CommandSource
+from mangonel._shared.bulk_run import BulkRunner, Run, chunks
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session
-from mangonel.common import MAX_BSON_SIZE, validate_is_document_type
-from mangonel.results import InsertOneResult
+from mangonel._shared.updates import CollectionUpdates
+from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
+from mangonel.errors import InvalidOperation
+from mangonel.results import InsertManyResult, InsertOneResult
 from mangonel.typings import _DocumentType
 
 if TYPE_CHECKING:
     from mangonel._shared.client import _MongoClient
 
 
-class CollectionWrites(CommandSource, Generic[_DocumentType]):
+class CollectionWrites(CollectionUpdates[_DocumentType], Generic[_DocumentType]):
     """The writing half of a collection."""
 
     _client: _MongoClient[_DocumentType]
@@ -69,3 +72,70 @@ class CollectionWrites(CommandSource, Generic[_DocumentType]):
             InsertOneResult,
         )
         return self._port.run(operation)
+
+    def insert_many(
+        self,
+        documents: Iterable[_DocumentType],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any = None,
+    ) -> Returns[InsertManyResult]:
+        """Insert documents in as few commands as the server's limits allow. Those without an `_id` get an ObjectId.
+
+        Args:
+            documents: any iterable. A list is checked as a whole before anything is sent; another iterable is read
+                while its first documents are already on their way.
+            ordered: stop at the first document that fails. False: try them all.
+            bypass_document_validation, session, comment: as for `insert_one`.
+
+        Raises:
+            BulkWriteError: some documents were not stored, or not confirmed; `details` has the counts, and the
+                errors with the index of each document.
+            TypeError: not an iterable, an empty list, or something in it that is no document.
+            InvalidDocument: one cannot be encoded. Those of earlier commands are stored.
+            AutoReconnect: the line broke, twice with `retryWrites`. How many were stored is not known.
+
+        Example:
+            >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
+            [1, 2]
+        """
+        if not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
+            raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
+        is_checked = isinstance(documents, (list, tuple))
+        if is_checked:
+            check_documents(documents)
+        if session is not None:
+            check_session(session)
+        runner = BulkRunner(
+            self, self._client, self._name, ordered, bypass_document_validation, comment, None
+        )
+        return self._port.flow(self._insert_many_flow(runner, iter(documents), is_checked))
+
+    async def _insert_many_flow(
+        self, runner: BulkRunner, documents: Iterator[_DocumentType], is_checked: bool
+    ) -> InsertManyResult:
+        ids: list[Any] = []
+        result = await runner.run_flow(_insert_runs(documents, is_checked, ids))
+        return InsertManyResult(ids, result is not None)
+
+
+def check_documents(documents: Iterable[Any]) -> None:
+    """Raise TypeError unless each of the documents can be stored; quick when all of them are dicts."""
+    if set(map(type, documents)) != {dict}:
+        for document in documents:
+            validate_is_document_type("document", document)
+
+
+def _insert_runs(documents: Iterator[Any], is_checked: bool, ids: list[Any]) -> Iterator[Run]:
+    """Yield runs of documents, and put their ids into `ids` once each run is over."""
+    count = 0
+    for chunk in chunks(documents, MAX_WRITE_BATCH_SIZE):
+        if not is_checked:
+            check_documents(chunk)
+        run = Run("insert", chunk, range(count, count + len(chunk)))
+        yield run
+        count += len(chunk)
+        ids.extend(run.ids)
+    if count == 0:
+        raise InvalidOperation("no operations to execute")

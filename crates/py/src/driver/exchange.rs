@@ -214,18 +214,18 @@ impl Exchange {
         }
     }
 
+    /// Raises when a write or its write concern failed.
+    fn check_writes(&self, py: Python<'_>) -> PyResult<()> {
+        if self.inner.facts().has_write_errors {
+            let reply = self.write(py, self.body(py)?)?;
+            return Err(failure::write_refused(py, reply));
+        }
+        Ok(())
+    }
+
     /// A write's reply without its gossip.
     fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
-        let mut kept = Vec::new();
-        let start = mangonel_bson::begin_document(&mut kept);
-        for element in body.iter() {
-            let element = element.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
-            if !GOSSIP.contains(&element.key) {
-                mangonel_bson::append_value(&mut kept, element.key, element.value);
-            }
-        }
-        mangonel_bson::end_document(&mut kept, start);
-        codec::decode_document(py, &kept, Codec::default_for(py)?.get())
+        codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::default_for(py)?.get())
     }
 
     fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -249,6 +249,27 @@ impl Exchange {
         );
         Ok(Py::new(py, batch)?.into_any())
     }
+
+    fn with_batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let rest = without(py, self.body(py)?, &["cursor"])?;
+        let reply = self.decode(py, &rest)?;
+        let batch = if self.inner.facts().cursor.is_some() { self.batch(py)? } else { py.None() };
+        Ok((reply, batch).into_pyobject(py)?.into_any().unbind())
+    }
+}
+
+/// Copies a document without some of its keys.
+fn without(py: Python<'_>, body: RawDocument<'_>, keys: &[&str]) -> PyResult<Vec<u8>> {
+    let mut kept = Vec::new();
+    let start = mangonel_bson::begin_document(&mut kept);
+    for element in body.iter() {
+        let element = element.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        if !keys.contains(&element.key) {
+            mangonel_bson::append_value(&mut kept, element.key, element.value);
+        }
+    }
+    mangonel_bson::end_document(&mut kept, start);
+    Ok(kept)
 }
 
 fn held_link(py: Python<'_>, state: &State, inner: &CoreExchange) -> Option<Py<Link>> {
@@ -390,21 +411,30 @@ impl Exchange {
             None => {}
         }
         if self.reply.is_empty() {
-            return Ok(self.answer.take().unwrap_or_else(|| py.None()));
+            let answer = self.answer.take().unwrap_or_else(|| py.None());
+            return if self.reading == Reading::Apply { answer.call1(py, (py.None(),)) } else { Ok(answer) };
         }
         match self.reading {
             Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
             Reading::First => self.first(py, self.body(py)?),
             Reading::Batch | Reading::RawBatch => self.batch(py),
-            Reading::Value => self.value(py, self.body(py)?),
+            Reading::Value => {
+                self.check_writes(py)?;
+                self.value(py, self.body(py)?)
+            }
             Reading::Write => self.write(py, self.body(py)?),
             Reading::Answer => {
-                if self.inner.facts().has_write_errors {
-                    let reply = self.write(py, self.body(py)?)?;
-                    return Err(failure::write_refused(py, reply));
-                }
+                self.check_writes(py)?;
                 Ok(self.answer.take().unwrap_or_else(|| py.None()))
             }
+            Reading::Apply => {
+                let reply = self.decode(py, self.body(py)?.as_bytes())?;
+                match &self.answer {
+                    Some(answer) => answer.call1(py, (reply,)),
+                    None => Ok(reply),
+                }
+            }
+            Reading::WithBatch => self.with_batch(py),
             Reading::Raw => Ok(pyo3::types::PyBytes::new(py, self.body(py)?.as_bytes()).into_any().unbind()),
         }
     }

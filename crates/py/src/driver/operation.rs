@@ -31,6 +31,10 @@ pub enum Reading {
     Answer,
     /// The reply's bytes.
     Raw,
+    /// What the operation's answer, a function, makes of the whole reply; of None when there is no reply.
+    Apply,
+    /// The whole reply without its cursor, and the cursor as a [`super::batch::Batch`] or None.
+    WithBatch,
 }
 
 const READINGS: &[(&str, Reading)] = &[
@@ -43,6 +47,8 @@ const READINGS: &[(&str, Reading)] = &[
     ("READ_WRITE", Reading::Write),
     ("READ_ANSWER", Reading::Answer),
     ("READ_RAW", Reading::Raw),
+    ("READ_APPLY", Reading::Apply),
+    ("READ_WITH_BATCH", Reading::WithBatch),
 ];
 
 const KINDS: &[(&str, Kind)] = &[
@@ -99,7 +105,7 @@ pub struct Operation {
     pub(crate) operation: Option<CoreOperation>,
     pub(crate) reading: Reading,
     pub(crate) codec: Py<Codec>,
-    /// What a write that went well is answered with.
+    /// What a write that went well is answered with, or the function that reads its reply.
     pub(crate) answer: Option<Py<PyAny>>,
 }
 
@@ -108,10 +114,11 @@ impl Operation {
     /// Encode `command` for `database`.
     ///
     /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor, False
-    /// for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor.
+    /// for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for READ_ANSWER the
+    /// result of a write that goes well, for READ_APPLY the function that makes it of the reply.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,
-                        pinned=None, is_under_way=false))]
+                        pinned=None, is_under_way=false, answer=None))]
     #[allow(clippy::too_many_arguments)] // One call per command; a parameter object would be one more allocation.
     fn new(
         py: Python<'_>,
@@ -125,6 +132,7 @@ impl Operation {
         session: Option<&Bound<'_, PyAny>>,
         pinned: Option<u32>,
         is_under_way: bool,
+        answer: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let plan = Plan::new(kind, reading, replies)?;
         let mut head = Command::begin();
@@ -137,6 +145,7 @@ impl Operation {
             operation.pinned = pinned.map(LinkId);
             operation.is_under_way = is_under_way;
         }
+        made.answer = answer;
         Ok(made)
     }
 

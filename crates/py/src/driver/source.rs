@@ -3,12 +3,16 @@
 
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, SessionChoice};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
 use super::failure;
 use super::operation::{Operation, Plan, Reading, session_choice};
 use crate::codec::{self, Codec};
+
+/// What every `bson` package marks its raw documents with.
+const RAW_MARKER: i64 = 101;
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -57,7 +61,7 @@ pub struct DocumentSource {
     /// The one that did not fit into the last command.
     carried: Vec<u8>,
     carried_id: Option<Py<PyAny>>,
-    /// The ids of all documents encoded so far.
+    /// The ids of all documents encoded so far, but for those of raw documents.
     #[pyo3(get)]
     ids: Py<PyList>,
     is_exhausted: bool,
@@ -106,13 +110,17 @@ impl DocumentSource {
         let plan = Plan::new(kind, reading, replies)?;
         let mut head = Command::begin();
         codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
+        // A long `let` or comment takes from the room for documents.
+        let max_size = max_size.saturating_sub(head.len());
         let session = session_choice(session)?;
         let mut sequence = Command::begin_sequence(&self.identifier, 4096);
         let empty = sequence.len();
         let mut count = 0;
         if !self.carried.is_empty() {
             sequence.append(&mut self.carried);
-            self.ids.bind(py).append(self.carried_id.take())?;
+            if let Some(id) = self.carried_id.take() {
+                self.ids.bind(py).append(id)?;
+            }
             count = 1;
         }
         while count < max_count && !self.is_exhausted {
@@ -128,10 +136,10 @@ impl DocumentSource {
             }
             if sequence.len() - empty > max_size && count > 0 {
                 self.carried = sequence.split_off(start);
-                self.carried_id = Some(id);
+                self.carried_id = id;
                 break;
             }
-            if self.adds_ids {
+            if let Some(id) = id {
                 self.ids.bind(py).append(id)?;
             }
             count += 1;
@@ -146,12 +154,24 @@ impl DocumentSource {
 }
 
 impl DocumentSource {
-    fn encode(&self, py: Python<'_>, document: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<Py<PyAny>> {
-        if self.adds_ids {
-            return codec::encode_for_insert(py, document, self.codec.get(), out);
+    /// Encodes one document; returns the id of an inserted one, unless it is raw and keeps its id to itself.
+    fn encode(
+        &self,
+        py: Python<'_>,
+        document: &Bound<'_, PyAny>,
+        out: &mut Vec<u8>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        if !self.adds_ids {
+            codec::encode_document(py, document, self.codec.get(), false, out)?;
+            return Ok(None);
         }
-        codec::encode_document(py, document, self.codec.get(), false, out)?;
-        Ok(py.None())
+        let id = codec::encode_for_insert(py, document, self.codec.get(), out)?;
+        // A raw document answers None, and so does an `_id` that is None.
+        let is_raw = id.is_none(py)
+            && document
+                .getattr_opt(intern!(py, "_type_marker"))?
+                .is_some_and(|marker| marker.extract::<i64>().is_ok_and(|marker| marker == RAW_MARKER));
+        Ok((!is_raw).then_some(id))
     }
 }
 

@@ -1,0 +1,56 @@
+"""What all kinds of writes share: how replies are decoded, and what the server says it takes. Builds no write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel import _core
+from mangonel._core import KIND_READ, READ_DOCUMENT
+from mangonel.common import MAX_BSON_SIZE
+
+if TYPE_CHECKING:
+    from mangonel._shared.client import _MongoClient
+    from mangonel.bson.codec_options import CodecOptions
+
+# What a command may be larger than the documents in it; the server's own allowance.
+COMMAND_OVERHEAD = 16_382
+# Codecs of write replies by the address of the options they were made for, which each entry keeps alive.
+_codecs: dict[int, tuple[CodecOptions[Any], _core.Codec]] = {}
+_MOST_CODECS = 16
+
+
+def write_codec(options: CodecOptions[Any]) -> _core.Codec:
+    """Return the codec for writes: replies become dicts, and a broken string in an error message breaks nothing."""
+    known = _codecs.get(id(options))
+    if known is not None:
+        return known[1]
+    codec = _core.Codec(options._replace(document_class=dict, unicode_decode_error_handler="replace"))
+    if len(_codecs) >= _MOST_CODECS:
+        _codecs.clear()
+    _codecs[id(options)] = (options, codec)
+    return codec
+
+
+def check_command_size(operation: _core.Operation) -> None:
+    """Refuse a command that no server takes.
+
+    Raises:
+        DocumentTooLarge: it is over 16 MiB and the allowance for a command's own fields. Nothing was sent.
+    """
+    size = operation.size
+    if size > MAX_BSON_SIZE + COMMAND_OVERHEAD:
+        from mangonel.errors import DocumentTooLarge
+
+        raise DocumentTooLarge(
+            f"expected a command of at most {MAX_BSON_SIZE + COMMAND_OVERHEAD} bytes, found {size}; split it"
+        )
+
+
+async def server_facts_flow(client: _MongoClient[Any]) -> dict[str, Any]:
+    """Return what the server said of itself in its handshake; connect first if there was none yet."""
+    facts: dict[str, Any] | None = client._core.hello()
+    if facts is None:
+        ping = _core.Operation("admin", {"ping": 1}, client._codec, KIND_READ, READ_DOCUMENT)
+        await client._port.arun(ping)
+        facts = client._core.hello()
+    return facts if facts is not None else {}
