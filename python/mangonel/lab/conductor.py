@@ -58,7 +58,7 @@ class Record:
     cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
     missing: list[dict[str, str]] = field(default_factory=list)
     exits: list[dict[str, Any]] = field(default_factory=list)
-    order: list[list[str]] = field(default_factory=list)
+    order: list[dict[str, Any]] = field(default_factory=list)
     server: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -121,9 +121,8 @@ class Conductor:
                     spent = time.monotonic() - started
                     if plan.budget and number and spent + costs[experiment.id] > plan.budget:
                         continue
-                    begun = time.monotonic()
                     self._round(experiment, number)
-                    costs[experiment.id] = time.monotonic() - begun
+                    costs[experiment.id] = record.order[-1]["seconds"]
             self._clerk.ask({"do": "drop"}, self._plan.patience)
         finally:
             self._reap()
@@ -136,7 +135,8 @@ class Conductor:
             self._miss(experiment, name, reason)
         playing = [c for c in playing if (experiment.id, c.id) not in self._out]
         self._shuffle.shuffle(playing)
-        self.record.order.append([experiment.id, *(contender.id for contender in playing)])
+        names = [contender.id for contender in playing]
+        begun = time.monotonic()
         digests: dict[str, dict[str, str]] = {}
         for position, contender in enumerate(playing):
             self._say(
@@ -145,8 +145,12 @@ class Conductor:
             self._play(experiment, contender, number, position, digests)
         for part in experiment.parts(self._plan.size):
             for kind in (part.id, f"{part.id} written"):
-                self._compare(experiment, part, digests.get(kind, {}))
+                self._compare(experiment, part, number, digests.get(kind, {}))
         self._reap()
+        took = round(time.monotonic() - begun, 3)
+        self.record.order.append(
+            {"experiment": experiment.id, "round": number, "contenders": names, "seconds": took}
+        )
 
     def _miss(self, experiment: Experiment, name: str, reason: str) -> None:
         entry = {"experiment": experiment.id, "contender": name, "reason": reason}
@@ -254,11 +258,11 @@ class Conductor:
             {"round": number, "position": position, "load": load, "digest": digest, "samples": samples}
         )
 
-    def _compare(self, experiment: Experiment, part: Part, found: dict[str, str]) -> None:
+    def _compare(self, experiment: Experiment, part: Part, number: int, found: dict[str, str]) -> None:
         """Fail every contender whose digest differs from that of the reference, or of most."""
         for name in disagreeing(found):
             cell = self.record.cells[experiment.id, part.id, name]
-            cell.failures.append(f"another answer than the others: digest {found[name]}")
+            cell.failures.append(f"round {number + 1}: another answer than the others, digest {found[name]}")
 
     def _cell(self, experiment: Experiment, part: Part, contender: Contender) -> Cell:
         key = (experiment.id, part.id, contender.id)

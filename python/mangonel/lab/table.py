@@ -42,7 +42,7 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
     draw = _plain if plain or importlib.util.find_spec("rich") is None else _rich
     _head(content, write)
     failures = []
-    for experiment, part, rows in results.parts():
+    for experiment, _, rows in results.parts():
         reference = _reference(rows)
         concern = f", {rows[0].write_concern}" if rows[0].write_concern else ""
         title = f"{experiment}: {rows[0].title}{concern}{_noise(results, rows)}"
@@ -50,11 +50,7 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         by = "CPU " if rows[0].judge == "client" else ""
         headings = [text.format(unit=rows[0].unit, reference=by + name) for text in HEADINGS]
         draw(title, headings, _lines(results, rows, reference), write)
-        failures += [
-            Line([experiment, part, _title(row.key[2]), why[:300]], "failed")
-            for row in rows
-            for why in row.failures
-        ]
+        failures += [line for row in rows for line in _failures(row)]
     tables = (
         ("failed: no figure counts", ["experiment", "part", "contender", "why"], failures),
         ("not taking part", ["contender", "reason", "experiments"], _missing(content)),
@@ -90,6 +86,21 @@ def _missing(content: dict[str, Any]) -> list[Line]:
     for entry in content["missing"]:
         told.setdefault((entry["contender"], entry["reason"]), []).append(entry["experiment"])
     return [Line([_title(name), reason, ", ".join(names)]) for (name, reason), names in told.items()]
+
+
+def _failures(row: Row) -> list[Line]:
+    told: dict[str, list[str]] = {}
+    for text in row.failures:
+        where, colon, why = text.partition(": ")
+        told.setdefault(why if colon else text, []).append(where if colon else "")
+    experiment, part, contender = row.key
+    return [
+        Line(
+            [experiment, part, _title(contender), f"{why[:300]} ({', '.join(filter(None, rounds))})"],
+            "failed",
+        )
+        for why, rounds in told.items()
+    ]
 
 
 def _exits(content: dict[str, Any]) -> list[Line]:
