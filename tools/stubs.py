@@ -64,7 +64,7 @@ HEADER_IMPORTS = {
     "overload": ("typing", "overload"),
 }
 # Definitions take these from a module that spares the import of typing; type checkers know the originals.
-STAND_INS = {"mangonel.bson._light": "typing"}
+STAND_INS = {"mangonel._light": "typing"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

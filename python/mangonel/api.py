@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 from mangonel._core import AsyncCursorBase, BlockingCursor
 from mangonel._faces.blocking import BlockingPort
+from mangonel._light import Any
 from mangonel._shared.client import _MongoClient
 from mangonel._shared.collection import _Collection
 from mangonel._shared.database import _Database
 from mangonel._shared.find_cursor import _Cursor
 from mangonel._shared.iteration import AsyncIteration, BlockingIteration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor):

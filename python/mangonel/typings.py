@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from mangonel._light import Any, TypeVar
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from mangonel.collation import Collation
 
 __all__ = ["_Address", "_CollationIn", "_DocumentIn", "_DocumentOut", "_DocumentType", "_Pipeline"]

@@ -10,16 +10,18 @@ import os
 import time
 from _thread import allocate_lock
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
 from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE
 from mangonel._faces.port import run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
+from mangonel._light import TypeVar
 from mangonel.errors import ProtocolError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from socket import socket
+    from typing import Any
 
     from mangonel._faces.port import Address
 

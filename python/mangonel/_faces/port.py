@@ -7,11 +7,14 @@ A *port* runs operations (one command each) and flows (several in a row). On a b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from mangonel._light import Protocol, TypeVar
 from mangonel.errors import BugError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel import _core
 
 T = TypeVar("T")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mangonel import _core
 from mangonel._core import KIND_READ, KIND_RETRYABLE_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
 from mangonel._shared.settings import Settings, check_session, wire_preference
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel._faces.port import Port
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern

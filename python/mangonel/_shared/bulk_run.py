@@ -5,15 +5,15 @@ Knows commands and limits, not the models that users write. Spec: crud (bulk wri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
-
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
 from mangonel._shared.write_support import COMMAND_OVERHEAD, server_facts_flow, write_codec
 from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn
 
     from mangonel._shared.base import CommandSource
     from mangonel._shared.client import _MongoClient

@@ -6,9 +6,9 @@ Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Generic
 
 from mangonel import _core
+from mangonel._light import Generic
 from mangonel._shared import life
 from mangonel._shared.base import CommandSource
 from mangonel._shared.housekeeping import Housekeeper
@@ -17,8 +17,10 @@ from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from mangonel._faces.port import Port
     from mangonel._shared.database import _Database

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
-
+from mangonel._light import Generic
 from mangonel._shared.reads import CollectionReads
 from mangonel._shared.writes import CollectionWrites
 from mangonel.errors import InvalidName
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel._shared.database import _Database
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_concern import ReadConcern

@@ -6,8 +6,6 @@ Spec: find-getmore-killcursors-commands, crud (read).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
-
 from mangonel import _core
 from mangonel._core import (
     KIND_READ_ONCE,
@@ -17,12 +15,16 @@ from mangonel._core import (
     REPLIES_EXHAUST,
     REPLIES_ONE,
 )
+from mangonel._light import Generic
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
 from mangonel.errors import InvalidOperation, PyMongoError
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel._faces.port import Port
     from mangonel._shared.collection import _Collection
     from mangonel.read_preferences import _ServerMode

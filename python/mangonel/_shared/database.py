@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
-
 from mangonel._core import KIND_WRITE, READ_DOCUMENT, READ_UNCHECKED
+from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidName, command_error, is_allowable
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
+    from typing import Any
 
     from mangonel._shared.client import _MongoClient
     from mangonel._shared.collection import _Collection

@@ -6,11 +6,11 @@ Spec: find-getmore-killcursors-commands, crud (find).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self
 
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_DOCUMENT, REPLIES_ONE
 from mangonel._index_keys import hint_document, index_document, index_list
+from mangonel._light import Generic
 from mangonel._shared.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session, wire_preference
@@ -19,8 +19,10 @@ from mangonel.cursor_shared import CursorType
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any, Self
 
     from mangonel._shared.collection import _Collection
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList

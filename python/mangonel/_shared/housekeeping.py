@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
 
 from mangonel import _core
 from mangonel.errors import PyMongoError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel._faces.blocking import BlockingPort
     from mangonel._faces.port import Address

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
-
-from mangonel.bson._light import Generic
+from mangonel._light import Generic
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from typing import Self
 
 
 class BlockingIteration(Generic[_DocumentType]):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from _weakrefset import WeakSet
-from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     _clients: WeakSet[Any]
 
 _clients = WeakSet()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic
 
 from mangonel._core import READ_FIRST
+from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel._shared.client import _MongoClient
     from mangonel._shared.database import _Database
     from mangonel._shared.find_cursor import _Cursor

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, TypeAlias, TypeVar
+
     T = TypeVar("T")
     # To this floor's own checks the value may be either, so nothing is assumed of it; a port's answer fits as it is.
     Returns: TypeAlias = Any | T
@@ -15,7 +16,3 @@ else:
 
         def __class_getitem__(cls, item: object) -> object:
             return item
-
-
-Flow = Any
-"""What a flow's coroutine becomes once a port has it."""

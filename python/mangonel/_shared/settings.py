@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mangonel import _core
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.errors import InvalidOperation
@@ -11,8 +9,10 @@ from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
 from mangonel.write_concern import WriteConcern
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 _PRIMARY_MODE = 0
 

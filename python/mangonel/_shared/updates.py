@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
-
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_APPLY, REPLIES_NONE, REPLIES_ONE
 from mangonel._index_keys import hint_document
+from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session
@@ -24,8 +23,10 @@ from mangonel.errors import ConfigurationError, write_error
 from mangonel.results import DeleteResult, UpdateResult
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from mangonel._shared.client import _MongoClient
     from mangonel.typings import _CollationIn, _IndexKeyHint, _Pipeline

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_DOCUMENT
 from mangonel.common import MAX_BSON_SIZE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel._shared.client import _MongoClient
     from mangonel.bson.codec_options import CodecOptions
 

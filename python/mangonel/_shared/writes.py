@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic
 
 from mangonel import _core
 from mangonel._core import REPLIES_NONE, REPLIES_ONE
+from mangonel._light import Generic
 from mangonel._shared.bulk_run import BulkRunner, Run, chunks
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session
@@ -16,7 +16,10 @@ from mangonel.errors import InvalidOperation
 from mangonel.results import InsertManyResult, InsertOneResult
 from mangonel.typings import _DocumentType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from mangonel._shared.client import _MongoClient
 
 

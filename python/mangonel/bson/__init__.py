@@ -9,7 +9,7 @@ import datetime
 import re
 
 from mangonel._core import decode, decode_all, encode
-from mangonel.bson._light import overload
+from mangonel._light import overload
 from mangonel.bson.binary import (
     ALL_UUID_SUBTYPES,
     CSHARP_LEGACY,

@@ -11,7 +11,7 @@ import enum
 from collections import namedtuple
 from collections.abc import MutableMapping
 
-from mangonel.bson._light import TypeVar
+from mangonel._light import TypeVar
 from mangonel.bson.binary import (
     ALL_UUID_REPRESENTATIONS,
     UUID_REPRESENTATION_NAMES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from mangonel.bson._light import Generic, TypeVar
+from mangonel._light import Generic, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

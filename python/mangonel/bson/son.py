@@ -5,7 +5,7 @@ A plain dict does the same work everywhere in this package.
 
 from __future__ import annotations
 
-from mangonel.bson._light import TypeVar
+from mangonel._light import TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
