@@ -101,6 +101,7 @@ def test_raw_samples_of_every_round_are_kept(play):
         assert (entry["experiment"], entry["version"], entry["part"]) == ("planted", 3, "only")
         assert [r["round"] for r in entry["rounds"]] == [0, 1]
         for told in entry["rounds"]:
+            assert told["sentinel_ns"] > 0
             assert len(told["samples"]) == 2
             assert all(
                 s["ops"] == 10 and s["wall_ns"] >= 1_000_000 and s["peak_rss"] > 0 for s in told["samples"]

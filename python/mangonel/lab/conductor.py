@@ -20,6 +20,7 @@ from mangonel.lab.protocol import Child, ChildError, Message
 WORKER = "mangonel.lab.worker"
 CLERK = "mangonel.lab.clerk"
 PATIENCE = 120.0
+SENTINEL_STEPS = 100_000
 REFERENCES = ("pymongo", "pymongo-async")
 
 
@@ -225,7 +226,7 @@ class Conductor:
     ) -> None:
         cell = self._cell(experiment, part, contender)
         samples: list[Message] = []
-        load = os.getloadavg()[0]
+        load, sentinel_ns = os.getloadavg()[0], sentinel()
         message = child.ask({"part": part.id}, self._plan.patience)
         digest = ""
         before = {"cpu_ns": 0, "cost": 0}
@@ -255,7 +256,14 @@ class Conductor:
             digests.setdefault(f"{part.id} written", {})[contender.id] = seen["digest"]
         digests.setdefault(part.id, {})[contender.id] = digest
         cell.rounds.append(
-            {"round": number, "position": position, "load": load, "digest": digest, "samples": samples}
+            {
+                "round": number,
+                "position": position,
+                "load": load,
+                "sentinel_ns": sentinel_ns,
+                "digest": digest,
+                "samples": samples,
+            }
         )
 
     def _compare(self, experiment: Experiment, part: Part, number: int, found: dict[str, str]) -> None:
@@ -269,6 +277,15 @@ class Conductor:
         if key not in self.record.cells:
             self.record.cells[key] = Cell(experiment.id, experiment.version, part, contender.id)
         return self.record.cells[key]
+
+
+def sentinel() -> int:
+    """Return the ns a fixed piece of Python takes just now: slower than at its best means somebody else runs."""
+    start = time.perf_counter_ns()
+    total = 0
+    while total < SENTINEL_STEPS:
+        total += 1
+    return time.perf_counter_ns() - start
 
 
 def disagreeing(found: dict[str, str]) -> list[str]:

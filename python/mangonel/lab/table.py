@@ -17,6 +17,9 @@ from mangonel.lab.marks import Verdict, verdicts
 from mangonel.lab.results import Results, Row
 from mangonel.lab.statistics import Estimate
 
+TRUSTED = 1.1  # the null control's median ratio beyond which a table says that it is noise
+DISTURBED = 1.25  # a round whose sentinel took so many times the run's best began on a busy machine
+
 Write = Callable[[str], None]
 HEADINGS = (
     "contender",
@@ -79,6 +82,14 @@ def _head(content: dict[str, Any], write: Write) -> None:
     rounds = f"{min(played)}" if len(played) == 1 else f"{min(played)} to {max(played)}"
     form = "short form" if plan["quick"] else "full form"
     write(f"{form}, {rounds} rounds in shuffled order, each in new processes; medians [95 % interval]")
+    write(_disturbance(content))
+
+
+def _disturbance(content: dict[str, Any]) -> str:
+    took = [entry["sentinel_ns"] for cell in content["cells"] for entry in cell["rounds"]]
+    busy = sum(figure > DISTURBED * min(took) for figure in took)
+    share = round(100 * busy / len(took)) if took else 0
+    return f"disturbed: {share} % of the measurements began while the machine was busy with something else"
 
 
 def _missing(content: dict[str, Any]) -> list[Line]:
@@ -192,7 +203,10 @@ def _noise(results: Results, rows: list[Row]) -> str:
     band = _null_ratio(results, rows)
     if band is None:
         return ""
-    return f"  (noise: the reference against itself {band.value:.2f} [{band.low:.2f}, {band.high:.2f}])"
+    warning = "" if 1 / TRUSTED <= band.value <= TRUSTED else "; TOO NOISY to trust"
+    return (
+        f"  (noise: the reference against itself {band.value:.2f} [{band.low:.2f}, {band.high:.2f}]{warning})"
+    )
 
 
 def _title(name: str) -> str:
