@@ -99,6 +99,14 @@ def test_a_child_that_does_not_end_is_killed_and_that_is_said(child_of):
     assert not end["clean"]
 
 
+def test_telling_a_child_that_has_ended_reports_how(child_of):
+    child = child_of("os._exit(4)")
+    child.process.wait(20)
+    with pytest.raises(ChildError, match="exit status 4"):
+        child.tell({"go": True})
+    child.finish()
+
+
 def test_an_error_answer_is_raised(child_of):
     child = child_of("channel.receive(); channel.send({'error': 'no such thing'})")
     with pytest.raises(ChildError, match="no such thing"):

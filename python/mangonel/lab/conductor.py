@@ -244,7 +244,7 @@ class Conductor:
             elif message["event"] == "ready":
                 if part.server:
                     before = self._clerk.ask({"do": "cpu"}, self._plan.patience)
-                child.channel.send({"go": True})
+                child.tell({"go": True})
             message = child.hear(self._plan.patience)
         if (written := message["written"]) is not None:
             seen = self._clerk.ask({"do": "inspect", "collection": scratch}, self._plan.patience)

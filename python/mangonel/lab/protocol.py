@@ -95,11 +95,19 @@ class Child:
         Raises:
             ChildError: the child ended, fell silent or answered with an error.
         """
+        self.tell(message)
+        return self.hear(timeout)
+
+    def tell(self, message: Message) -> None:
+        """Send a message.
+
+        Raises:
+            ChildError: the child has ended.
+        """
         try:
             self.channel.send(message)
         except BrokenPipeError:
             raise ChildError(self._obituary()) from None
-        return self.hear(timeout)
 
     def hear(self, timeout: float) -> Message:
         """Return the child's next message; raises as `ask` does."""
