@@ -20,6 +20,7 @@ __all__ = [
     "READ_ANSWER",
     "READ_APPLY",
     "READ_BATCH",
+    "READ_DATABASES",
     "READ_DOCUMENT",
     "READ_FIRST",
     "READ_RAW",
@@ -125,6 +126,7 @@ READ_ANSWER: int
 READ_RAW: int
 READ_APPLY: int
 READ_WITH_BATCH: int
+READ_DATABASES: int
 
 # What may be done with a command after a failure, for `Operation(kind=...)`.
 KIND_READ: int
@@ -142,6 +144,7 @@ class Core:
     def __new__(cls, options: dict[str, Any], address: str, seed: bytes) -> Core: ...
     @property
     def is_closed(self) -> bool: ...
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None: ...
     def begin(self, operation: Operation, shard: int) -> Exchange: ...
     def open_shard(self) -> int: ...
     def close_shard(self, shard: int) -> None: ...

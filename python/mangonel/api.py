@@ -10,8 +10,9 @@ from mangonel._faces.blocking import BlockingPort
 from mangonel._light import Any
 from mangonel._shared.client import _MongoClient
 from mangonel._shared.collection import _Collection
+from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCursor
 from mangonel._shared.database import _Database
-from mangonel._shared.find_cursor import _Cursor
+from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
 from mangonel._shared.iteration import AsyncIteration, BlockingIteration
 
 TYPE_CHECKING = False
@@ -27,24 +28,56 @@ class AsyncCursor(AsyncIteration[Any], _Cursor[Any], AsyncCursorBase):
     __doc__ = _Cursor.__doc__
 
 
+class RawBatchCursor(BlockingIteration[Any], _RawBatchCursor[Any], BlockingCursor):
+    __doc__ = _RawBatchCursor.__doc__
+
+
+class AsyncRawBatchCursor(AsyncIteration[Any], _RawBatchCursor[Any], AsyncCursorBase):
+    __doc__ = _RawBatchCursor.__doc__
+
+
+class CommandCursor(BlockingIteration[Any], _CommandCursor[Any], BlockingCursor):
+    __doc__ = _CommandCursor.__doc__
+
+
+class AsyncCommandCursor(AsyncIteration[Any], _CommandCursor[Any], AsyncCursorBase):
+    __doc__ = _CommandCursor.__doc__
+
+
+class RawBatchCommandCursor(BlockingIteration[Any], _RawBatchCommandCursor[Any], BlockingCursor):
+    __doc__ = _RawBatchCommandCursor.__doc__
+
+
+class AsyncRawBatchCommandCursor(AsyncIteration[Any], _RawBatchCommandCursor[Any], AsyncCursorBase):
+    __doc__ = _RawBatchCommandCursor.__doc__
+
+
 class Collection(_Collection[Any]):
     __doc__ = _Collection.__doc__
     _cursor_class = Cursor
+    _raw_cursor_class = RawBatchCursor
+    _command_cursor_class = CommandCursor
+    _raw_command_cursor_class = RawBatchCommandCursor
 
 
 class AsyncCollection(_Collection[Any]):
     __doc__ = _Collection.__doc__
     _cursor_class = AsyncCursor
+    _raw_cursor_class = AsyncRawBatchCursor
+    _command_cursor_class = AsyncCommandCursor
+    _raw_command_cursor_class = AsyncRawBatchCommandCursor
 
 
 class Database(_Database[Any]):
     __doc__ = _Database.__doc__
     _collection_class = Collection
+    _command_cursor_class = CommandCursor
 
 
 class AsyncDatabase(_Database[Any]):
     __doc__ = _Database.__doc__
     _collection_class = AsyncCollection
+    _command_cursor_class = AsyncCommandCursor
 
 
 class _AsyncioPort:

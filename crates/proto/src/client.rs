@@ -84,6 +84,11 @@ impl Client {
         &self.options
     }
 
+    /// Replaces the `client` document of handshakes to come; one that is being written keeps the old one.
+    pub fn set_metadata(&mut self, metadata: Vec<u8>) {
+        self.options.metadata = metadata;
+    }
+
     /// Returns what the server said of itself at the last handshake.
     pub fn hello(&self) -> Option<&Hello> {
         self.hello.as_ref()

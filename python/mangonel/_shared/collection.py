@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from mangonel._light import Generic
+from mangonel._shared.aggregation import CollectionAggregation
+from mangonel._shared.collection_admin import CollectionAdministration
+from mangonel._shared.indexes import CollectionIndexes
 from mangonel._shared.reads import CollectionReads
 from mangonel._shared.writes import CollectionWrites
 from mangonel.errors import InvalidName
@@ -38,7 +41,14 @@ def check_collection_name(name: Any) -> None:
         raise InvalidName("collection names must not contain the null character")
 
 
-class _Collection(CollectionReads[_DocumentType], CollectionWrites[_DocumentType], Generic[_DocumentType]):
+class _Collection(
+    CollectionReads[_DocumentType],
+    CollectionWrites[_DocumentType],
+    CollectionAggregation[_DocumentType],
+    CollectionIndexes[_DocumentType],
+    CollectionAdministration[_DocumentType],
+    Generic[_DocumentType],
+):
     """A collection of a database. Making one sends nothing, and the server makes it when something is first stored.
 
     Example:

@@ -18,7 +18,7 @@ from mangonel._core import (
 from mangonel._light import Generic
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
-from mangonel.errors import InvalidOperation, PyMongoError
+from mangonel.errors import InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -41,6 +41,8 @@ class BatchedCursor(Generic[_DocumentType]):
     _collection: _Collection[_DocumentType]
     _codec: _core.Codec
     _reading = READ_BATCH
+    # Whether the query was narrowed to nothing, so that asking the server is needless.
+    _is_empty = False
     _batch: _core.Batch | None
 
     def _begin_state(self, collection: _Collection[_DocumentType], codec: _core.Codec) -> None:
@@ -89,31 +91,37 @@ class BatchedCursor(Generic[_DocumentType]):
 
     async def _fetch_flow(self) -> bool:
         """Load the next batch that has documents; return False when there are none (for now, if tailable)."""
-        while True:
-            if self._is_closed or self._id == 0:
-                return False
-            is_first = self._id is None
-            batch: _core.Batch
-            try:
-                if self._started is not None:
-                    started, self._started = self._started, None
-                    batch = await self._port.finish(started)
-                elif is_first:
-                    batch = await self._port.arun(self._first_operation())
-                else:
-                    batch = await self._port.arun(self._more_operation())
-            except PyMongoError:
-                self._end()
-                raise
-            except BaseException:
-                # Cancelled or interrupted: a batch may be lost, and going on would skip its documents.
-                self._abandon()
-                raise
-            self._take(batch)
-            if not batch.is_empty:
+        while not self._is_empty:
+            if await self._fetch_once_flow():
                 return True
-            if self._is_tailable and not is_first:
-                return False
+            if self._is_closed or self._id == 0 or self._is_tailable:
+                break
+        return False
+
+    async def _fetch_once_flow(self) -> bool:
+        """Load the next batch; return whether it has documents."""
+        if self._is_closed or self._id == 0:
+            return False
+        batch: _core.Batch | None
+        try:
+            if self._started is not None:
+                started, self._started = self._started, None
+                batch = await self._port.finish(started)
+            elif self._id is None:
+                batch = await self._port.arun(self._first_operation())
+            else:
+                batch = await self._port.arun(self._more_operation())
+            if batch is None:
+                raise ProtocolError("expected a cursor in the reply, found none")
+        except PyMongoError:
+            self._end()
+            raise
+        except BaseException:
+            # Cancelled or interrupted: a batch may be lost, and going on would skip its documents.
+            self._abandon()
+            raise
+        self._take(batch)
+        return not batch.is_empty
 
     def _take(self, batch: _core.Batch) -> None:
         self._batch = batch
@@ -143,7 +151,7 @@ class BatchedCursor(Generic[_DocumentType]):
             size = _PREFETCH_BATCH_SIZE
         if size:
             command["batchSize"] = size
-        if self._max_await_time_ms is not None and self._is_tailable:
+        if self._max_await_time_ms is not None:
             command["maxTimeMS"] = self._max_await_time_ms
         if self._comment is not None:
             command["comment"] = self._comment
@@ -210,6 +218,11 @@ class BatchedCursor(Generic[_DocumentType]):
         except PyMongoError:
             # The server times the cursor out by itself.
             return
+
+    @property
+    def collection(self) -> _Collection[_DocumentType]:
+        """The collection that the documents come from."""
+        return self._collection
 
     @property
     def alive(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._core import KIND_WRITE, READ_DOCUMENT, READ_UNCHECKED
 from mangonel._light import Generic
-from mangonel._shared.base import CommandSource
+from mangonel._shared.database_admin import DatabaseAdministration
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidName, command_error, is_allowable
 from mangonel.read_preferences import Primary
@@ -44,7 +44,7 @@ def check_database_name(name: Any) -> None:
             raise InvalidName(f"database names cannot contain the character {character!r}")
 
 
-class _Database(CommandSource, Generic[_DocumentType]):
+class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
     """A database of a client. Making one sends nothing, and the server makes it when something is first stored.
 
     Example:

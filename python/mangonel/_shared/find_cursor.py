@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mangonel import _core
-from mangonel._core import KIND_READ, READ_DOCUMENT, REPLIES_ONE
+from mangonel._core import KIND_READ, READ_DOCUMENT, READ_RAW_BATCH, REPLIES_ONE
 from mangonel._index_keys import hint_document, index_document, index_list
 from mangonel._light import Generic
 from mangonel._shared.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
@@ -139,6 +139,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._projection = _projection_document(projection)
         self._skip = skip
         self._asked_limit = limit
+        self._is_empty = False
         self._flags = cursor_type
         self._flags |= _NO_CURSOR_TIMEOUT if no_cursor_timeout else 0
         self._flags |= _PARTIAL if allow_partial_results else 0
@@ -166,11 +167,6 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if max_time_ms is not None:
             self.max_time_ms(max_time_ms)
 
-    @property
-    def collection(self) -> _Collection[_DocumentType]:
-        """The collection that is queried."""
-        return self._collection
-
     # Building the query.
 
     def _check_unused(self) -> None:
@@ -195,6 +191,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if self._flags & _EXHAUST:
             raise InvalidOperation("can't use limit and exhaust together")
         self._asked_limit = limit
+        self._is_empty = False
         return self
 
     def skip(self, skip: int) -> Self:
@@ -302,8 +299,11 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._prefetch = prefetch
         return self
 
-    def add_option(self, mask: int) -> Self:
+    def add_option(self, mask: int) -> Returns[Self]:
         """Set query flags by their bits of the old wire protocol; return the cursor."""
+        return self._port.flow(self._add_option_flow(mask))
+
+    async def _add_option_flow(self, mask: int) -> Self:
         if not isinstance(mask, int):
             raise TypeError(f"mask must be an int, not {type(mask)}")
         self._check_unused()
@@ -323,10 +323,11 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     # The command.
 
     def _command(self) -> dict[str, Any]:
-        query, fields = self._filter, self._fields
+        query: Any = self._filter
+        modifiers: dict[str, Any] = {}
         if "$query" in query:
-            query, fields = _unwrap(query, fields)
-        command: dict[str, Any] = {"find": self._collection._name, "filter": query}
+            query, modifiers = _unwrap(query)
+        command: dict[str, Any] = {"find": self._collection._name, "filter": query, **modifiers}
         if self._sort is not None:
             command["sort"] = self._sort
         if self._projection is not None:
@@ -352,7 +353,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         ):
             if value is not None:
                 command[name] = value
-        command.update(fields)
+        command.update(self._fields)
         for flag, name in _FLAG_FIELDS.items():
             if self._flags & flag:
                 command[name] = True
@@ -361,6 +362,8 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return command
 
     def _first_operation(self) -> _core.Operation:
+        if (self._min or self._max) and not self._hint:
+            raise InvalidOperation("expected a hint beside min or max, found none; name the index they bound")
         self._limit = abs(self._asked_limit)
         self._is_tailable = bool(self._flags & _TAILABLE)
         self._is_exhaust = bool(self._flags & _EXHAUST)
@@ -380,10 +383,16 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     # Going back, and copies.
 
-    def rewind(self) -> Self:
-        """Make the cursor as new: the query will be sent again. Returns the cursor."""
-        self._abandon()
-        self._batch = None
+    def rewind(self) -> Returns[Self]:
+        """Make the cursor as new: the query will be sent again. Returns the cursor.
+
+        Example:
+            >>> cursor.rewind()
+        """
+        return self._port.flow(self._rewind_flow())
+
+    async def _rewind_flow(self) -> Self:
+        await self._close_flow()
         self._id = None
         self._retrieved = 0
         self._is_closed = False
@@ -405,6 +414,41 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             value = getattr(self, name)
             setattr(copy, name, _deep_copy(value) if deep else value)
         return copy
+
+    # Parts of the results by position.
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._port.is_async:
+            raise IndexError(f"{type(self).__name__} does not support indexing")
+        self._check_unused()
+        if isinstance(index, slice):
+            return self._slice(index)
+        if not isinstance(index, int):
+            raise TypeError(f"index {index!r} cannot be applied to {type(self).__name__} instances")
+        if index < 0:
+            raise IndexError(f"{type(self).__name__} instances do not support negative indices")
+        self._is_empty = False
+        one = self.clone().skip(index + self._skip).limit(-1)
+        # A tailable cursor has no end to count from.
+        one._flags &= ~CursorType.TAILABLE_AWAIT
+        for document in one:  # type: ignore[attr-defined]
+            return document
+        raise IndexError(f"no such item for {type(self).__name__} instance")
+
+    def _slice(self, index: slice) -> Self:
+        name = type(self).__name__
+        if index.step is not None:
+            raise IndexError(f"{name} instances do not support slice steps")
+        skip = index.start or 0
+        if skip < 0:
+            raise IndexError(f"{name} instances do not support negative indices")
+        limit = 0 if index.stop is None else index.stop - skip
+        if limit < 0:
+            raise IndexError(f"stop index must be greater than start index for slice {index!r}")
+        self._skip, self._asked_limit = skip, limit
+        # As a limit, 0 would mean all.
+        self._is_empty = index.stop is not None and limit == 0
+        return self
 
     # Other questions about the same query.
 
@@ -442,11 +486,24 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         )
 
 
+class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
+    """The documents that match a query, a batch at a time, as the bytes of its documents one after the other.
+
+    Made by `Collection.find_raw_batches`; takes the arguments of `Cursor`.
+    """
+
+    _reading = READ_RAW_BATCH
+
+    def __getitem__(self, index: Any) -> Any:
+        raise InvalidOperation("Cannot call __getitem__ on RawBatchCursor")
+
+
 _QUERY_STATE = (
     "_filter",
     "_projection",
     "_skip",
     "_asked_limit",
+    "_is_empty",
     "_flags",
     "_sort",
     "_fields",
@@ -475,11 +532,13 @@ _MODIFIERS = {
     "$maxTimeMS": "maxTimeMS",
     "$snapshot": "snapshot",
 }
+# The query itself, and what the operation says by other means.
+_DROPPED = ("$query", "$explain", "$readPreference")
 
 
-def _unwrap(query: Mapping[str, Any], fields: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    named = {_MODIFIERS[key]: value for key, value in query.items() if key in _MODIFIERS}
-    return query["$query"], {**named, **fields}
+def _unwrap(query: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    modifiers = {_MODIFIERS.get(key, key): value for key, value in query.items() if key not in _DROPPED}
+    return query["$query"], modifiers
 
 
 def _projection_document(projection: Any) -> dict[str, Any] | None:

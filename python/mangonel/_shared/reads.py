@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client import _MongoClient
     from mangonel._shared.database import _Database
-    from mangonel._shared.find_cursor import _Cursor
+    from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
 
 
 class CollectionReads(CommandSource, Generic[_DocumentType]):
@@ -27,8 +27,6 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     _name: str
     _cursor_class: type[Any]
     _raw_cursor_class: type[Any]
-    _command_cursor_class: type[Any]
-    _raw_command_cursor_class: type[Any]
 
     def find_one(self, filter: Any = None, *args: Any, **kwargs: Any) -> Returns[_DocumentType | None]:
         """Return the first document that matches, or None.
@@ -61,6 +59,17 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             [1]
         """
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def find_raw_batches(self, *args: Any, **kwargs: Any) -> _RawBatchCursor[_DocumentType]:
+        """Return a cursor over batches of the documents that match, one bytes object of BSON each.
+
+        Takes the arguments of `find`; nothing is sent before the first batch is asked for.
+
+        Example:
+            >>> for batch in client.shop.orders.find_raw_batches({"total": {"$gt": 5}}):
+            ...     print(mangonel.bson.decode_all(batch))
+        """
+        return self._raw_cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
 
 def _as_filter(filter: Any) -> Any:

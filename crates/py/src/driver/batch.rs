@@ -24,6 +24,8 @@ pub struct Batch {
     post_batch_resume_token: Option<Vec<u8>>,
     session: Option<Py<ImplicitSession>>,
     pinned: Option<u32>,
+    /// Whether the batch is handed out as one bytes object instead of document by document.
+    is_raw: bool,
 }
 
 impl Batch {
@@ -35,6 +37,7 @@ impl Batch {
         codec: Py<Codec>,
         session: Option<Py<ImplicitSession>>,
         pinned: Option<u32>,
+        is_raw: bool,
     ) -> Self {
         let body = message.get(offset..).unwrap_or_default();
         let namespace = body.get(cursor.namespace.clone()).unwrap_or_default();
@@ -51,6 +54,7 @@ impl Batch {
             post_batch_resume_token: token,
             session,
             pinned,
+            is_raw,
         }
     }
 
@@ -76,8 +80,12 @@ impl Batch {
         Ok(Some(&self.message[start..self.position]))
     }
 
-    /// Decodes the next document.
+    /// Decodes the next document; of a raw batch, returns all that is left as bytes.
     pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if self.is_raw {
+            let bytes = if self.is_empty() { None } else { Some(self.raw(py)?) };
+            return Ok(bytes.map(|bytes| bytes.into_any().unbind()));
+        }
         let codec = self.codec.clone_ref(py);
         match self.next_document(py)? {
             Some(bytes) => codec::decode_document(py, bytes, codec.get()).map(Some),
@@ -135,7 +143,7 @@ impl Batch {
         Ok(count)
     }
 
-    /// The bytes that are left, as an array document's elements without their array.
+    /// The documents that are left, one after the other, as bytes.
     fn raw<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let mut joined = Vec::with_capacity(self.end.saturating_sub(self.position));
         while let Some(document) = self.next_document(py)? {

@@ -231,6 +231,13 @@ impl Core {
         });
     }
 
+    /// Introduce the client to the server with this document from the next connection on.
+    fn set_metadata(&self, py: Python<'_>, metadata: &Bound<'_, PyAny>) -> PyResult<()> {
+        let metadata = encoded(py, metadata)?;
+        self.lock().client.set_metadata(metadata);
+        Ok(())
+    }
+
     /// Take the ids of all idle server sessions, to end them.
     fn drain_sessions(&self) -> Vec<[u8; 16]> {
         self.lock().client.drain_sessions()

@@ -8,6 +8,7 @@ use mangonel_proto::client::ShardId;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange as CoreExchange, Step};
 use mangonel_proto::message::read_reply;
+use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -229,9 +230,30 @@ impl Exchange {
     }
 
     fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let cursor = self.inner.facts().cursor.clone();
-        let cursor = cursor
-            .ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        // What a reply without a cursor means depends on the command, so its caller decides.
+        let Some(cursor) = self.inner.facts().cursor.clone() else { return Ok(py.None()) };
+        self.batch_of(py, &cursor)
+    }
+
+    /// The array `databases` as if it were a cursor's last batch.
+    fn databases(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let body = self.body(py)?;
+        let found = body.get("databases").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let Some(RawValue::Array(array)) = found else {
+            return Err(failure::protocol_error(py, "expected databases in the reply, found none"));
+        };
+        // The array borrows from the body, so the distance of the two is its offset.
+        let start = array.as_bytes().as_ptr() as usize - body.as_bytes().as_ptr() as usize;
+        let cursor = CursorFacts {
+            id: 0,
+            namespace: 0..0,
+            batch: start..start + array.as_bytes().len(),
+            post_batch_resume_token: None,
+        };
+        self.batch_of(py, &cursor)
+    }
+
+    fn batch_of(&mut self, py: Python<'_>, cursor: &CursorFacts) -> PyResult<Py<PyAny>> {
         let offset = read_reply(&self.reply).map(|reply| reply.body_start).unwrap_or_default();
         let session = self.inner.take_session();
         let session = session
@@ -242,10 +264,11 @@ impl Exchange {
         let batch = Batch::new(
             std::mem::take(&mut self.reply),
             offset,
-            &cursor,
+            cursor,
             self.codec.clone_ref(py),
             session,
             pinned,
+            self.reading == Reading::RawBatch,
         );
         Ok(Py::new(py, batch)?.into_any())
     }
@@ -417,11 +440,16 @@ impl Exchange {
         match self.reading {
             Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
             Reading::First => self.first(py, self.body(py)?),
-            Reading::Batch | Reading::RawBatch => self.batch(py),
+            Reading::Batch | Reading::RawBatch => {
+                // `$out` and `$merge` give a cursor and may fail to be confirmed.
+                self.check_writes(py)?;
+                self.batch(py)
+            }
             Reading::Value => {
                 self.check_writes(py)?;
                 self.value(py, self.body(py)?)
             }
+            Reading::Databases => self.databases(py),
             Reading::Write => self.write(py, self.body(py)?),
             Reading::Answer => {
                 self.check_writes(py)?;

@@ -35,6 +35,8 @@ pub enum Reading {
     Apply,
     /// The whole reply without its cursor, and the cursor as a [`super::batch::Batch`] or None.
     WithBatch,
+    /// The array `databases`, as the only batch of a cursor.
+    Databases,
 }
 
 const READINGS: &[(&str, Reading)] = &[
@@ -49,6 +51,7 @@ const READINGS: &[(&str, Reading)] = &[
     ("READ_RAW", Reading::Raw),
     ("READ_APPLY", Reading::Apply),
     ("READ_WITH_BATCH", Reading::WithBatch),
+    ("READ_DATABASES", Reading::Databases),
 ];
 
 const KINDS: &[(&str, Kind)] = &[

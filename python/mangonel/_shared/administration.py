@@ -1,0 +1,111 @@
+"""Commands that change a deployment's structure: how they are built, sent once, and their replies checked.
+
+Spec: retryable-writes (none of these is retried), read-write-concern.
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import (
+    KIND_READ,
+    KIND_WRITE,
+    READ_BATCH,
+    READ_UNCHECKED,
+    REPLIES_NONE,
+    REPLIES_ONE,
+)
+from mangonel._shared.base import CommandSource
+from mangonel._shared.settings import check_session
+from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
+from mangonel.errors import ConfigurationError, command_error, is_allowable, write_concern_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from typing import Any
+
+    from mangonel.write_concern import WriteConcern
+
+PLAIN = _core.Codec(DEFAULT_CODEC_OPTIONS)
+"""For replies that are the driver's business, whatever classes the user decodes documents into."""
+
+NAMESPACE_NOT_FOUND = 26
+MISSING_IS_FINE: Container[str | int] = ("ns not found", NAMESPACE_NOT_FOUND)
+"""What the server says when that which is to be removed is not there."""
+
+
+class AdministeredSource(CommandSource):
+    """Runs administrative writes with the settings of its owner."""
+
+    async def _administer_flow(
+        self,
+        command: dict[str, Any],
+        *,
+        session: Any = None,
+        comment: Any = None,
+        allowable_errors: Container[str | int] = (),
+        database: str | None = None,
+        codec: _core.Codec | None = None,
+        takes_write_concern: bool = True,
+        write_concern: WriteConcern | None = None,
+    ) -> dict[str, Any]:
+        """Run `command` on the primary and return its reply; `command` gains write concern and comment."""
+        check_session(session)
+        if comment is not None:
+            command["comment"] = comment
+        replies = REPLIES_ONE
+        if takes_write_concern and command.get("writeConcern") is None:
+            concern = self._write_concern if write_concern is None else write_concern
+            if not concern.is_server_default:
+                command["writeConcern"] = concern.document
+            if not concern.acknowledged:
+                replies = REPLIES_NONE
+        operation = _core.Operation(
+            self._database_name if database is None else database,
+            command,
+            self._codec if codec is None else codec,
+            KIND_WRITE,
+            READ_UNCHECKED,
+            replies,
+        )
+        reply: dict[str, Any] | None = await self._port.arun(operation)
+        if reply is None:
+            # Nobody was asked to confirm it.
+            return {"ok": 1}
+        if not reply.get("ok"):
+            if is_allowable(reply, allowable_errors):
+                return reply
+            raise command_error(reply)
+        error = write_concern_error(reply)
+        if error is not None:
+            raise error
+        return reply
+
+    def _listing(
+        self,
+        command: dict[str, Any],
+        reading: int = READ_BATCH,
+        *,
+        session: Any = None,
+        comment: Any = None,
+        codec: _core.Codec | None = None,
+    ) -> _core.Operation:
+        """Build a retryable read of the primary that is answered with a cursor and takes no read concern."""
+        check_session(session)
+        if comment is not None:
+            command["comment"] = comment
+        return _core.Operation(
+            self._database_name, command, PLAIN if codec is None else codec, KIND_READ, reading
+        )
+
+
+def check_no_encryption(encrypted_fields: Mapping[str, Any] | None) -> None:
+    """Refuse Queryable Encryption, which this version does not have.
+
+    Raises:
+        ConfigurationError: `encrypted_fields` has content. Nothing was sent.
+    """
+    if encrypted_fields:
+        raise ConfigurationError(
+            "expected no encrypted fields, found some; encrypted collections are not part of this version"
+        )

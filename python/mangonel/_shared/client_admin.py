@@ -1,0 +1,210 @@
+"""A deployment's databases listed and removed, and what the servers say of themselves.
+
+Spec: enumerate-databases, mongodb-handshake (append metadata).
+"""
+
+from __future__ import annotations
+
+from mangonel._core import READ_DATABASES
+from mangonel._light import Generic
+from mangonel._shared.administration import PLAIN, AdministeredSource
+from mangonel._shared.returns import Returns
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel import _core
+    from mangonel._faces.port import Address
+    from mangonel._shared.command_cursor import _CommandCursor
+    from mangonel._shared.database import _Database
+    from mangonel.client_options import ClientOptions
+    from mangonel.driver_info import DriverInfo
+
+
+class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
+    """What is done to a deployment as a whole."""
+
+    _core: _core.Core
+    _seed: Address
+    _options: ClientOptions
+    _database_class: type[Any]
+
+    def list_databases(
+        self, session: Any = None, comment: Any = None, **kwargs: Any
+    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+        """Return a cursor over the documents that describe the databases: name, size, emptiness.
+
+        Args:
+            session: must be None in this version.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command: `filter`, `nameOnly`, `authorizedDatabases`.
+
+        Raises:
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> [database["name"] for database in client.list_databases()]
+            ['admin', 'config', 'local', 'shop']
+        """
+        return self._port.flow(self._list_databases_flow(session, comment, kwargs))
+
+    async def _list_databases_flow(self, session: Any, comment: Any, options: dict[str, Any]) -> Any:
+        operation = self._listing(
+            {"listDatabases": 1, **options}, READ_DATABASES, session=session, comment=comment
+        )
+        batch = await self._port.arun(operation)
+        collection = self._database_class(self, "admin")["$cmd"]
+        return collection._command_cursor_class(collection, batch, PLAIN, comment=comment)
+
+    def list_database_names(self, session: Any = None, comment: Any = None) -> Returns[list[str]]:
+        """Return the names of the databases. Takes and raises the same as `list_databases`.
+
+        Example:
+            >>> client.list_database_names()
+            ['admin', 'config', 'local', 'shop']
+        """
+        return self._port.flow(self._database_names_flow(session, comment))
+
+    async def _database_names_flow(self, session: Any, comment: Any) -> list[str]:
+        cursor = await self._list_databases_flow(session, comment, {"nameOnly": True})
+        return [database["name"] for database in await cursor._to_list_flow(None)]
+
+    def drop_database(
+        self, name_or_database: str | _Database[Any], session: Any = None, comment: Any = None
+    ) -> Returns[None]:
+        """Remove a database with all it holds. One that does not exist is no error.
+
+        Args:
+            name_or_database: which one; of a database only the name counts.
+            session: must be None in this version.
+            comment: shown in the server's logs and profile.
+
+        Raises:
+            TypeError: neither a name nor a database.
+            OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: removed, but not confirmed as the write concern asks.
+            AutoReconnect: the line broke. Whether the database is gone is not known.
+
+        Example:
+            >>> client.drop_database("shop")
+        """
+        name = name_or_database
+        if isinstance(name, self._database_class):
+            name = name.name
+        if not isinstance(name, str):
+            raise TypeError(f"name_or_database must be an instance of str or a Database, not {type(name)}")
+        # The constructor refuses names that no database can have.
+        database = self._database_class(self, name)
+        return self._port.flow(self._drop_database_flow(database.name, session, comment))
+
+    async def _drop_database_flow(self, name: str, session: Any, comment: Any) -> None:
+        await self._administer_flow(
+            {"dropDatabase": 1}, session=session, comment=comment, database=name, codec=PLAIN
+        )
+
+    def server_info(self, session: Any = None) -> Returns[dict[str, Any]]:
+        """Return the server's `buildInfo`: its version and how it was built.
+
+        Args:
+            session: must be None in this version.
+
+        Raises:
+            AutoReconnect: the line broke.
+
+        Example:
+            >>> client.server_info()["version"]
+            '6.0.5'
+        """
+        answer: Any = self._database_class(self, "admin").command("buildInfo", session=session)
+        return answer
+
+    def append_metadata(self, driver_info: DriverInfo) -> None:
+        """Add a library's name to what new connections tell the server; open ones keep what they said.
+
+        Args:
+            driver_info: name, version and platform of the library; adding the same again changes nothing.
+
+        Raises:
+            TypeError: not a DriverInfo.
+
+        Example:
+            >>> client.append_metadata(DriverInfo("my-library", "1.2"))
+        """
+        from mangonel.driver_info import DriverInfo
+
+        if not isinstance(driver_info, DriverInfo):
+            raise TypeError(f"driver_info must be an instance of DriverInfo, not {type(driver_info)}")
+        pool_options = self._options.pool_options
+        if pool_options.append_driver(driver_info):
+            self._core.set_metadata(pool_options.metadata)
+
+    # The server. There is one; on asyncio all but `nodes` are awaited.
+
+    async def _hello_flow(self) -> dict[str, Any]:
+        """Return what the server said of itself; ask it first if it has said nothing yet."""
+        hello = self._core.hello()
+        if hello is None:
+            await self._administer_flow({"ping": 1}, codec=PLAIN, takes_write_concern=False)
+            hello = self._core.hello()
+        return hello or {}
+
+    async def _address_flow(self) -> Address:
+        await self._hello_flow()
+        return self._seed
+
+    async def _fact_flow(self, name: str) -> bool:
+        return bool((await self._hello_flow()).get(name))
+
+    async def _primary_flow(self) -> Address | None:
+        # A server that was asked for by itself is nobody's primary.
+        is_writable = self._is_replica_set and await self._fact_flow("is_writable")
+        return self._seed if is_writable else None
+
+    async def _secondaries_flow(self) -> set[Address]:
+        is_secondary = self._is_replica_set and await self._fact_flow("is_secondary")
+        return {self._seed} if is_secondary else set()
+
+    async def _arbiters_flow(self) -> set[Address]:
+        return set()
+
+    @property
+    def _is_replica_set(self) -> bool:
+        return self._options.replica_set_name is not None and not self._options.direct_connection
+
+    @property
+    def address(self) -> Returns[Address]:
+        """Host and port of the server; it is contacted if it was not yet."""
+        return self._port.flow(self._address_flow())
+
+    @property
+    def primary(self) -> Returns[Address | None]:
+        """Host and port of the replica set's primary, or None: there is none, or no replica set."""
+        return self._port.flow(self._primary_flow())
+
+    @property
+    def secondaries(self) -> Returns[set[Address]]:
+        """Hosts and ports of the replica set's secondaries."""
+        return self._port.flow(self._secondaries_flow())
+
+    @property
+    def arbiters(self) -> Returns[set[Address]]:
+        """Hosts and ports of the replica set's arbiters."""
+        return self._port.flow(self._arbiters_flow())
+
+    @property
+    def is_primary(self) -> Returns[bool]:
+        """Whether the server takes writes."""
+        return self._port.flow(self._fact_flow("is_writable"))
+
+    @property
+    def is_mongos(self) -> Returns[bool]:
+        """Whether the server is a mongos."""
+        return self._port.flow(self._fact_flow("is_mongos"))
+
+    @property
+    def nodes(self) -> frozenset[Address]:
+        """Hosts and ports of the servers that were reached so far; sends nothing."""
+        return frozenset() if self._core.hello() is None else frozenset((self._seed,))

@@ -1,0 +1,106 @@
+"""The cursor of every command but find: born with its first batch, an iterator ever after.
+
+Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexes.
+"""
+
+from __future__ import annotations
+
+from mangonel._core import READ_RAW_BATCH
+from mangonel._light import Generic
+from mangonel._shared.cursor import BatchedCursor
+from mangonel._shared.returns import Returns
+from mangonel.errors import InvalidOperation
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from mangonel import _core
+    from mangonel._shared.collection import _Collection
+
+
+class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
+    """The results of a command, fetched in batches as they are asked for.
+
+    Made by `aggregate`, `list_collections`, `list_indexes` and their like; the first batch is there from the start.
+
+    Args:
+        collection: where the command ran.
+        batch: the first batch. None: there are no results.
+        codec: how to decode the documents. None: as the collection does.
+        batch_size: documents per later reply; 0 lets the server choose.
+        max_await_time_ms: milliseconds that the server may wait for new data, per later reply.
+        comment: shown in the server's logs and profile.
+
+    Example:
+        >>> for total in client.shop.orders.aggregate([{"$group": {"_id": "$customer", "n": {"$sum": 1}}}]):
+        ...     print(total["n"])
+    """
+
+    def __init__(
+        self,
+        collection: _Collection[_DocumentType],
+        batch: _core.Batch | None,
+        codec: _core.Codec | None = None,
+        batch_size: int = 0,
+        max_await_time_ms: int | None = None,
+        comment: Any = None,
+    ) -> None:
+        self._begin_state(collection, collection._codec if codec is None else codec)
+        self._batch_size = batch_size
+        self._max_await_time_ms = max_await_time_ms
+        self._comment = comment
+        if batch is None:
+            self._end()
+        else:
+            self._take(batch)
+
+    def batch_size(self, batch_size: int) -> Self:
+        """Ask for `batch_size` documents per later reply; 0 lets the server choose. Returns the cursor.
+
+        Raises:
+            TypeError, ValueError: not an integer of 0 or more.
+
+        Example:
+            >>> client.shop.orders.aggregate([]).batch_size(500)
+        """
+        if not isinstance(batch_size, int):
+            raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
+        if batch_size < 0:
+            raise ValueError("batch_size must be >= 0")
+        self._batch_size = batch_size
+        return self
+
+    def try_next(self) -> Returns[_DocumentType | None]:
+        """Return the next document, or None when there is none for now; asks the server once at most.
+
+        Raises:
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.aggregate([{"$limit": 1}]).try_next()
+            {'_id': 1}
+        """
+        return self._port.flow(self._try_next_flow())
+
+    async def _try_next_flow(self) -> _DocumentType | None:
+        for is_last_try in (False, True):
+            if self._batch is not None:
+                for document in self._batch:
+                    return document  # type: ignore[no-any-return]
+            if is_last_try or not await self._fetch_once_flow():
+                return None
+        return None
+
+
+class _RawBatchCommandCursor(_CommandCursor[_DocumentType], Generic[_DocumentType]):
+    """The results of an aggregation, a batch at a time, as the bytes of its documents one after the other.
+
+    Made by `Collection.aggregate_raw_batches`.
+    """
+
+    _reading = READ_RAW_BATCH
+
+    def __getitem__(self, index: Any) -> Any:
+        raise InvalidOperation("Cannot call __getitem__ on RawBatchCommandCursor")
