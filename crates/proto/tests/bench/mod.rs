@@ -1,0 +1,211 @@
+//! A client, a virtual clock and fake replies, so that a test reads as the events it is about.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::time::Duration;
+
+use mangonel_bson::{RawDocument, parse_json};
+use mangonel_proto::client::{Client, ClientOptions, ShardId};
+use mangonel_proto::error::Failure;
+use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::message::{Command, Replies};
+use mangonel_proto::operation::{Kind, Operation, SessionChoice, WirePreference};
+use mangonel_proto::pool::{LinkId, PoolOptions};
+use mangonel_proto::time::Instant;
+use serde_json::{Value, json};
+
+pub const MORE_TO_COME: u32 = 2;
+
+/// Turns extended JSON into BSON.
+pub fn bson(value: &Value) -> Vec<u8> {
+    parse_json(&value.to_string()).unwrap()
+}
+
+/// Turns BSON into extended JSON.
+pub fn json_of(document: RawDocument<'_>) -> Value {
+    let mut text = Vec::new();
+    mangonel_bson::write_json(document, mangonel_bson::JsonMode::Canonical, &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+/// Builds an OP_MSG.
+pub fn op_msg(document: &Value, response_to: i32, flags: u32) -> Vec<u8> {
+    let body = bson(document);
+    let length = (21 + body.len()) as i32;
+    let mut message = Vec::new();
+    for word in [length, 77, response_to, 2013, flags as i32] {
+        message.extend_from_slice(&word.to_le_bytes());
+    }
+    message.push(0);
+    message.extend_from_slice(&body);
+    message
+}
+
+/// The hello of a standalone.
+pub fn standalone() -> Value {
+    json!({"ok": 1, "ismaster": true, "minWireVersion": 0, "maxWireVersion": 21, "maxMessageSizeBytes": 48_000_000,
+        "logicalSessionTimeoutMinutes": 30})
+}
+
+/// The hello of a primary.
+pub fn primary() -> Value {
+    let mut hello = standalone();
+    hello["setName"] = json!("rs0");
+    hello
+}
+
+pub fn options() -> ClientOptions {
+    ClientOptions {
+        address: "a.example:27017".into(),
+        pool: PoolOptions::default(),
+        wait_queue_timeout: None,
+        connect_timeout: Some(Duration::from_secs(20)),
+        socket_timeout: None,
+        server_selection_timeout: Duration::from_secs(30),
+        retry_reads: true,
+        retry_writes: true,
+        replica_set: None,
+        metadata: bson(&json!({"driver": {"name": "test"}})),
+        server_api: Vec::new(),
+    }
+}
+
+pub fn operation(kind: Kind, command: &Value) -> Operation {
+    let mut head = Command::begin();
+    head.extend_from_slice(&bson(command));
+    Operation {
+        command: Command::new(head, Vec::new()).unwrap(),
+        database: "shop".into(),
+        kind,
+        replies: Replies::One,
+        session: SessionChoice::Implicit,
+        read_preference: None,
+        pinned: None,
+        is_under_way: false,
+    }
+}
+
+pub fn find() -> Operation {
+    operation(Kind::Read, &json!({"find": "orders"}))
+}
+
+pub fn insert() -> Operation {
+    operation(Kind::RetryableWrite, &json!({"insert": "orders"}))
+}
+
+pub fn preference(mode: &str) -> Option<WirePreference> {
+    Some(WirePreference { is_primary: mode == "primary", document: bson(&json!({ "mode": mode })) })
+}
+
+/// One client under test.
+pub struct Bench {
+    pub client: Client,
+    pub shard: ShardId,
+    pub now: Instant,
+    pub hello: Value,
+}
+
+impl Bench {
+    pub fn new(options: ClientOptions) -> Self {
+        let mut client = Client::new(options, [7; 16]);
+        let shard = client.open_shard();
+        Bench { client, shard, now: Instant(Duration::from_secs(1000)), hello: primary() }
+    }
+
+    pub fn standalone() -> Self {
+        Bench { hello: standalone(), ..Bench::new(options()) }
+    }
+
+    pub fn primary() -> Self {
+        Bench::new(options())
+    }
+
+    pub fn pass(&mut self, milliseconds: u64) {
+        self.now = self.now + Duration::from_millis(milliseconds);
+    }
+
+    pub fn begin(&mut self, operation: Operation) -> Exchange {
+        Exchange::begin(&mut self.client, self.shard, operation, self.now)
+    }
+
+    /// Begins, and connects when that is due.
+    pub fn sent(&mut self, operation: Operation) -> Exchange {
+        let mut exchange = self.begin(operation);
+        if exchange.step() == Step::Connect {
+            self.connect(&mut exchange);
+        }
+        assert_eq!(exchange.step(), Step::Write);
+        exchange
+    }
+
+    /// Opens a connection and shakes hands.
+    pub fn connect(&mut self, exchange: &mut Exchange) {
+        self.open(exchange);
+        let hello = self.hello.clone();
+        self.reply(exchange, &hello);
+    }
+
+    pub fn open(&mut self, exchange: &mut Exchange) -> LinkId {
+        assert_eq!(exchange.step(), Step::Connect);
+        let link = self.client.next_link();
+        exchange.handle_connected(&mut self.client, link, self.now);
+        link
+    }
+
+    pub fn reply(&mut self, exchange: &mut Exchange, document: &Value) {
+        let request = request_id(exchange);
+        exchange.handle_reply(&mut self.client, &op_msg(document, request, 0), self.now);
+    }
+
+    pub fn break_line(&mut self, exchange: &mut Exchange) {
+        exchange.handle_network_error(&mut self.client, "connection reset", false, self.now);
+    }
+
+    pub fn close(&mut self, exchange: &mut Exchange) {
+        exchange.close(&mut self.client, self.now);
+    }
+
+    /// Runs an operation that goes well.
+    pub fn run(&mut self, operation: Operation) -> Exchange {
+        let mut exchange = self.sent(operation);
+        self.reply(&mut exchange, &json!({"ok": 1}));
+        assert_eq!(exchange.step(), Step::Done);
+        exchange
+    }
+
+    /// Idle, out, pending, waiting.
+    pub fn sizes(&self) -> (usize, usize, usize, usize) {
+        let pool = self.client.pool(self.shard).unwrap();
+        let (idle, out, pending) = pool.sizes();
+        (idle, out, pending, pool.waiting())
+    }
+}
+
+pub fn request_id(exchange: &Exchange) -> i32 {
+    i32::from_le_bytes(*exchange.outbound()[4..].first_chunk().unwrap())
+}
+
+/// The body of the message to send.
+pub fn outbound(exchange: &Exchange) -> Value {
+    let (body, _) = RawDocument::prefix(&exchange.outbound()[21..]).unwrap();
+    json_of(body)
+}
+
+pub fn number(value: &Value) -> i64 {
+    let text = value.get("$numberLong").or_else(|| value.get("$numberInt")).unwrap();
+    text.as_str().unwrap().parse().unwrap()
+}
+
+/// What a network failure says.
+pub fn message(exchange: &Exchange) -> String {
+    match exchange.failure() {
+        Some(
+            Failure::ServerSelection(message)
+            | Failure::WaitQueue(message)
+            | Failure::Network { message, .. }
+            | Failure::Protocol(message)
+            | Failure::Configuration(message)
+            | Failure::TooLarge(message),
+        ) => message.clone(),
+        other => format!("{other:?}"),
+    }
+}

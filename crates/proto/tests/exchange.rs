@@ -1,0 +1,582 @@
+//! The rules of an exchange, with a virtual clock and fake replies.
+
+mod bench;
+
+use std::time::Duration;
+
+use bench::*;
+use mangonel_proto::error::Failure;
+use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::message::Replies;
+use mangonel_proto::operation::{Kind, SessionChoice};
+use serde_json::json;
+
+// Retries
+
+#[test]
+fn a_read_is_sent_again_once_when_the_line_breaks() {
+    let mut bench = Bench::standalone();
+    let mut exchange = bench.sent(find());
+    let first = request_id(&exchange);
+    bench.break_line(&mut exchange);
+    bench.connect(&mut exchange);
+    assert_ne!(request_id(&exchange), first);
+    assert_eq!(outbound(&exchange)["find"], "orders");
+    assert_eq!(exchange.retries(), 1);
+    bench.break_line(&mut exchange);
+    assert_eq!(exchange.step(), Step::Done);
+    assert!(message(&exchange).contains("a.example:27017: connection reset"));
+}
+
+#[test]
+fn a_read_is_not_sent_again_when_retry_reads_is_off() {
+    let mut bench = Bench::new(with(|options| options.retry_reads = false));
+    let mut exchange = bench.sent(find());
+    bench.break_line(&mut exchange);
+    assert!(matches!(exchange.failure(), Some(Failure::Network { timed_out: false, .. })));
+}
+
+#[test]
+fn a_get_more_is_never_sent_again() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(operation(Kind::ReadOnce, &json!({"getMore": 1})));
+    bench.break_line(&mut exchange);
+    assert!(matches!(exchange.failure(), Some(Failure::Network { .. })));
+}
+
+#[test]
+fn a_read_is_sent_again_after_a_retryable_code_and_not_after_another() {
+    for (code, again) in [(11600, true), (91, true), (10107, true), (11000, false), (59, false)] {
+        let mut bench = Bench::primary();
+        let mut exchange = bench.sent(find());
+        bench.reply(&mut exchange, &json!({"ok": 0, "code": code, "errmsg": "no"}));
+        assert_eq!(exchange.step() == Step::Write, again, "code {code}");
+        if again {
+            bench.reply(&mut exchange, &json!({"ok": 0, "code": code, "errmsg": "no"}));
+        }
+        assert_eq!(exchange.failure(), Some(&Failure::Command), "code {code}");
+        assert_eq!(bench.sizes(), (1, 0, 0, 0));
+    }
+}
+
+#[test]
+fn a_write_is_sent_again_with_the_same_session_and_transaction_number() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    let first = outbound(&exchange);
+    assert_eq!(number(&first["txnNumber"]), 1);
+    bench.break_line(&mut exchange);
+    bench.connect(&mut exchange);
+    let second = outbound(&exchange);
+    assert_eq!((&second["lsid"], &second["txnNumber"]), (&first["lsid"], &first["txnNumber"]));
+}
+
+#[test]
+fn a_write_is_sent_again_when_the_server_labels_its_error() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    let labelled = json!({"ok": 0, "code": 10107, "errmsg": "no", "errorLabels": ["RetryableWriteError"]});
+    bench.reply(&mut exchange, &labelled);
+    assert_eq!((exchange.step(), exchange.retries()), (Step::Write, 1));
+    bench.reply(&mut exchange, &labelled);
+    assert_eq!(exchange.failure(), Some(&Failure::Command));
+}
+
+#[test]
+fn a_write_is_not_sent_again_without_the_label() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    bench.reply(&mut exchange, &json!({"ok": 0, "code": 10107, "errmsg": "no"}));
+    assert_eq!(exchange.failure(), Some(&Failure::Command));
+}
+
+#[test]
+fn insert_is_not_retried_when_retry_writes_is_off() {
+    let mut bench = Bench::new(with(|options| options.retry_writes = false));
+    let mut exchange = bench.sent(insert());
+    assert!(outbound(&exchange).get("txnNumber").is_none());
+    bench.break_line(&mut exchange);
+    assert!(matches!(exchange.failure(), Some(Failure::Network { .. })));
+}
+
+#[test]
+fn a_standalone_gets_neither_transaction_numbers_nor_retried_writes() {
+    let mut bench = Bench::standalone();
+    let mut exchange = bench.sent(insert());
+    assert!(outbound(&exchange).get("txnNumber").is_none() && outbound(&exchange).get("lsid").is_some());
+    bench.break_line(&mut exchange);
+    assert!(matches!(exchange.failure(), Some(Failure::Network { .. })));
+}
+
+#[test]
+fn every_write_of_a_session_takes_the_next_transaction_number() {
+    let mut bench = Bench::primary();
+    bench.run(insert());
+    let exchange = bench.sent(insert());
+    assert_eq!(number(&outbound(&exchange)["txnNumber"]), 2);
+}
+
+#[test]
+fn a_timed_out_read_is_sent_again_and_leaves_other_connections_alone() {
+    let mut bench = Bench::primary();
+    let (mut idle, mut slow) = (bench.sent(find()), bench.sent(find()));
+    bench.reply(&mut idle, &json!({"ok": 1}));
+    slow.handle_network_error(&mut bench.client, "silent", true, bench.now);
+    assert_eq!(slow.step(), Step::Write, "the idle connection is used at once");
+    slow.handle_network_error(&mut bench.client, "silent", true, bench.now);
+    assert!(matches!(slow.failure(), Some(Failure::Network { timed_out: true, .. })));
+}
+
+#[test]
+fn a_link_closed_before_anything_was_sent_is_no_attempt() {
+    let mut bench = Bench::standalone();
+    bench.run(insert());
+    let mut exchange = bench.begin(insert());
+    let old = exchange.link().unwrap();
+    exchange.handle_link_lost(&mut bench.client, bench.now);
+    assert_eq!(bench.client.poll_closing(), [old]);
+    bench.connect(&mut exchange);
+    assert_eq!((exchange.step(), exchange.retries()), (Step::Write, 0));
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert_eq!((exchange.failure(), bench.sizes()), (None, (1, 0, 0, 0)));
+}
+
+// Server selection and handshakes
+
+#[test]
+fn server_selection_ends_in_an_error_that_names_the_address_and_the_reason() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.begin(find());
+    let begun = bench.now;
+    loop {
+        match exchange.step() {
+            Step::Connect => {
+                exchange.handle_network_error(&mut bench.client, "connection refused", false, bench.now);
+            }
+            Step::Sleep(until) => {
+                assert!(until > bench.now && exchange.deadline(&bench.client) == Some(until));
+                bench.now = until;
+                exchange.handle_timeout(&mut bench.client, bench.now);
+            }
+            Step::Done => break,
+            other => panic!("expected to connect or to sleep, found {other:?}"),
+        }
+    }
+    let waited = bench.now.saturating_since(begun);
+    assert!(waited <= Duration::from_secs(30) && waited >= Duration::from_secs(29), "{waited:?}");
+    assert!(matches!(exchange.failure(), Some(Failure::ServerSelection(_))));
+    assert!(message(&exchange).contains("within 30 s: a.example:27017: connection refused"));
+    bench.close(&mut exchange);
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_server_that_comes_up_in_time_is_used() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.begin(find());
+    bench.break_line(&mut exchange);
+    let Step::Sleep(until) = exchange.step() else { panic!("{:?}", exchange.step()) };
+    exchange.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!(exchange.step(), Step::Sleep(until), "too early changes nothing");
+    bench.now = until;
+    exchange.handle_timeout(&mut bench.client, bench.now);
+    bench.connect(&mut exchange);
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert_eq!(exchange.failure(), None);
+}
+
+#[test]
+fn a_refused_handshake_is_tried_again_and_says_why() {
+    let mut bench = Bench::new(with(|options| options.server_selection_timeout = Duration::ZERO));
+    let mut exchange = bench.begin(find());
+    let link = bench.open(&mut exchange);
+    bench.reply(&mut exchange, &json!({"ok": 0, "errmsg": "not now"}));
+    assert!(message(&exchange).contains("the handshake was refused: not now"), "{}", message(&exchange));
+    assert_eq!((bench.client.poll_closing(), bench.sizes()), (vec![link], (0, 0, 0, 0)));
+}
+
+#[test]
+fn a_server_of_another_wire_version_is_refused_at_once() {
+    for (least, most, words) in [(0, 8, "MongoDB 4.4"), (99, 100, "upgrade mangonel")] {
+        let mut bench = Bench::primary();
+        let mut exchange = bench.begin(find());
+        let link = bench.open(&mut exchange);
+        bench.reply(&mut exchange, &json!({"ok": 1, "minWireVersion": least, "maxWireVersion": most}));
+        assert!(matches!(exchange.failure(), Some(Failure::Configuration(_))));
+        assert!(message(&exchange).contains(words), "{}", message(&exchange));
+        assert_eq!((bench.client.poll_closing(), bench.sizes()), (vec![link], (0, 0, 0, 0)));
+    }
+}
+
+#[test]
+fn a_member_of_another_replica_set_is_refused() {
+    for (hello, words) in [(primary(), "in \"rs0\""), (standalone(), "in none")] {
+        let mut bench = Bench::new(with(|options| options.replica_set = Some("rs1".into())));
+        let mut exchange = bench.begin(find());
+        bench.open(&mut exchange);
+        bench.reply(&mut exchange, &hello);
+        assert!(message(&exchange).contains(words), "{}", message(&exchange));
+    }
+}
+
+#[test]
+fn the_handshake_names_the_driver_and_carries_no_session() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.begin(find());
+    bench.open(&mut exchange);
+    let hello = outbound(&exchange);
+    assert_eq!(hello["client"]["driver"]["name"], "test");
+    assert!(hello.get("lsid").is_none() && exchange.expects_reply());
+    assert_eq!(exchange.line_timeout(&bench.client), Some(Duration::from_secs(20)));
+}
+
+// The pool
+
+#[test]
+fn an_idle_link_is_used_at_once() {
+    let mut bench = Bench::primary();
+    bench.run(find());
+    let exchange = bench.begin(find());
+    assert_eq!(exchange.step(), Step::Write);
+    assert_eq!(bench.sizes(), (0, 1, 0, 0));
+}
+
+#[test]
+fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
+    let mut bench = Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.wait_queue_timeout = Some(Duration::from_millis(200));
+    }));
+    let mut holder = bench.sent(find());
+    let mut waiter = bench.begin(find());
+    assert_eq!((waiter.step(), bench.sizes()), (Step::Wait, (0, 1, 0, 1)));
+    bench.pass(199);
+    waiter.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!(waiter.step(), Step::Wait);
+    bench.pass(1);
+    waiter.handle_timeout(&mut bench.client, bench.now);
+    assert!(matches!(waiter.failure(), Some(Failure::WaitQueue(_))));
+    assert!(message(&waiter).contains("0.2 s: 1 in use, 0 being opened, 1 waiting"), "{}", message(&waiter));
+    bench.reply(&mut holder, &json!({"ok": 1}));
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+#[test]
+fn a_retry_that_has_to_wait_has_the_whole_time_for_it() {
+    let mut bench = Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.wait_queue_timeout = Some(Duration::from_millis(200));
+    }));
+    let mut first = bench.sent(find());
+    let mut second = bench.begin(find());
+    bench.pass(150);
+    bench.break_line(&mut first);
+    // The waiter was granted the place, so the retry queues behind it.
+    assert_eq!(first.step(), Step::Wait);
+    second.handle_wake(&mut bench.client, bench.now);
+    bench.connect(&mut second);
+    bench.pass(100);
+    first.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!(first.step(), Step::Wait);
+    bench.reply(&mut second, &json!({"ok": 1}));
+    first.handle_wake(&mut bench.client, bench.now);
+    assert_eq!(first.step(), Step::Write);
+}
+
+#[test]
+fn a_link_that_owes_a_reply_is_never_checked_in() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    let link = exchange.link().unwrap();
+    exchange.handle_sent(&mut bench.client, bench.now);
+    assert_eq!(exchange.step(), Step::Read);
+    bench.close(&mut exchange);
+    assert_eq!((bench.client.poll_closing(), bench.sizes()), (vec![link], (0, 0, 0, 0)));
+}
+
+#[test]
+fn a_link_with_the_wrong_reply_is_closed_and_nothing_is_sent_again() {
+    let mut bench = Bench::primary();
+    for wrong in [op_msg(&json!({"ok": 1}), 4242, 0), op_msg(&json!({"ok": 1}), 0, 1), vec![0; 16], vec![]] {
+        let mut exchange = bench.sent(find());
+        let link = exchange.link().unwrap();
+        exchange.handle_reply(&mut bench.client, &wrong, bench.now);
+        assert!(matches!(exchange.failure(), Some(Failure::Protocol(_))));
+        assert!(message(&exchange).starts_with("a.example:27017: "));
+        assert_eq!((bench.client.poll_closing(), bench.sizes()), (vec![link], (0, 0, 0, 0)));
+    }
+}
+
+#[test]
+fn an_error_on_a_link_of_an_older_generation_closes_no_newer_one() {
+    let mut bench = Bench::primary();
+    let (mut first, mut second) = (bench.sent(find()), bench.sent(find()));
+    bench.break_line(&mut first);
+    bench.connect(&mut first);
+    bench.reply(&mut first, &json!({"ok": 1}));
+    assert_eq!(bench.sizes(), (1, 1, 0, 0));
+    bench.break_line(&mut second);
+    assert_eq!(second.step(), Step::Write, "the new connection is there for the retry");
+}
+
+#[test]
+fn a_broken_line_closes_the_idle_ones_too() {
+    let mut bench = Bench::primary();
+    let (mut idle, mut broken) = (bench.sent(find()), bench.sent(find()));
+    let links = [broken.link().unwrap(), idle.link().unwrap()];
+    bench.reply(&mut idle, &json!({"ok": 1}));
+    bench.break_line(&mut broken);
+    let mut closing = bench.client.poll_closing();
+    closing.sort();
+    assert_eq!(
+        (closing, broken.step()),
+        (
+            {
+                let mut l = links.to_vec();
+                l.sort();
+                l
+            },
+            Step::Connect
+        )
+    );
+}
+
+#[test]
+fn a_command_larger_than_the_server_takes_is_not_sent() {
+    let mut bench = Bench::primary();
+    bench.hello["maxMessageSizeBytes"] = json!(1000);
+    let mut exchange = bench.begin(operation(Kind::Write, &json!({"insert": "x".repeat(2000)})));
+    bench.connect(&mut exchange);
+    assert!(matches!(exchange.failure(), Some(Failure::TooLarge(_))));
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+// Sessions and cluster time
+
+#[test]
+fn a_session_is_used_again_and_a_dirty_one_never() {
+    let mut bench = Bench::standalone();
+    let mut exchange = bench.sent(insert());
+    let clean = outbound(&exchange)["lsid"].clone();
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    let mut exchange = bench.sent(insert());
+    assert_eq!(outbound(&exchange)["lsid"], clean);
+    bench.break_line(&mut exchange);
+    let exchange = bench.sent(insert());
+    assert_ne!(outbound(&exchange)["lsid"], clean);
+}
+
+#[test]
+fn the_session_of_an_open_cursor_is_kept_until_it_is_given_back() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    bench.reply(&mut exchange, &json!({"ok": 1, "cursor": {"id": 5, "ns": "shop.orders", "firstBatch": []}}));
+    let session = exchange.take_session().unwrap();
+    assert!(bench.client.drain_sessions().is_empty());
+    let mut more = operation(Kind::ReadOnce, &json!({"getMore": 5}));
+    more.session = SessionChoice::Of(session.clone());
+    let mut exchange = bench.sent(more);
+    bench.reply(&mut exchange, &json!({"ok": 1, "cursor": {"id": 0, "ns": "shop.orders", "nextBatch": []}}));
+    assert_eq!(bench.client.drain_sessions(), [session.id]);
+}
+
+#[test]
+fn a_session_comes_back_from_a_command_that_never_got_a_link() {
+    let mut bench = Bench::new(with(|options| options.pool.max_pool_size = 1));
+    let mut exchange = bench.sent(find());
+    bench.reply(&mut exchange, &json!({"ok": 1, "cursor": {"id": 5, "ns": "shop.orders", "firstBatch": []}}));
+    let session = exchange.take_session().unwrap();
+    let mut holder = bench.sent(find());
+    let mut more = operation(Kind::ReadOnce, &json!({"getMore": 5}));
+    more.session = SessionChoice::Of(session.clone());
+    let mut waiter = bench.begin(more);
+    assert!(waiter.step() == Step::Wait && waiter.session() == Some(&session));
+    bench.close(&mut waiter);
+    bench.reply(&mut holder, &json!({"ok": 1}));
+    assert!(bench.client.drain_sessions().contains(&session.id));
+}
+
+#[test]
+fn a_server_without_sessions_gets_none() {
+    let mut bench = Bench::primary();
+    bench.hello.as_object_mut().unwrap().remove("logicalSessionTimeoutMinutes");
+    let exchange = bench.sent(insert());
+    assert!(outbound(&exchange).get("lsid").is_none() && outbound(&exchange).get("txnNumber").is_none());
+}
+
+#[test]
+fn cluster_time_is_passed_on_and_never_goes_back() {
+    let mut bench = Bench::primary();
+    let time =
+        |t: u32, i: u32| json!({"clusterTime": {"$timestamp": {"t": t, "i": i}}, "signature": {"keyId": 1}});
+    let exchange = bench.sent(find());
+    assert!(outbound(&exchange).get("$clusterTime").is_none());
+    for (seen, kept) in [((10, 2), (10, 2)), ((10, 1), (10, 2)), ((11, 0), (11, 0)), ((9, 9), (11, 0))] {
+        let mut exchange = bench.sent(find());
+        bench.reply(&mut exchange, &json!({"ok": 1, "$clusterTime": time(seen.0, seen.1)}));
+        let exchange = bench.sent(find());
+        let sent = outbound(&exchange)["$clusterTime"]["clusterTime"].clone();
+        assert_eq!(sent, json!({"$timestamp": {"t": kept.0, "i": kept.1}}));
+    }
+}
+
+#[test]
+fn a_standalone_gets_no_cluster_time() {
+    let mut bench = Bench::standalone();
+    let mut exchange = bench.sent(find());
+    let time = json!({"clusterTime": {"$timestamp": {"t": 1, "i": 1}}});
+    bench.reply(&mut exchange, &json!({"ok": 1, "$clusterTime": time}));
+    assert!(outbound(&bench.sent(find())).get("$clusterTime").is_none());
+}
+
+// Envelopes
+
+#[test]
+fn a_read_preference_goes_to_replica_sets_and_a_named_secondary_may_always_answer() {
+    let mode = |bench: &mut Bench, mode: Option<&str>| {
+        let mut asked = find();
+        asked.read_preference = mode.and_then(preference);
+        outbound(&bench.sent(asked)).get("$readPreference").map(|preference| preference["mode"].clone())
+    };
+    let mut set = Bench::primary();
+    assert_eq!(mode(&mut set, Some("secondary")), Some(json!("secondary")));
+    assert_eq!(mode(&mut set, None), Some(json!("primaryPreferred")));
+    let mut alone = Bench::standalone();
+    assert_eq!(mode(&mut alone, None), None);
+}
+
+#[test]
+fn the_server_api_is_declared_in_every_command() {
+    let mut bench = Bench::new(with(|options| options.server_api = bson(&json!({"apiVersion": "1"}))));
+    let mut exchange = bench.begin(find());
+    bench.open(&mut exchange);
+    assert_eq!(outbound(&exchange)["hello"], json!({"$numberInt": "1"}));
+    let hello = bench.hello.clone();
+    bench.reply(&mut exchange, &hello);
+    assert_eq!(outbound(&exchange)["apiVersion"], "1");
+}
+
+#[test]
+fn an_unacknowledged_write_is_done_once_it_is_sent() {
+    let mut bench = Bench::primary();
+    let mut write = operation(Kind::Write, &json!({"insert": "orders"}));
+    (write.replies, write.session) = (Replies::None, SessionChoice::None);
+    let mut exchange = bench.sent(write);
+    assert!(!exchange.expects_reply() && outbound(&exchange).get("lsid").is_none());
+    assert_eq!(exchange.outbound()[16], 2, "moreToCome tells the server not to answer");
+    exchange.handle_sent(&mut bench.client, bench.now);
+    assert_eq!((exchange.step(), exchange.failure(), bench.sizes()), (Step::Done, None, (1, 0, 0, 0)));
+}
+
+// Exhaust cursors
+
+fn exhaust(bench: &mut Bench) -> Exchange {
+    let mut asked = operation(Kind::ReadOnce, &json!({"getMore": 5}));
+    asked.replies = Replies::Exhaust;
+    let mut exchange = bench.sent(asked);
+    assert_eq!(exchange.outbound()[18], 1, "exhaustAllowed");
+    let batch = json!({"ok": 1, "cursor": {"id": 5, "ns": "shop.orders", "nextBatch": []}});
+    let message = op_msg(&batch, request_id(&exchange), MORE_TO_COME);
+    exchange.handle_reply(&mut bench.client, &message, bench.now);
+    assert!(exchange.step() == Step::Done && exchange.more_to_come());
+    exchange
+}
+
+fn pinned(exchange: &Exchange) -> mangonel_proto::operation::Operation {
+    let mut next = operation(Kind::ReadOnce, &json!({"getMore": 5}));
+    (next.pinned, next.is_under_way, next.replies) = (exchange.link(), true, Replies::Exhaust);
+    next
+}
+
+#[test]
+fn a_link_with_more_to_come_stays_out_until_its_last_reply() {
+    let mut bench = Bench::primary();
+    let first = exhaust(&mut bench);
+    assert_eq!(bench.sizes(), (0, 1, 0, 0));
+    let mut next = bench.begin(pinned(&first));
+    assert_eq!((next.step(), next.link()), (Step::Read, first.link()));
+    let batch = json!({"ok": 1, "cursor": {"id": 0, "ns": "shop.orders", "nextBatch": []}});
+    next.handle_reply(&mut bench.client, &op_msg(&batch, 77, 0), bench.now);
+    assert!(next.step() == Step::Done && !next.more_to_come());
+    Exchange::release_pinned(&mut bench.client, first.link().unwrap(), true, bench.now);
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+#[test]
+fn a_link_with_more_to_come_is_closed_when_nobody_reads_on() {
+    let mut bench = Bench::primary();
+    let first = exhaust(&mut bench);
+    let link = first.link().unwrap();
+    Exchange::release_pinned(&mut bench.client, link, false, bench.now);
+    assert_eq!((bench.client.poll_closing(), bench.sizes()), (vec![link], (0, 0, 0, 0)));
+}
+
+#[test]
+fn reading_on_from_a_lost_link_is_a_network_error() {
+    let mut bench = Bench::primary();
+    let first = exhaust(&mut bench);
+    bench.client.link_lost(bench.shard, first.link().unwrap(), bench.now);
+    let next = bench.begin(pinned(&first));
+    assert!(message(&next).contains("the connection of the cursor was lost"));
+}
+
+// The end of a client
+
+#[test]
+fn a_closed_client_runs_nothing() {
+    let mut bench = Bench::primary();
+    bench.run(find());
+    bench.client.close();
+    let exchange = bench.begin(find());
+    assert_eq!((exchange.failure(), bench.sizes()), (Some(&Failure::Closed), (0, 0, 0, 0)));
+}
+
+#[test]
+fn closing_the_client_ends_what_is_under_way_at_its_next_event() {
+    let mut bench = Bench::new(with(|options| options.pool.max_pool_size = 2));
+    let mut flying = bench.sent(find());
+    let mut opening = bench.begin(find());
+    let mut waiting = bench.begin(find());
+    bench.client.close();
+    assert_eq!(bench.client.poll_closing(), [flying.link().unwrap()]);
+    assert_eq!(bench.client.poll_wakers(), [waiting.id()]);
+    waiting.handle_wake(&mut bench.client, bench.now);
+    bench.break_line(&mut flying);
+    let link = bench.open(&mut opening);
+    for exchange in [&waiting, &flying, &opening] {
+        assert_eq!(exchange.failure(), Some(&Failure::Closed));
+    }
+    assert!(bench.client.poll_closing().contains(&link));
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_reply_that_comes_after_the_client_was_closed_still_closes_its_link() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    let link = exchange.link().unwrap();
+    bench.client.close();
+    bench.client.poll_closing();
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert_eq!((exchange.failure(), bench.client.poll_closing()), (None, vec![link]));
+}
+
+#[test]
+fn a_forked_child_starts_with_an_empty_pool_and_other_sessions() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    let parent = outbound(&exchange)["lsid"].clone();
+    bench.client.restart_in_child([9; 16]);
+    bench.close(&mut exchange);
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+    let exchange = bench.sent(insert());
+    assert_ne!(outbound(&exchange)["lsid"], parent);
+}
+
+fn with(
+    change: impl FnOnce(&mut mangonel_proto::client::ClientOptions),
+) -> mangonel_proto::client::ClientOptions {
+    let mut options = options();
+    change(&mut options);
+    options
+}
