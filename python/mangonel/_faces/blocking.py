@@ -5,7 +5,6 @@ Knows no BSON and no command: what to send, and what an answer means, the exchan
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from _thread import allocate_lock
@@ -181,8 +180,11 @@ class _Transport:
 
     def interrupt(self) -> None:
         """Wake the thread that waits in the connection; the descriptor stays its own until it comes out."""
-        with contextlib.suppress(OSError):
+        # No `contextlib` here: this may run when the interpreter is going down and nothing can be imported.
+        try:
             self.sock.shutdown(_SHUT_RDWR)
+        except OSError:
+            return
 
     def abandon(self) -> None:
         """Close this process's copy of the socket, as a forked child must: the line is the parent's."""

@@ -25,7 +25,9 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
         return [(socket.AF_UNIX, host)]
     # mongod listens on 127.0.0.1 alone by default, while "localhost" may resolve to ::1 first.
     family = socket.AF_INET if host == "localhost" else socket.AF_UNSPEC
-    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+    # As bytes, since a str is put through the IDNA codec, whose import takes milliseconds.
+    name = host.encode() if host.isascii() else host
+    found = socket.getaddrinfo(name, port, family, socket.SOCK_STREAM)
     return [(entry[0], entry[4]) for entry in found]
 
 

@@ -11,6 +11,7 @@ use super::fault::{Fault, Kind, as_invalid, found, invalid, raised};
 use super::object_id;
 use super::options::{Codec, DatetimeConversion, UuidRepresentation};
 use super::text;
+use super::types::uuid_types;
 
 const UUID_LEGACY: u8 = 3;
 const UUID: u8 = 4;
@@ -169,17 +170,17 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     fn uuid(&self, value: u128) -> Result<*mut ffi::PyObject, Fault> {
-        let types = self.codec.types;
+        let uuid = uuid_types(self.py)?;
         let number = value.into_pyobject(self.py).map_err(PyErr::from)?.into_ptr();
-        if !types.uuid.is_direct() {
+        if !uuid.class.is_direct() {
             // SAFETY: `number` is owned.
             let number = unsafe { Bound::from_owned_ptr(self.py, number) };
             let keywords = PyDict::new(self.py);
-            keywords.set_item(&types.name.int, number)?;
-            return Ok(types.uuid.class(self.py).call((), Some(&keywords))?.into_ptr());
+            keywords.set_item(&self.codec.types.name.int, number)?;
+            return Ok(uuid.class.class(self.py).call((), Some(&keywords))?.into_ptr());
         }
         // SAFETY: both references are owned.
-        let made = unsafe { types.uuid.build([number, types.safe_unknown.clone_ref(self.py).into_ptr()]) };
+        let made = unsafe { uuid.class.build([number, uuid.safe_unknown.clone_ref(self.py).into_ptr()]) };
         self.owned(made)
     }
 

@@ -12,6 +12,7 @@ use super::decode_rare::reorder;
 use super::encode::{Encoder, Name};
 use super::fault::{Fault, Kind, found, raised};
 use super::options::UuidRepresentation;
+use super::types::is_uuid;
 
 /// `_type_marker` of the BSON classes, ours and other libraries'.
 mod marker {
@@ -121,7 +122,7 @@ impl<'py> Encoder<'_, 'py> {
             return self.put(kind, 0x09, &millis.to_le_bytes());
         } else if value.is_instance(self.codec.types.pattern.bind(self.py))? {
             return self.regex(kind, value);
-        } else if value.is_instance(self.codec.types.uuid.class(self.py))? {
+        } else if is_uuid(value)? {
             return self.uuid(kind, value);
         } else if value.is_instance(self.codec.types.mapping.bind(self.py))? {
             self.out[kind] = 0x03;

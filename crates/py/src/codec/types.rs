@@ -3,7 +3,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use super::recipe::Recipe;
 
@@ -14,7 +14,6 @@ pub(super) struct Types {
     pub regex: Recipe,
     pub timestamp: Recipe,
     pub datetime_ms: Recipe,
-    pub uuid: Recipe,
     pub decimal128: Recipe,
     pub dbref: Py<PyType>,
     pub int64: Py<PyType>,
@@ -26,7 +25,6 @@ pub(super) struct Types {
     pub pattern: Py<PyType>,
     pub mapping: Py<PyAny>,
     pub utc: Py<PyAny>,
-    pub safe_unknown: Py<PyAny>,
     pub name: Names,
 }
 
@@ -69,9 +67,6 @@ fn load(py: Python<'_>) -> PyResult<Types> {
         let module = py.import(format!("mangonel.bson.{module}").as_str())?;
         Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
     };
-    let uuid = py.import("uuid")?;
-    let safe_unknown = uuid.getattr("SafeUUID")?.getattr("unknown")?;
-    let uuid_class = uuid.getattr("UUID")?.cast_into::<PyType>()?;
     let name = |text: &str| PyString::intern(py, text).unbind();
     let text = |text: &str| PyString::new(py, text).into_any();
     let number = |value: i64| -> PyResult<Bound<'_, PyAny>> { Ok(value.into_pyobject(py)?.into_any()) };
@@ -92,11 +87,6 @@ fn load(py: Python<'_>) -> PyResult<Types> {
             class("datetime_ms", "DatetimeMS")?.into_bound(py),
             &[number(0x1234_5678)?],
         )?,
-        uuid: Recipe::probe_made(
-            uuid_class.clone(),
-            &uuid.getattr("UUID")?.call1(("12345678123456781234567812345678",))?,
-            &[0x12345678123456781234567812345678_u128.into_pyobject(py)?.into_any(), safe_unknown.clone()],
-        )?,
         decimal128: Recipe::probe(
             class("decimal128", "Decimal128")?.into_bound(py),
             &[(0x3040_1234_5678_u64, 0x0123_4567_u64).into_pyobject(py)?.into_any()],
@@ -109,7 +99,6 @@ fn load(py: Python<'_>) -> PyResult<Types> {
         pattern: py.import("re")?.getattr("Pattern")?.cast_into::<PyType>()?.unbind(),
         mapping: py.import("collections.abc")?.getattr("Mapping")?.unbind(),
         utc: py.import("mangonel.bson.tz_util")?.getattr("utc")?.unbind(),
-        safe_unknown: safe_unknown.unbind(),
         name: Names {
             id: name("_id"),
             dollar_ref: name("$ref"),
@@ -131,4 +120,39 @@ fn load(py: Python<'_>) -> PyResult<Types> {
             astimezone: name("astimezone"),
         },
     })
+}
+
+/// The classes of the module `uuid`, which takes milliseconds to import and which few programs store values of.
+pub(super) struct UuidTypes {
+    pub class: Recipe,
+    pub safe_unknown: Py<PyAny>,
+}
+
+static UUID_TYPES: PyOnceLock<UuidTypes> = PyOnceLock::new();
+
+/// The classes of `uuid`, imported by the first call.
+pub(super) fn uuid_types(py: Python<'_>) -> PyResult<&'static UuidTypes> {
+    UUID_TYPES.get_or_try_init(py, || {
+        let module = py.import("uuid")?;
+        let safe_unknown = module.getattr("SafeUUID")?.getattr("unknown")?;
+        let class = module.getattr("UUID")?.cast_into::<PyType>()?;
+        let sample = class.call1(("12345678123456781234567812345678",))?;
+        let number = 0x12345678123456781234567812345678_u128.into_pyobject(py)?.into_any();
+        let class = Recipe::probe_made(class, &sample, &[number, safe_unknown.clone()])?;
+        Ok(UuidTypes { class, safe_unknown: safe_unknown.unbind() })
+    })
+}
+
+/// Whether `value` is a UUID. Imports nothing: before somebody has imported `uuid` there are none.
+pub(super) fn is_uuid(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    if UUID_TYPES.get(py).is_none() {
+        let loaded = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+        // A module that is being imported is listed before it has its classes.
+        let is_ready = loaded.get_item("uuid")?.is_some_and(|module| module.hasattr("UUID").unwrap_or(false));
+        if !is_ready {
+            return Ok(false);
+        }
+    }
+    value.is_instance(uuid_types(py)?.class.class(py))
 }

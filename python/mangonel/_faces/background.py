@@ -1,0 +1,85 @@
+"""Runs operations behind the user's back: one daemon thread with blocking connections of its own, for every face.
+
+A finalizer may run on any thread, in the middle of anything, so asking for an operation only leaves a note. The thread
+is started by the first note and ends when there is nothing left to do. Knows no BSON and no command.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mangonel import _core
+    from mangonel._faces.blocking import BlockingPort
+    from mangonel._faces.port import Address
+
+_IDLE_S = 1.0
+
+
+class Background:
+    """The notes of one client, and the thread that works them off."""
+
+    def __init__(self, core: _core.Core, address: Address) -> None:
+        self._core = core
+        self._address = address
+        self._notes: deque[Callable[[], _core.Operation]] = deque()
+        self._port: BlockingPort | None = None
+        self._is_running = False
+        self._is_retired = False
+        # Unlocked while there is something new; a lock, since `threading` is imported only when it is needed.
+        self._bell = allocate_lock()
+        self._bell.acquire()
+
+    def run_later(self, make: Callable[[], _core.Operation]) -> None:
+        """Run the operation that `make` returns, some time; its answer and its errors interest nobody."""
+        if self._is_retired:
+            return
+        self._notes.append(make)
+        self._ring()
+        if not self._is_running:
+            self._is_running = True
+            try:
+                import threading
+
+                threading.Thread(target=self._work, name="mangonel-background", daemon=True).start()
+            except (ImportError, RuntimeError):
+                # The interpreter is going down; what is not tidied up here, the server forgets by itself.
+                self._is_retired = True
+
+    def _ring(self) -> None:
+        try:
+            self._bell.release()
+        except RuntimeError:
+            # Rung already, and not yet heard.
+            return
+
+    def retire(self) -> None:
+        """Take no more notes: in a forked child, where what they are about is the parent's."""
+        self._is_retired = True
+
+    def _work(self) -> None:
+        while True:
+            while self._notes:
+                self._run(self._notes.popleft())
+            if not self._bell.acquire(timeout=_IDLE_S):
+                self._is_running = False
+                # A note left between the wait and the line above would have found a thread that still ran.
+                if not self._notes:
+                    return
+                self._is_running = True
+
+    def _run(self, make: Callable[[], _core.Operation]) -> None:
+        from mangonel._faces.blocking import BlockingPort
+        from mangonel.errors import PyMongoError
+
+        if self._core.is_closed:
+            return
+        if self._port is None:
+            self._port = BlockingPort(self._core, self._address)
+        try:
+            self._port.run(make())
+        except PyMongoError:
+            return
