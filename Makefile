@@ -24,6 +24,7 @@ $(VENV)/.built: $(VENV)/.requirements $(SOURCES)
 	touch $@
 
 run: build    ## Start a real mongod, compare this driver with its peers, print the table
+	$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
 	$(BIN)/mangonel lab run --quick
 
 test: lint    ## Lint, then every test: Rust without a server, Python with a real mongod
@@ -31,6 +32,7 @@ test: lint    ## Lint, then every test: Rust without a server, Python with a rea
 	$(BIN)/python -m pytest $(ARGS)
 
 bench: build    ## The full lab, as for the README's table
+	$(BIN)/python -m compileall -q python/mangonel
 	$(BIN)/mangonel lab run
 
 lint: build    ## Formatting, clippy, types, floors, stubs
