@@ -98,12 +98,24 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Decodes the document that fills the whole buffer.
     pub(super) fn whole(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
-        let length = self.data.len();
-        let made = self.next(length)?;
-        if self.position == length {
-            return Ok(made);
+        let made = self.next(self.data.len())?;
+        self.finish(made)
+    }
+
+    /// Decodes the value of this element type that fills the whole buffer.
+    pub(super) fn single(&mut self, kind: u8) -> Result<Bound<'py, PyAny>, Fault> {
+        let made = self.value(kind, self.data.len())?;
+        // SAFETY: `value` returns a new reference.
+        let made = unsafe { Bound::from_owned_ptr(self.py, made) };
+        self.finish(made)
+    }
+
+    /// Checks that nothing is left.
+    fn finish(&self, made: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Fault> {
+        match self.data.len() - self.position {
+            0 => Ok(made),
+            rest => Err(invalid(self.position, format!("{rest} bytes left after the document"))),
         }
-        Err(invalid(self.position, format!("{} bytes left after the document", length - self.position)))
     }
 
     /// Decodes the document at the position, which ends before `limit`.
@@ -115,16 +127,12 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Decodes the fields of the document that fills the buffer into a dict, whatever the document class is.
     pub(super) fn fields(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
-        let length = self.data.len();
-        let end = self.open(length)?;
+        let end = self.open(self.data.len())?;
         let (made, _) = self.dict(end)?;
         self.close();
         // SAFETY: `dict` returns a new reference.
         let made = unsafe { Bound::from_owned_ptr(self.py, made) };
-        if self.position == length {
-            return Ok(made);
-        }
-        Err(invalid(self.position, format!("{} bytes left after the document", length - self.position)))
+        self.finish(made)
     }
 
     /// A document as the document class: a new reference.

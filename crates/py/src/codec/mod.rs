@@ -125,6 +125,15 @@ pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<
     made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
 }
 
+/// Decodes bytes that are exactly one value of this element type.
+///
+/// # Errors
+/// As `decode_document`.
+pub fn decode_value(py: Python<'_>, kind: u8, bytes: &[u8], codec: &Codec) -> PyResult<Py<PyAny>> {
+    let made = Decoder::new(py, codec, bytes).single(kind);
+    made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
+}
+
 /// Return a document as BSON.
 ///
 /// Args:
@@ -246,8 +255,12 @@ fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<C
 #[pyfunction]
 #[pyo3(name = "_set_dict_layout")]
 fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
-    shapes::forget(py);
-    selftest::set(is_on)
+    let was_on = layout::is_on(py);
+    let is_on = selftest::set(is_on);
+    if is_on != was_on {
+        shapes::forget(py);
+    }
+    is_on
 }
 
 /// Runs `action` on bytes that cannot change: those of a `bytes` object, or a copy.

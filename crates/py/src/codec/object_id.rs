@@ -156,10 +156,11 @@ fn parse(value: &Bound<'_, PyAny>) -> PyResult<[u8; 12]> {
     if let Ok(text) = value.cast::<PyString>() {
         return text.to_str().ok().and_then(parse_hex).ok_or_else(|| invalid_id(value));
     }
-    if let Ok(bytes) = value.cast::<PyBytes>() {
-        return bytes.as_bytes().try_into().map_err(|_| invalid_id(value));
+    // Bytes of another length are a wrong type to the field's package, and so they are here.
+    if let Some(bytes) = value.cast::<PyBytes>().ok().and_then(|bytes| bytes.as_bytes().try_into().ok()) {
+        return Ok(bytes);
     }
-    let found = value.get_type().fully_qualified_name()?;
+    let found = value.get_type();
     Err(PyTypeError::new_err(format!("id must be an instance of (bytes, str, ObjectId), not {found}")))
 }
 
