@@ -13,7 +13,7 @@ from mangonel.driver_info import DriverInfo
 from mangonel.operations import IndexModel, SearchIndexModel
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
-from mangonel.results import DeleteResult, InsertManyResult, InsertOneResult, UpdateResult
+from mangonel.results import BulkWriteResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult
 from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList, _Pipeline
 from mangonel.write_concern import WriteConcern
 
@@ -645,6 +645,55 @@ class Collection(Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any = None,
     ) -> DeleteResult: ...
+    def find_one_and_delete(
+        self,
+        filter: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        **kwargs: Any,
+    ) -> _DocumentType | None: ...
+    def find_one_and_replace(
+        self,
+        filter: Mapping[str, Any],
+        replacement: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        upsert: bool = False,
+        return_document: bool = False,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        **kwargs: Any,
+    ) -> _DocumentType | None: ...
+    def find_one_and_update(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        upsert: bool = False,
+        return_document: bool = False,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        **kwargs: Any,
+    ) -> _DocumentType | None: ...
+    def bulk_write(
+        self,
+        requests: Sequence[Any],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any = None,
+        let: Mapping[str, Any] | None = None,
+    ) -> BulkWriteResult: ...
     def aggregate(
         self,
         pipeline: _Pipeline,
@@ -955,6 +1004,55 @@ class AsyncCollection(Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any = None,
     ) -> Coroutine[Any, Any, DeleteResult]: ...
+    def find_one_and_delete(
+        self,
+        filter: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, _DocumentType | None]: ...
+    def find_one_and_replace(
+        self,
+        filter: Mapping[str, Any],
+        replacement: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        upsert: bool = False,
+        return_document: bool = False,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, _DocumentType | None]: ...
+    def find_one_and_update(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        upsert: bool = False,
+        return_document: bool = False,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, _DocumentType | None]: ...
+    def bulk_write(
+        self,
+        requests: Sequence[Any],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any = None,
+        let: Mapping[str, Any] | None = None,
+    ) -> Coroutine[Any, Any, BulkWriteResult]: ...
     def aggregate(
         self,
         pipeline: _Pipeline,

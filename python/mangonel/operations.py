@@ -185,7 +185,7 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
 
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_replace(self._doc)
-        statement: dict[str, Any] = {"q": self._filter, "u": self._doc, "multi": False}
+        statement: dict[str, Any] = {"q": self._filter, "u": self._doc}
         if self._upsert is not None:
             statement["upsert"] = self._upsert
         return _with_options(statement, self._collation, None, self._hint, self._sort)
@@ -233,8 +233,9 @@ class _Update(_WriteModel):
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_update(self._doc)
         statement: dict[str, Any] = {"q": self._filter, "u": self._doc, "multi": self._MULTI}
-        if self._upsert is not None:
-            statement["upsert"] = self._upsert
+        # UpdateOne says so even when it is False, as the field's drivers do: errors show the statement.
+        if self._upsert is not None or not self._MULTI:
+            statement["upsert"] = bool(self._upsert)
         return _with_options(statement, self._collation, self._array_filters, self._hint, self._sort)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
 from mangonel._shared.write_support import COMMAND_OVERHEAD, server_facts_flow, write_codec
+from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
 
 TYPE_CHECKING = False
@@ -33,15 +34,21 @@ class Run:
     `indexes[i]` is where the caller had the write that stands at `i` here.
     """
 
-    __slots__ = ("command", "ids", "indexes", "is_retryable", "writes")
+    __slots__ = ("command", "indexes", "is_retryable", "writes")
 
     def __init__(self, command: str, writes: list[Any], indexes: Sequence[int]) -> None:
         self.command = command
         self.writes = writes
         self.indexes = indexes
         self.is_retryable = True
-        # The `_id`s of inserted documents, once they are encoded; those inside raw documents are not known.
-        self.ids: list[Any] = []
+
+    def add(self, index: int, write: Any) -> None:
+        """Add a write that the caller had at `index`. Only for a run that was made with an empty list of indexes."""
+        self.writes.append(write)
+        self.indexes.append(index)  # type: ignore[attr-defined]
+        if self.command != "insert" and (write.get("multi") or write.get("limit") == 0):
+            # A repetition would change or delete other documents than the first time.
+            self.is_retryable = False
 
 
 class BulkRunner:
@@ -67,6 +74,8 @@ class BulkRunner:
         self._bypass = bypass_document_validation
         self._comment = comment
         self._let = let
+        # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
+        self.ids: list[Any] = []
 
     async def run_flow(self, runs: Iterable[Run]) -> dict[str, Any] | None:
         """Send everything; return the merged counts, or None when the write concern asks for no answer.
@@ -86,7 +95,7 @@ class BulkRunner:
                 operation, count = made
                 await self._take_reply_flow(operation, run, offset, result)
                 offset += count
-            run.ids = source.ids
+            self.ids.extend(source.ids)
         if result["writeErrors"] or result["writeConcernErrors"]:
             raise_bulk_error(result)
         return result
@@ -133,7 +142,7 @@ class BulkRunner:
                     except OperationFailure:
                         return  # Nobody asked how it went, and nothing after it may run.
                 offset += count
-            run.ids = source.ids
+            self.ids.extend(source.ids)
 
     def _check_unacknowledged(self, runs: list[Run], facts: Mapping[str, Any]) -> None:
         for run in runs:
@@ -229,6 +238,13 @@ def raise_bulk_error(result: dict[str, Any]) -> NoReturn:
     """Raise for a merged result with errors, in the order in which the caller gave the writes."""
     result["writeErrors"].sort(key=lambda error: error["index"])
     raise BulkWriteError(result)
+
+
+def check_documents(documents: Iterable[Any]) -> None:
+    """Raise TypeError unless each of the documents can be stored; quick when all of them are dicts."""
+    if set(map(type, documents)) != {dict}:
+        for document in documents:
+            validate_is_document_type("document", document)
 
 
 def chunks(documents: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from mangonel import _core
 from mangonel._core import REPLIES_NONE, REPLIES_ONE
 from mangonel._light import Generic
-from mangonel._shared.bulk_run import BulkRunner, Run, chunks
+from mangonel._shared.bulk import CollectionBulkWrite
+from mangonel._shared.bulk_run import BulkRunner, Run, check_documents, chunks
+from mangonel._shared.find_and_modify import CollectionFindAndModify
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session
 from mangonel._shared.updates import CollectionUpdates
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
     from mangonel._shared.client import _MongoClient
 
 
-class CollectionWrites(CollectionUpdates[_DocumentType], Generic[_DocumentType]):
+class CollectionWrites(
+    CollectionUpdates[_DocumentType],
+    CollectionFindAndModify[_DocumentType],
+    CollectionBulkWrite[_DocumentType],
+    Generic[_DocumentType],
+):
     """The writing half of a collection."""
 
     _client: _MongoClient[_DocumentType]
@@ -118,27 +125,16 @@ class CollectionWrites(CollectionUpdates[_DocumentType], Generic[_DocumentType])
     async def _insert_many_flow(
         self, runner: BulkRunner, documents: Iterator[_DocumentType], is_checked: bool
     ) -> InsertManyResult:
-        ids: list[Any] = []
-        result = await runner.run_flow(_insert_runs(documents, is_checked, ids))
-        return InsertManyResult(ids, result is not None)
+        result = await runner.run_flow(_insert_runs(documents, is_checked))
+        return InsertManyResult(runner.ids, result is not None)
 
 
-def check_documents(documents: Iterable[Any]) -> None:
-    """Raise TypeError unless each of the documents can be stored; quick when all of them are dicts."""
-    if set(map(type, documents)) != {dict}:
-        for document in documents:
-            validate_is_document_type("document", document)
-
-
-def _insert_runs(documents: Iterator[Any], is_checked: bool, ids: list[Any]) -> Iterator[Run]:
-    """Yield runs of documents, and put their ids into `ids` once each run is over."""
+def _insert_runs(documents: Iterator[Any], is_checked: bool) -> Iterator[Run]:
     count = 0
     for chunk in chunks(documents, MAX_WRITE_BATCH_SIZE):
         if not is_checked:
             check_documents(chunk)
-        run = Run("insert", chunk, range(count, count + len(chunk)))
-        yield run
+        yield Run("insert", chunk, range(count, count + len(chunk)))
         count += len(chunk)
-        ids.extend(run.ids)
     if count == 0:
         raise InvalidOperation("no operations to execute")

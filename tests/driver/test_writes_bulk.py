@@ -1,0 +1,273 @@
+"""A collection's bulk_write on both faces, beside PyMongo on the same server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pymongo
+import pymongo.operations
+import pymongo.write_concern
+import pytest
+
+from driver.conftest import Face
+from driver.outcomes import outcome
+from mangonel import errors, operations
+from mangonel.operations import DeleteMany, DeleteOne, InsertOne, UpdateMany, UpdateOne
+from mangonel.write_concern import WriteConcern
+from tools.scripted_server import Close, ScriptedServer
+
+DOCUMENTS = [{"_id": 1, "a": "x", "n": 1}, {"_id": 2, "a": "X", "n": 2}, {"_id": 3, "list": [1, 5]}]
+
+# Each makes the models with the classes of one driver.
+BULKS: dict[str, tuple[Callable[[Any], list[Any]], dict[str, Any]]] = {
+    "inserts": (lambda m: [m.InsertOne({"_id": 7}), m.InsertOne({"_id": 8})], {}),
+    "each kind": (
+        lambda m: [
+            m.InsertOne({"_id": 7, "n": 7}),
+            m.UpdateOne({"_id": 7}, {"$inc": {"n": 1}}),
+            m.UpdateMany({"n": {"$gt": 0}}, {"$inc": {"n": 1}}),
+            m.ReplaceOne({"_id": 3}, {"b": 1}),
+            m.DeleteOne({"_id": 1}),
+            m.DeleteMany({"n": {"$gt": 100}}),
+        ],
+        {},
+    ),
+    "upserts": (
+        lambda m: [
+            m.InsertOne({"_id": 7}),
+            m.UpdateOne({"_id": 8}, {"$set": {"a": 1}}, upsert=True),
+            m.DeleteOne({"_id": 7}),
+            m.ReplaceOne({"_id": 9}, {"b": 1}, upsert=True),
+            m.UpdateMany({"_id": None}, {"$set": {"b": 1}}, upsert=True),
+        ],
+        {},
+    ),
+    "upserts out of order": (
+        lambda m: [
+            m.DeleteOne({"_id": 7}),
+            m.UpdateOne({"_id": 8}, {"$set": {"a": 1}}, upsert=True),
+            m.InsertOne({"_id": 7}),
+            m.ReplaceOne({"_id": 9}, {"b": 1}, upsert=True),
+        ],
+        {"ordered": False},
+    ),
+    "ordered error": (
+        lambda m: [m.InsertOne({"_id": 7}), m.InsertOne({"_id": 1}), m.DeleteOne({"_id": 2})],
+        {},
+    ),
+    "ordered error of an update": (
+        lambda m: [
+            m.InsertOne({"_id": 7}),
+            m.UpdateOne({"_id": 1}, {"$nope": 1}, upsert=True),
+            m.DeleteMany({}),
+        ],
+        {},
+    ),
+    "ordered error of a replacement": (
+        lambda m: [m.DeleteOne({"_id": 9}), m.ReplaceOne({"_id": 1}, {"_id": 5}, hint="_id_")],
+        {},
+    ),
+    "unordered errors": (
+        lambda m: [
+            m.UpdateOne({"_id": 2}, {"$set": {"_id": 5}}),
+            m.InsertOne({"_id": 1}),
+            m.DeleteOne({"_id": 3}),
+            m.InsertOne({"_id": 7}),
+            m.UpdateMany({"_id": 2}, {"$nope": 1}),
+            m.InsertOne({"_id": 2}),
+        ],
+        {"ordered": False},
+    ),
+    "options": (
+        lambda m: [
+            m.UpdateOne({"a": "x", "n": 2}, {"$set": {"n": 5}}, collation={"locale": "en", "strength": 2}),
+            m.UpdateOne({"_id": 3}, {"$set": {"list.$[i]": 0}}, array_filters=[{"i": 5}]),
+            m.UpdateOne({"_id": 1}, {"$inc": {"n": 1}}, hint=[("_id", 1)]),
+            m.DeleteOne({"_id": 1}, hint="_id_"),
+        ],
+        {"comment": "why", "bypass_document_validation": True},
+    ),
+    "let": (
+        lambda m: [
+            m.InsertOne({"_id": 7}),
+            m.UpdateOne({"$expr": {"$eq": ["$n", "$$v"]}}, [{"$set": {"n": "$$v"}}]),
+            m.DeleteMany({"$expr": {"$eq": ["$n", "$$v"]}}),
+        ],
+        {"let": {"v": 2}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BULKS)
+def test_result_and_stored_documents_are_those_of_pymongo(
+    name: str, face: Face, collection: Any, oracle: Any
+) -> None:
+    face.wait(collection.insert_many(DOCUMENTS))
+    oracle.insert_many(DOCUMENTS)
+    make, options = BULKS[name]
+
+    ours = outcome(lambda: face.wait(collection.bulk_write(make(operations), **options)))
+    theirs = outcome(lambda: oracle.bulk_write(make(pymongo.operations), **options))
+
+    assert ours == theirs
+    assert face.collect(collection.find(sort=[("_id", 1)])) == list(oracle.find(sort=[("_id", 1)]))
+
+
+WRONG: dict[str, Callable[[Any, ModuleType], Any]] = {
+    "no list": lambda c, m: c.bulk_write((m.InsertOne({}),)),
+    "None": lambda c, m: c.bulk_write(None),
+    "nothing": lambda c, m: c.bulk_write([]),
+    "a document": lambda c, m: c.bulk_write([{"_id": 1}]),
+    "a document among inserts": lambda c, m: c.bulk_write([m.InsertOne({}), {}]),
+    "an insert of a list": lambda c, m: c.bulk_write([m.InsertOne([])]),
+    "an insert of None beside a delete": lambda c, m: c.bulk_write([m.DeleteOne({}), m.InsertOne(None)]),
+    "an update without operators": lambda c, m: c.bulk_write([m.UpdateOne({}, {"a": 1})]),
+    "a replacement with operators": lambda c, m: c.bulk_write([m.ReplaceOne({}, {"$set": {"a": 1}})]),
+    "let of int": lambda c, m: c.bulk_write([m.InsertOne({})], let=5),
+    "a value that is no BSON": lambda c, m: c.bulk_write([m.InsertOne({"a": object()})]),
+    "a class": lambda c, m: c.bulk_write([m.InsertOne]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_argument_raises_the_class_that_pymongo_raises(
+    name: str, face: Face, collection: Any, oracle: Any
+) -> None:
+    call = WRONG[name]
+
+    with pytest.raises(Exception) as theirs:
+        call(oracle, pymongo.operations)
+    with pytest.raises(Exception) as ours:
+        face.wait(call(collection, operations))
+
+    assert type(ours.value).__name__ == type(theirs.value).__name__
+    assert face.wait(collection.find_one()) is None
+
+
+UNACKNOWLEDGED: dict[str, Callable[[Any, ModuleType], Any]] = {
+    "collation": lambda c, m: c.bulk_write([m.UpdateOne({}, {"$set": {"a": 1}}, collation={"locale": "en"})]),
+    "array filters": lambda c, m: c.bulk_write(
+        [m.UpdateOne({}, {"$set": {"a": 1}}, array_filters=[{"i": 1}])]
+    ),
+    "sort": lambda c, m: c.bulk_write([m.UpdateOne({}, {"$set": {"a": 1}}, sort={"a": 1})]),
+    "bypass": lambda c, m: c.bulk_write([m.InsertOne({})], bypass_document_validation=True),
+    "ordered": lambda c, m: c.bulk_write([m.InsertOne({"_id": 1}), m.DeleteOne({"_id": 1})]),
+    "unordered": lambda c, m: c.bulk_write([m.InsertOne({"_id": 1}), m.DeleteOne({"_id": 2})], ordered=False),
+    "an error": lambda c, m: c.bulk_write([m.UpdateOne({}, {"$nope": 1}), m.DeleteOne({"_id": 2})]),
+}
+
+
+@pytest.mark.parametrize("name", UNACKNOWLEDGED)
+def test_unacknowledged_bulk_answers_or_refuses_as_pymongo(
+    name: str, face: Face, collection: Any, oracle: Any
+) -> None:
+    call = UNACKNOWLEDGED[name]
+    unsure = collection.with_options(write_concern=WriteConcern(w=0))
+    their_unsure = oracle.with_options(write_concern=pymongo.write_concern.WriteConcern(w=0))
+
+    def seen(act: Callable[[], Any]) -> Any:
+        try:
+            result = act()
+        except Exception as error:
+            return type(error).__name__
+        return result.acknowledged, result.bulk_api_result
+
+    assert seen(lambda: face.wait(call(unsure, operations))) == seen(
+        lambda: call(their_unsure, pymongo.operations)
+    )
+
+
+def test_ordered_bulk_is_sent_as_runs_of_equal_commands(face: Face, scripted_server: ScriptedServer) -> None:
+    for name in ("insert", "update", "delete"):
+        scripted_server.on(name, {"ok": 1, "n": 1, "nModified": 1})
+    client = face.connect(scripted_server.uri)
+
+    face.wait(
+        client.a.b.bulk_write(
+            [
+                InsertOne({"_id": 1}),
+                InsertOne({"_id": 2}),
+                UpdateOne({}, {"$set": {"a": 1}}),
+                DeleteOne({"_id": 1}),
+                DeleteOne({"_id": 2}),
+                InsertOne({"_id": 3}),
+            ]
+        )
+    )
+
+    sent = [
+        (request.name, len(request.documents))
+        for request in scripted_server.received()
+        if request.name != "ping"
+    ]
+    assert sent == [("insert", 2), ("update", 1), ("delete", 2), ("insert", 1)]
+
+
+def test_unordered_bulk_is_sent_as_one_command_of_each_kind(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    for name in ("insert", "update", "delete"):
+        scripted_server.on(name, {"ok": 1, "n": 1, "nModified": 1})
+    client = face.connect(scripted_server.uri)
+
+    face.wait(
+        client.a.b.bulk_write(
+            [
+                DeleteOne({"_id": 1}),
+                InsertOne({"_id": 1}),
+                UpdateOne({}, {"$set": {"a": 1}}),
+                InsertOne({"_id": 2}),
+            ],
+            ordered=False,
+        )
+    )
+
+    sent = [
+        (request.name, len(request.documents))
+        for request in scripted_server.received()
+        if request.name != "ping"
+    ]
+    assert sent == [("insert", 2), ("update", 1), ("delete", 1)]
+
+
+@pytest.mark.parametrize("many", [UpdateMany({}, {"$inc": {"n": 1}}), DeleteMany({})])
+def test_run_with_a_write_to_many_documents_is_never_sent_twice(
+    many: Any, face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.hello.update(setName="rs0", hosts=[scripted_server.address])
+    scripted_server.on("insert", {"ok": 1, "n": 1})
+    scripted_server.once(many._COMMAND, Close())
+    client = face.connect(scripted_server.uri)
+
+    with pytest.raises(errors.AutoReconnect):
+        face.wait(client.a.b.bulk_write([InsertOne({}), many]))
+
+    (insert,) = scripted_server.received("insert")
+    (other,) = scripted_server.received(many._COMMAND)
+    assert "txnNumber" in insert.command
+    assert "txnNumber" not in other.command
+
+
+def test_write_concern_error_of_a_stepping_down_member_halts_the_bulk(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    failed = {"code": 91, "errmsg": "shutting down"}
+    scripted_server.on("insert", {"ok": 1, "n": 1, "writeConcernError": failed})
+    client = face.connect(scripted_server.uri, retryWrites=False)
+
+    with pytest.raises(errors.BulkWriteError) as caught:
+        face.wait(client.a.b.bulk_write([InsertOne({}), DeleteOne({})]))
+
+    assert caught.value.details["writeConcernErrors"] == [failed]
+    assert scripted_server.received("delete") == []
+
+
+def test_pickled_bulk_write_error_keeps_its_details(face: Face, collection: Any) -> None:
+    import pickle
+
+    with pytest.raises(errors.BulkWriteError) as caught:
+        face.wait(collection.bulk_write([InsertOne({"_id": 1}), InsertOne({"_id": 1})]))
+
+    assert pickle.loads(pickle.dumps(caught.value)).details == caught.value.details
