@@ -35,12 +35,27 @@ TAKES_ARGUMENTS_OF = {
 # Methods left out: calling a collection is a misspelt method, which a type checker should report.
 LEFT_OUT = {"__call__", "__del__"}
 
+# Methods whose types depend on their argument or on the face: what the blocking and the asyncio stub say.
+WRITTEN_OUT = {
+    ("_Cursor", "__getitem__"): (
+        "@overload\ndef __getitem__(self, index: int) -> _DocumentType: ...\n"
+        "@overload\ndef __getitem__(self, index: slice) -> Self: ...",
+        "",
+    ),
+    ("_RawBatchCursor", "__getitem__"): ("", ""),
+    ("_RawBatchCommandCursor", "__getitem__"): ("", ""),
+}
+
 # Iterating hands out what the class is generic in; in Rust, where it happens, there are no types.
 ITERATION = {
     "BlockingCursor": "def __iter__(self) -> Self: ...\ndef __next__(self) -> _DocumentType: ...",
     "AsyncCursorBase": "def __aiter__(self) -> Self: ...\n"
     "def __anext__(self) -> Awaitable[_DocumentType]: ...",
 }
+
+# What these hand out, where others hand out documents; and the methods that do.
+HANDS_OUT = {"_RawBatchCursor": "bytes", "_RawBatchCommandCursor": "bytes"}
+HANDING_OUT = {"next", "try_next", "to_list"}
 
 DOCUMENT = "_DocumentType"
 OTHER_DOCUMENT = "_OtherDocumentType"
@@ -201,6 +216,7 @@ class Writer:
         self._target = library.module(target)
         self._needed: set[tuple[str, str]] = set()
         self.is_async = False
+        self._handed_out = DOCUMENT
 
     def text(self) -> str:
         classes = [
@@ -240,6 +256,8 @@ class Writer:
         bases = [base_name(base) for base in node.bases]
         parents = [name for name in bases if name in self._target.classes and not name.startswith("_")]
         chain = self._linearize(self._target, node)
+        handed_out = [HANDS_OUT[other.name] for _, other in chain if other.name in HANDS_OUT]
+        self._handed_out = handed_out[0] if handed_out else DOCUMENT
         inherited: set[str] = set()
         for parent in parents:
             for module, other in self._linearize(self._target, self._target.classes[parent]):
@@ -252,11 +270,8 @@ class Writer:
         for module, definition in chain:
             for name in map(base_name, definition.bases):
                 if name in ITERATION and f"{module.name}.{definition.name}" not in inherited:
-                    for line in ITERATION[name].splitlines():
+                    for line in self._ready_made(ITERATION[name]):
                         members.setdefault(line.split("(")[0][4:], [line])
-                    self._needed.update(
-                        origin for needed, origin in HEADER_IMPORTS.items() if needed in ITERATION[name]
-                    )
         is_generic = any("Generic" in map(base_name, definition.bases) for _, definition in chain)
         shown = [f"{name}[{DOCUMENT}]" if is_generic else name for name in parents]
         if is_generic and not parents:
@@ -266,6 +281,11 @@ class Writer:
         in_order = [members.pop("__init__", []), *members.values()]
         body = [line for lines in in_order for line in lines] or ["..."]
         return head + "\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
+
+    def _ready_made(self, text: str) -> list[str]:
+        """Return the lines of a table's text, for what this class hands out."""
+        self._needed.update(origin for name, origin in HEADER_IMPORTS.items() if name in text)
+        return text.replace(DOCUMENT, self._handed_out).splitlines()
 
     def _linearize(self, module: Module, node: ast.ClassDef) -> list[tuple[Module, ast.ClassDef]]:
         """Return a class and its bases in the order that Python looks names up (for the diamonds that occur here)."""
@@ -283,7 +303,10 @@ class Writer:
         found: list[tuple[str, list[str]]] = []
         for node in definition.body:
             if isinstance(node, Function):
-                if is_public(node.name):
+                written_out = WRITTEN_OUT.get((definition.name, node.name))
+                if written_out is not None:
+                    found.append((node.name, self._ready_made(written_out[self.is_async])))
+                elif is_public(node.name):
                     found.append((key_of(node), self._method(module, node, chain)))
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
@@ -310,7 +333,8 @@ class Writer:
         parameters = self._parameters(module, node, chain)
         overloads = self._overloads(module, node)
         if not overloads:
-            returns = self._annotation(module, node.returns)
+            document = self._handed_out if node.name in HANDING_OUT else DOCUMENT
+            returns = self._annotation(module, node.returns, document)
             shown = [text for _, text in parameters]
             return [*decorators, *layout(f"{keyword} {node.name}", shown, returns)]
         self._needed.add(HEADER_IMPORTS["overload"])

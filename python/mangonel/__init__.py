@@ -80,8 +80,21 @@ _HOMES = {
 
 # Modules that programs reach as attributes, as in `mangonel.errors.DuplicateKeyError`.
 _MODULES = frozenset(
-    {"bson", "client_options", "collation", "common", "cursor_shared", "driver_info", "errors", "operations"}
-    | {
+    [
+        "asynchronous",
+        "bson",
+        "client_options",
+        "collation",
+        "collection",
+        "command_cursor",
+        "common",
+        "cursor",
+        "cursor_shared",
+        "database",
+        "driver_info",
+        "errors",
+        "mongo_client",
+        "operations",
         "pool_options",
         "read_concern",
         "read_preferences",
@@ -89,7 +102,7 @@ _MODULES = frozenset(
         "server_api",
         "uri_parser",
         "write_concern",
-    }
+    ]
 )
 
 

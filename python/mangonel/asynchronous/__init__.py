@@ -1,0 +1,1 @@
+"""The asyncio classes, under the names of the modules where PyMongo has them."""

@@ -1,0 +1,7 @@
+"""The blocking cursors of commands, under the name of the module where PyMongo has them."""
+
+from __future__ import annotations
+
+from mangonel.api import CommandCursor, RawBatchCommandCursor
+
+__all__ = ["CommandCursor", "RawBatchCommandCursor"]

@@ -1,0 +1,106 @@
+"""What a program loads, and where it finds the classes whose modules it names as PyMongo's."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from mangonel.server import Server
+
+# What costs milliseconds, and what a program that connects, inserts and ends has no use for.
+HEAVY = {
+    "asyncio",
+    "base64",
+    "calendar",
+    "concurrent.futures",
+    "contextlib",
+    "dataclasses",
+    "decimal",
+    "dns",
+    "email",
+    "encodings.idna",
+    "inspect",
+    "json",
+    "logging",
+    "numpy",
+    "platform",
+    "random",
+    "signal",
+    "ssl",
+    "string",
+    "struct",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "traceback",
+    "typing",
+    "typing_extensions",
+    "urllib.parse",
+    "uuid",
+    "weakref",
+}
+
+MIRRORS = [
+    "collection",
+    "command_cursor",
+    "cursor",
+    "database",
+    "mongo_client",
+    "asynchronous.collection",
+    "asynchronous.command_cursor",
+    "asynchronous.cursor",
+    "asynchronous.database",
+    "asynchronous.mongo_client",
+]
+
+
+def modules_after(code: str) -> set[str]:
+    # -S, because `site` may load anything.
+    program = f"import sys\nsys.path[:] = {sys.path!r}\n{code}\nprint(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+    return set(found.stdout.split())
+
+
+def test_import_of_the_client_loads_nothing_heavy() -> None:
+    assert sorted(modules_after("from mangonel import MongoClient") & HEAVY) == []
+
+
+def test_program_that_inserts_and_ends_loads_nothing_heavy(standalone: Server) -> None:
+    loaded = modules_after(
+        f"from mangonel import MongoClient\nMongoClient({standalone.uri!r}).test_imports.c.insert_one({{}})"
+    )
+
+    assert sorted(loaded & HEAVY) == []
+
+
+def test_import_of_the_package_alone_loads_no_client() -> None:
+    assert not {name for name in modules_after("import mangonel") if name.startswith("mangonel.api")}
+
+
+@pytest.mark.parametrize("name", [name for name in MIRRORS if not name.startswith("asynchronous.")])
+def test_module_offers_what_pymongo_has_there(name: str) -> None:
+    theirs = importlib.import_module(f"pymongo.{name}")
+
+    assert set(theirs.__all__) <= set(importlib.import_module(f"mangonel.{name}").__all__)
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_module_names_what_it_offers_in_order(name: str) -> None:
+    ours = importlib.import_module(f"mangonel.{name}")
+
+    assert ours.__all__ == sorted(ours.__all__)
+    for exported in ours.__all__:
+        assert hasattr(ours, exported)
+
+
+@pytest.mark.parametrize("name", [name for name in MIRRORS if name.startswith("asynchronous.")])
+def test_asyncio_module_offers_the_twin_of_each_blocking_class(name: str) -> None:
+    twins = importlib.import_module(f"mangonel.{name}").__all__
+    blocking = importlib.import_module(f"mangonel.{name.removeprefix('asynchronous.')}").__all__
+
+    assert {twin.removeprefix("Async") for twin in twins} == set(blocking)
