@@ -320,14 +320,15 @@ AWARE = CodecOptions(tz_aware=True, uuid_representation=4)
     ids=["decode", "son", "aware", "round", "foreign", "invalid", "unknown", "overflow", "loop"],
 )
 def test_nothing_leaks(action: Callable[[], object]) -> None:
-    # The smallest leak would be 24 bytes a round.
-    rounds = 800
-    assert grown(action, rounds) < 10 * rounds
+    # The smallest leak would be 24 bytes a round, each time; the interpreter's free lists fill up once.
+    rounds = 600
+    assert any(grown(action, rounds) < 10 * rounds for _ in range(4))
 
 
 def test_new_options_do_not_pile_up() -> None:
-    rounds = 3000
-    assert grown(lambda: _core.encode({}, False, CodecOptions(tz_aware=True)), rounds) < 20 * rounds
+    rounds = 2000
+    options = lambda: _core.encode({}, False, CodecOptions(tz_aware=True))  # noqa: E731
+    assert any(grown(options, rounds) < 10 * rounds for _ in range(4))
 
 
 def test_decoding_leaves_reference_counts_as_they_were() -> None:
@@ -399,3 +400,13 @@ def test_dbref_class_is_called_once_per_reference() -> None:
         mangonel.bson.dbref.DBRef("c", 1),
         mangonel.bson.dbref.DBRef("c", 2, "d", extra=1),
     ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"a": 1, "b": "x", "c": 1.5, "d": None}, {"a": {}}, {"a": [1]}, {"a": b"x"}, {"a": peer.Regex("x")}, {}],
+)
+def test_dicts_are_tracked_by_the_collector_as_the_interpreter_would(document: Any) -> None:
+    data = peer.encode(document)
+    for _ in range(4):
+        assert gc.is_tracked(_core.decode(data)) is gc.is_tracked(peer.decode(data))

@@ -64,7 +64,7 @@ impl Drop for Decoder<'_, '_> {
 impl<'a, 'py> Decoder<'a, 'py> {
     pub(super) fn new(py: Python<'py>, codec: &'a Codec, data: &'a [u8]) -> Self {
         let (walk, root) = Walk::start(py);
-        let are_known = objects::is_on(py);
+        let are_known = objects::is_on();
         let are_plain = matches!(codec.dates, DatetimeConversion::Datetime | DatetimeConversion::Clamp);
         Self {
             py,
@@ -149,7 +149,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// An embedded document: as above, but one with `$ref` and `$id` is a DBRef.
-    #[inline]
+    #[inline(never)]
     fn embedded(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
         let start = self.position;
         let end = self.open(limit)?;
@@ -203,7 +203,18 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let kind = self.data[self.position];
             let name_at = self.position + 1;
             // SAFETY: the walk is alive.
-            let length = unsafe { Node::matches(guess, &self.data[name_at..]) };
+            let mut length = unsafe { Node::matches(guess, &self.data[name_at..]) };
+            if length == 0 {
+                // SAFETY: as above.
+                unsafe {
+                    let second = Node::second(node, context);
+                    length = Node::matches(second, &self.data[name_at..]);
+                    if length != 0 {
+                        Node::remember(node, context, second);
+                        guess = second;
+                    }
+                }
+            }
             if length != 0 && length <= end - name_at {
                 self.position = name_at + length;
                 node = guess;
@@ -373,7 +384,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// The value at the position: a new reference, converted by the user's type decoder if there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         let made = self.plain_value(kind, end)?;
         if self.codec.decoders.is_some() {
@@ -382,7 +393,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(made)
     }
 
-    #[inline]
+    #[inline(always)]
     fn plain_value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         // SAFETY: the GIL is held; every branch returns a new reference or null with the error set.
         let made = unsafe {

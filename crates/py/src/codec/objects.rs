@@ -1,7 +1,7 @@
-//! `int` subclasses and `datetime` made from the structures in CPython's public headers (`longintrepr.h`,
-//! `datetime.h`), without their constructors: 10 ns instead of 50 to 70. Used when a self-test at import finds them
-//! right. Knows no BSON.
-use std::sync::atomic::{AtomicBool, Ordering};
+//! `int` subclasses, `datetime` and ASCII `str` made from the structures in CPython's public headers (`longintrepr.h`,
+//! `datetime.h`, `unicodeobject.h`), without their constructors: an Int64 costs 10 ns instead of 50 to 70. Used when a
+//! self-test at import finds them right. Knows no BSON.
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 
 /// Tells whether the self-test passed.
 #[inline]
-pub(super) fn is_on(_py: Python<'_>) -> bool {
+pub(super) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
@@ -118,5 +118,58 @@ pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
             && (*class).tp_dictoffset == 0
             && (*class).tp_weaklistoffset == 0
             && (*class).tp_flags & ffi::Py_TPFLAGS_HAVE_GC != 0
+    }
+}
+
+/// `PyASCIIObject`, before its characters.
+#[repr(C)]
+struct Ascii {
+    head: ffi::PyObject,
+    length: isize,
+    hash: ffi::Py_hash_t,
+    state: u32,
+    #[cfg(not(Py_3_12))]
+    wide: *mut u8,
+}
+
+/// The `state` of a new ASCII string: bits whose order is the compiler's, read from a string the interpreter made.
+static STATE: AtomicU32 = AtomicU32::new(0);
+
+/// Reads from a new string how they look.
+pub(super) fn learn_ascii(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: a new ASCII string of five characters, of the structure in the headers; only read.
+    unsafe {
+        let sample = Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_New(5, 127))?;
+        STATE.store((*sample.as_ptr().cast::<Ascii>()).state, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Makes a string of two or more ASCII characters: a new reference, or null with the error set.
+///
+/// # Safety
+/// `bytes` must be ASCII and longer than one, and the self-test have passed or be at work.
+#[inline]
+pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter takes the same size from the same allocator, and every field is set. `str` is a static
+    // type, so its instances hold no reference to it.
+    unsafe {
+        let object = ffi::PyObject_Malloc(size_of::<Ascii>() + bytes.len() + 1).cast::<Ascii>();
+        if object.is_null() {
+            return ffi::PyErr_NoMemory();
+        }
+        object.cast::<isize>().write(1);
+        (*object).head.ob_type = &raw mut ffi::PyUnicode_Type;
+        (*object).length = bytes.len() as isize;
+        (*object).hash = -1;
+        (*object).state = STATE.load(Ordering::Relaxed);
+        #[cfg(not(Py_3_12))]
+        {
+            (*object).wide = std::ptr::null_mut();
+        }
+        let data = object.add(1).cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+        data.add(bytes.len()).write(0);
+        object.cast()
     }
 }

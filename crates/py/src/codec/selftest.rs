@@ -22,7 +22,8 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
         return Ok(());
     }
     // SAFETY: the structures are those of the headers this module was built with, for CPython as it is usually built.
-    let are_objects_right = unsafe { dates(py).unwrap_or(false) && ints(py).unwrap_or(false) };
+    let are_objects_right =
+        unsafe { dates(py).unwrap_or(false) && ints(py).unwrap_or(false) && strings(py).unwrap_or(false) };
     objects::switch(are_objects_right);
     if !layout::is_verified(py)? {
         return Ok(());
@@ -153,6 +154,37 @@ unsafe fn ints(py: Python<'_>) -> PyResult<bool> {
         }
     }
     Ok(references(&class) == before)
+}
+
+/// # Safety
+/// The structures must be those of this interpreter.
+unsafe fn strings(py: Python<'_>) -> PyResult<bool> {
+    objects::learn_ascii(py)?;
+    let size = py.import("sys")?.getattr("getsizeof")?;
+    for length in [2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 100, 1000] {
+        let text: String = (0..length).map(|index| char::from(b' ' + (index * 7 % 95) as u8)).collect();
+        // SAFETY: by the caller's promise; the text is ASCII.
+        let made = unsafe { Bound::from_owned_ptr_or_err(py, objects::ascii(text.as_bytes()))? };
+        let expected = PyString::new(py, &text);
+        let names = PyDict::new(py);
+        names.set_item(&expected, 1)?;
+        let is_right = made.eq(&expected)?
+            && made.get_type().is(py.get_type::<PyString>())
+            && made.hash()? == expected.hash()?
+            && made.repr()?.as_any().eq(expected.repr()?)?
+            && made.len()? == text.len()
+            && made.cast::<PyString>()?.to_str()? == text
+            && made.add(&expected)?.eq(expected.add(&made)?)?
+            && made.add("é")?.eq(expected.add("é")?)?
+            && made.call_method0("upper")?.eq(expected.call_method0("upper")?)?
+            && made.call_method0("isascii")?.is_truthy()?
+            && size.call1((&made,))?.eq(size.call1((&expected,))?)?
+            && names.contains(&made)?;
+        if !is_right {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn references(object: &Bound<'_, PyAny>) -> isize {

@@ -36,6 +36,9 @@ pub(super) struct Node {
     next: *mut Node,
     /// The first node taken last by a document that is the value of this field; or the sentinel.
     inner: *mut Node,
+    /// Those taken before the last ones: where two shapes take turns, one of them is the next.
+    next_before: *mut Node,
+    inner_before: *mut Node,
     parent: *mut Node,
     /// Owned.
     key: *mut ffi::PyObject,
@@ -117,6 +120,8 @@ impl Node {
             name,
             next,
             inner: next,
+            next_before: next,
+            inner_before: next,
             parent,
             key,
             fields: 0,
@@ -158,16 +163,30 @@ impl Node {
         if name.starts(input) { name.length() } else { 0 }
     }
 
-    /// Notes that `child` came after `parent`, in a document that is the value of the field `context`.
+    /// The node to try second, where `guess` was tried first and is not it.
     ///
     /// # Safety
     /// As for `first`.
+    #[inline]
+    pub(super) unsafe fn second(parent: *mut Self, context: *mut Self) -> *mut Self {
+        // SAFETY: as promised.
+        unsafe { if (*parent).fields == 0 { (*context).inner_before } else { (*parent).next_before } }
+    }
+
+    /// Notes that `child`, which was not tried first, came after `parent`, in a document that is the value of the field
+    /// `context`.
+    ///
+    /// # Safety
+    /// As for `first`.
+    #[inline]
     pub(super) unsafe fn remember(parent: *mut Self, context: *mut Self, child: *mut Self) {
         // SAFETY: as promised.
         unsafe {
             if (*parent).fields == 0 {
+                (*context).inner_before = (*context).inner;
                 (*context).inner = child;
             } else {
+                (*parent).next_before = (*parent).next;
                 (*parent).next = child;
             }
         }

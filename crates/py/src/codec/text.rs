@@ -3,6 +3,8 @@ use std::ffi::CStr;
 
 use pyo3::ffi;
 
+use super::objects;
+
 /// Creates a string of ASCII bytes: a new reference, or null with the error set.
 ///
 /// # Safety
@@ -14,6 +16,9 @@ pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
     unsafe {
         if bytes.len() < 2 {
             return ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as _, std::ptr::null());
+        }
+        if objects::is_on() {
+            return objects::ascii(bytes);
         }
         let made = ffi::PyUnicode_New(bytes.len() as _, 127);
         if !made.is_null() {
