@@ -44,6 +44,7 @@ lint: build    ## Formatting, clippy, types, floors, stubs
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/lint-imports --no-cache
+	$(PYTHON) tools/flows.py
 
 stubs:    ## Write the types of both faces from the definitions
 	$(PYTHON) tools/stubs.py
