@@ -1,6 +1,7 @@
 //! Reading and writing, in nanoseconds per document: the least of several short runs, since other work only adds.
 //!
 //! `cargo bench -p mangonel-bson -- flat` runs the rows whose name holds "flat".
+#![allow(clippy::disallowed_types)] // A benchmark reads the clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
