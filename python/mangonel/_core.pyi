@@ -45,6 +45,7 @@ __all__ = [
     "Exchange",
     "ImplicitSession",
     "Link",
+    "NamespacedSource",
     "ObjectId",
     "Operation",
     "_set_dict_layout",
@@ -246,6 +247,26 @@ class DocumentSource:
         max_count: int,
         max_size: int,
         session: ImplicitSession | Literal[False] | None = None,
+    ) -> tuple[Operation, int] | None: ...
+
+@final
+class NamespacedSource:
+    def __new__(
+        cls,
+        writes: list[dict[str, Any]],
+        namespaces: list[str],
+        codec: Codec,
+        max_write_size: int,
+    ) -> NamespacedSource: ...
+    def next_operation(
+        self,
+        database: str,
+        command: Mapping[str, Any],
+        kind: int,
+        reading: int,
+        replies: int,
+        max_count: int,
+        max_size: int,
     ) -> tuple[Operation, int] | None: ...
 
 @final

@@ -13,7 +13,14 @@ from mangonel.driver_info import DriverInfo
 from mangonel.operations import IndexModel, SearchIndexModel
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
-from mangonel.results import BulkWriteResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult
+from mangonel.results import (
+    BulkWriteResult,
+    ClientBulkWriteResult,
+    DeleteResult,
+    InsertManyResult,
+    InsertOneResult,
+    UpdateResult,
+)
 from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList, _Pipeline
 from mangonel.write_concern import WriteConcern
 
@@ -1601,6 +1608,17 @@ class MongoClient(Generic[_DocumentType]):
     def is_mongos(self) -> bool: ...
     @property
     def nodes(self) -> frozenset[Address]: ...
+    def bulk_write(
+        self,
+        models: Sequence[Any],
+        session: Any = None,
+        ordered: bool = True,
+        verbose_results: bool = False,
+        bypass_document_validation: bool | None = None,
+        comment: Any = None,
+        let: Mapping[str, Any] | None = None,
+        write_concern: WriteConcern | None = None,
+    ) -> ClientBulkWriteResult: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1702,6 +1720,17 @@ class AsyncMongoClient(Generic[_DocumentType]):
     def is_mongos(self) -> Coroutine[Any, Any, bool]: ...
     @property
     def nodes(self) -> frozenset[Address]: ...
+    def bulk_write(
+        self,
+        models: Sequence[Any],
+        session: Any = None,
+        ordered: bool = True,
+        verbose_results: bool = False,
+        bypass_document_validation: bool | None = None,
+        comment: Any = None,
+        let: Mapping[str, Any] | None = None,
+        write_concern: WriteConcern | None = None,
+    ) -> Coroutine[Any, Any, ClientBulkWriteResult]: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property

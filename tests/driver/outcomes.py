@@ -35,9 +35,12 @@ def shape(value: Any) -> Any:
     if type(value).__name__ in ("ObjectId", "Int64", "Timestamp"):
         return type(value).__name__
     if hasattr(value, "acknowledged"):
-        return {
-            name: shape(getattr(value, name))
-            for name in dir(value)
-            if not name.startswith("_") and not callable(getattr(value, name, None))
-        }
+        return {name: _read(value, name) for name in dir(value) if not name.startswith("_")}
     return value
+
+
+def _read(value: Any, name: str) -> Any:
+    try:
+        return shape(getattr(value, name))
+    except Exception as error:
+        return type(error).__name__

@@ -94,6 +94,29 @@ impl Command {
         Ok(Command { head, body_end, sequence, start: IN_HEAD })
     }
 
+    /// Makes a command as [`new`](Self::new) does, with a second sequence of whole documents behind the first.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_two_sequences(
+        head: Vec<u8>,
+        sequence: Vec<u8>,
+        identifier: &str,
+        documents: &[u8],
+    ) -> Result<Self, ProtocolError> {
+        let mut command = Command::new(head, sequence)?;
+        let size = 4 + identifier.len() + 1 + documents.len();
+        let declared = i32::try_from(size).map_err(|_| {
+            ProtocolError::new(format!("expected a sequence below 2 GiB, found {size} bytes"))
+        })?;
+        command.sequence.push(1);
+        command.sequence.extend_from_slice(&declared.to_le_bytes());
+        command.sequence.extend_from_slice(identifier.as_bytes());
+        command.sequence.push(0);
+        command.sequence.extend_from_slice(documents);
+        Ok(command)
+    }
+
     /// Returns the command's name: the first key of its body.
     pub fn name(&self) -> &str {
         // The body was checked to be a document when it was taken in; an empty one has no name.

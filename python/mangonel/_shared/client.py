@@ -11,6 +11,7 @@ from mangonel import _core
 from mangonel._light import Generic
 from mangonel._shared import life
 from mangonel._shared.client_admin import ClientAdministration
+from mangonel._shared.client_bulk import ClientBulkWrite
 from mangonel._shared.housekeeping import Housekeeper
 from mangonel._shared.returns import Returns
 from mangonel.client_options import ClientOptions
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
 
-class _MongoClient(ClientAdministration[_DocumentType], Generic[_DocumentType]):
+class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic[_DocumentType]):
     """A deployment of MongoDB: its connections, shared by all databases and collections taken from it.
 
     Making one sends nothing; the first operation connects. One client per process is enough: it is safe to use from

@@ -5,6 +5,7 @@ mod core;
 mod exchange;
 mod failure;
 mod link;
+mod namespaces;
 mod operation;
 mod ready;
 mod session;
@@ -20,6 +21,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Link>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<source::DocumentSource>()?;
+    module.add_class::<namespaces::NamespacedSource>()?;
     module.add_class::<session::ImplicitSession>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::BatchCursor>()?;

@@ -172,6 +172,17 @@ impl Operation {
     ) -> PyResult<Self> {
         let command =
             Command::new(head, sequence).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        Ok(Self::of_command(command, database, codec, plan, session))
+    }
+
+    /// Makes an operation of a command.
+    pub(crate) fn of_command(
+        command: Command,
+        database: &str,
+        codec: Py<Codec>,
+        plan: &Plan,
+        session: SessionChoice,
+    ) -> Self {
         // A write without a reply must not have a session: nobody would learn what became of it.
         let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
         let operation = CoreOperation {
@@ -184,7 +195,7 @@ impl Operation {
             pinned: None,
             is_under_way: false,
         };
-        Ok(Operation { operation: Some(operation), reading: plan.reading, codec, answer: None })
+        Operation { operation: Some(operation), reading: plan.reading, codec, answer: None }
     }
 }
 

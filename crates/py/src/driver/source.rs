@@ -175,7 +175,8 @@ impl DocumentSource {
     }
 }
 
-fn too_large(py: Python<'_>, size: usize, limit: usize) -> PyErr {
+/// The exception for a document that the server would not store.
+pub fn too_large(py: Python<'_>, size: usize, limit: usize) -> PyErr {
     let message = format!(
         "the document is {size} bytes, and the server stores at most {limit}; split it or use GridFS"
     );

@@ -1,0 +1,107 @@
+//! Writes to several collections in one `bulkWrite` command: each names its namespace by its place in a second sequence.
+//! Spec: bulk-write.
+
+use std::collections::HashMap;
+
+use mangonel_bson::{append_str, begin_document, end_document};
+use mangonel_proto::message::Command;
+use mangonel_proto::operation::SessionChoice;
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use super::failure;
+use super::operation::{Operation, Plan};
+use super::source::too_large;
+use crate::codec::{self, Codec};
+
+/// Reads writes and their namespaces from two lists as the commands that carry them are made.
+#[pyclass(module = "mangonel._core")]
+pub struct NamespacedSource {
+    writes: Py<PyList>,
+    namespaces: Py<PyList>,
+    codec: Py<Codec>,
+    max_write_size: usize,
+    position: usize,
+}
+
+#[pymethods]
+impl NamespacedSource {
+    /// `writes`: dicts whose first key is the kind of the write; its value becomes the number of the namespace.
+    #[new]
+    fn new(writes: Py<PyList>, namespaces: Py<PyList>, codec: Py<Codec>, max_write_size: usize) -> Self {
+        NamespacedSource { writes, namespaces, codec, max_write_size, position: 0 }
+    }
+
+    /// Encode the next command; return it with the number of its writes, or None when there are none left.
+    /// `max_size`: of both sequences together.
+    #[allow(clippy::too_many_arguments)] // As for Operation.
+    fn next_operation(
+        &mut self,
+        py: Python<'_>,
+        database: &str,
+        command: &Bound<'_, PyAny>,
+        kind: usize,
+        reading: usize,
+        replies: usize,
+        max_count: usize,
+        max_size: usize,
+    ) -> PyResult<Option<(Operation, usize)>> {
+        let plan = Plan::new(kind, reading, replies)?;
+        let mut head = Command::begin();
+        codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
+        let max_size = max_size.saturating_sub(head.len());
+        let mut sequence = Command::begin_sequence("ops", 4096);
+        let empty = sequence.len();
+        let mut infos = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut count = 0;
+        let (writes, namespaces) = (self.writes.bind(py), self.namespaces.bind(py));
+        while count < max_count && self.position + count < writes.len() {
+            let write = writes.get_item(self.position + count)?;
+            let namespace: String = namespaces.get_item(self.position + count)?.extract()?;
+            let known = places.get(&namespace).copied();
+            name_place(write.cast::<PyDict>()?, known.unwrap_or(places.len()))?;
+            let (start, infos_before) = (sequence.len(), infos.len());
+            codec::encode_document(py, &write, self.codec.get(), false, &mut sequence)?;
+            let size = sequence.len() - start;
+            if known.is_none() {
+                let info = begin_document(&mut infos);
+                append_str(&mut infos, "ns", &namespace);
+                end_document(&mut infos, info);
+            }
+            if size > self.max_write_size {
+                return Err(too_large(py, size, self.max_write_size));
+            }
+            if sequence.len() - empty + infos.len() > max_size {
+                if count == 0 {
+                    return Err(too_large(py, size, max_size));
+                }
+                sequence.truncate(start);
+                infos.truncate(infos_before);
+                break;
+            }
+            if known.is_none() {
+                places.insert(namespace, places.len());
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let command = Command::with_two_sequences(head, sequence, "nsInfo", &infos)
+            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        self.position += count;
+        let codec = self.codec.clone_ref(py);
+        Ok(Some((Operation::of_command(command, database, codec, &plan, SessionChoice::Implicit), count)))
+    }
+}
+
+/// Writes the number of the namespace into the first field.
+fn name_place(write: &Bound<'_, PyDict>, place: usize) -> PyResult<()> {
+    let first = write.iter().next();
+    let (kind, _) = first.ok_or_else(|| PyValueError::new_err("expected a write, found an empty dict"))?;
+    let place = i32::try_from(place)
+        .map_err(|_| PyIndexError::new_err(format!("expected fewer than 2^31 namespaces, found {place}")))?;
+    write.set_item(kind, place)
+}
