@@ -361,9 +361,9 @@ class Writer:
         assert node.returns is not None
         if f"[{DOCUMENT}]" in returns:
             plain = other = node.returns
-        elif returns == "Returns[dict[str, Any]]":
+        elif "dict[str, Any]" in returns:
             plain = node.returns
-            other = ast.parse(f"Returns[{DOCUMENT}]", mode="eval").body
+            other = ast.parse(returns.replace("dict[str, Any]", DOCUMENT), mode="eval").body
         else:
             return []
         codec_options = f"{self.reference(module, 'CodecOptions')}[{OTHER_DOCUMENT}]"

@@ -1317,17 +1317,30 @@ class Database(Generic[_DocumentType]):
         session: Any = None,
         **kwargs: Any,
     ) -> CommandCursor[dict[str, Any]]: ...
+    @overload
     def cursor_command(
         self,
         command: str | Mapping[str, Any],
         value: Any = 1,
         read_preference: _ServerMode | None = None,
-        codec_options: CodecOptions[Any] | None = None,
+        codec_options: None = None,
         session: Any = None,
         comment: Any = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> CommandCursor[dict[str, Any]]: ...
+    @overload
+    def cursor_command(
+        self,
+        command: str | Mapping[str, Any],
+        value: Any = 1,
+        read_preference: _ServerMode | None = None,
+        codec_options: CodecOptions[_OtherDocumentType] = ...,
+        session: Any = None,
+        comment: Any = None,
+        max_await_time_ms: int | None = None,
+        **kwargs: Any,
+    ) -> CommandCursor[_OtherDocumentType]: ...
     def validate_collection(
         self,
         name_or_collection: str | Collection[Any],
@@ -1484,17 +1497,30 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: Any = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[dict[str, Any]]]: ...
+    @overload
     def cursor_command(
         self,
         command: str | Mapping[str, Any],
         value: Any = 1,
         read_preference: _ServerMode | None = None,
-        codec_options: CodecOptions[Any] | None = None,
+        codec_options: None = None,
         session: Any = None,
         comment: Any = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[dict[str, Any]]]: ...
+    @overload
+    def cursor_command(
+        self,
+        command: str | Mapping[str, Any],
+        value: Any = 1,
+        read_preference: _ServerMode | None = None,
+        codec_options: CodecOptions[_OtherDocumentType] = ...,
+        session: Any = None,
+        comment: Any = None,
+        max_await_time_ms: int | None = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, AsyncCommandCursor[_OtherDocumentType]]: ...
     def validate_collection(
         self,
         name_or_collection: str | AsyncCollection[Any],

@@ -146,6 +146,10 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
     ) -> _Database[_DocumentType]:
         """Return the database that the URI names, or `default`; nothing is sent.
 
+        Args:
+            default: its name when the URI names none.
+            codec_options, read_preference, write_concern, read_concern: instead of the client's own.
+
         Raises:
             ConfigurationError: the URI names none and `default` is None.
 

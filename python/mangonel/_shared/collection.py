@@ -108,6 +108,12 @@ class _Collection(
     ) -> _Collection[_DocumentType]:
         """Return the same collection with other settings; None keeps what it has.
 
+        Args:
+            codec_options: how to decode and encode documents.
+            read_preference: which servers reads may go to.
+            write_concern: how many members confirm a write.
+            read_concern: which data a read may return.
+
         Example:
             >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
         """

@@ -94,6 +94,12 @@ class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
     ) -> _Database[_DocumentType]:
         """Return the same database with other settings; None keeps what it has.
 
+        Args:
+            codec_options: how to decode and encode documents.
+            read_preference: which servers reads may go to.
+            write_concern: how many members confirm a write.
+            read_concern: which data a read may return.
+
         Example:
             >>> client.shop.with_options(write_concern=WriteConcern(w="majority"))
         """
@@ -115,6 +121,10 @@ class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
         read_concern: ReadConcern | None = None,
     ) -> _Collection[_DocumentType]:
         """Return a collection, with other settings than the database's where given; nothing is sent.
+
+        Args:
+            name: its name.
+            codec_options, read_preference, write_concern, read_concern: instead of the database's own.
 
         Raises:
             InvalidName: the server would refuse the name.

@@ -176,6 +176,10 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self:
         """Sort by a key, or by (key, direction) pairs; return the cursor.
 
+        Args:
+            key_or_list: a key, or pairs in the order of their importance.
+            direction: of a single key: 1 (as None) or -1, or "text" and the like.
+
         Example:
             >>> cursor.sort([("total", -1), ("_id", 1)])
         """

@@ -277,7 +277,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     ) -> Returns[list[str]]:
         """Ask for several search indexes with one command; return their names.
 
-        Takes a list of SearchIndexModel, and otherwise the arguments of `create_search_index`; raises the same.
+        Takes `models`, a list of SearchIndexModel, besides the arguments of `create_search_index`; raises the same.
 
         Example:
             >>> model = SearchIndexModel({"mappings": {"dynamic": True}}, name="text")
@@ -309,7 +309,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     ) -> Returns[None]:
         """Remove a search index. A collection that does not exist is no error.
 
-        Takes the index's name, and otherwise the arguments of `create_search_index`; raises the same.
+        Takes the `name` of the index, and otherwise the arguments of `create_search_index`; raises the same.
 
         Example:
             >>> client.shop.orders.drop_search_index("default")
@@ -327,7 +327,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     ) -> Returns[None]:
         """Replace the definition of a search index. The old one serves until the new one is built.
 
-        Takes name and definition, and otherwise the arguments of `create_search_index`; raises the same.
+        Takes `name` and `definition`, and otherwise the arguments of `create_search_index`; raises the same.
 
         Example:
             >>> client.shop.orders.update_search_index("default", {"mappings": {"dynamic": False}})
