@@ -76,8 +76,15 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 }
                 0x13 => {
                     let bytes = self.take::<16>(end)?;
-                    let class = types.decimal128.class(self.py);
-                    class.call_method1(&types.name.from_bid, (PyBytes::new(self.py, &bytes),))?.into_ptr()
+                    if !types.decimal128.is_direct() {
+                        let class = types.decimal128.class(self.py);
+                        let bytes = PyBytes::new(self.py, &bytes);
+                        return Ok(class.call_method1(&types.name.from_bid, (bytes,))?.into_ptr());
+                    }
+                    let number = u128::from_le_bytes(bytes);
+                    let high = self.owned(ffi::PyLong_FromUnsignedLongLong((number >> 64) as u64))?;
+                    let low = self.owned(ffi::PyLong_FromUnsignedLongLong(number as u64))?;
+                    types.decimal128.build([high, low])
                 }
                 0x7F => types.max_key.clone_ref(self.py).into_ptr(),
                 0xFF => types.min_key.clone_ref(self.py).into_ptr(),

@@ -20,6 +20,8 @@ pub(super) struct Encoder<'a, 'py> {
     object_id: *mut ffi::PyTypeObject,
     int64: *mut ffi::PyTypeObject,
     datetime: *mut ffi::PyTypeObject,
+    /// `datetime.timezone.utc`.
+    utc: *mut ffi::PyObject,
 }
 
 /// A field's name where its bytes are.
@@ -38,7 +40,8 @@ const INDEX: usize = 21;
 impl<'a, 'py> Encoder<'a, 'py> {
     pub(super) fn new(py: Python<'py>, codec: &'a Codec, check_keys: bool, out: &'a mut Vec<u8>) -> Self {
         // SAFETY: the codec's types imported the C API of datetime.
-        let datetime = unsafe { (*ffi::PyDateTimeAPI()).DateTimeType };
+        let (datetime, utc) =
+            unsafe { ((*ffi::PyDateTimeAPI()).DateTimeType, (*ffi::PyDateTimeAPI()).TimeZone_UTC) };
         Self {
             py,
             codec,
@@ -48,6 +51,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
             object_id: object_id::class_ptr(py),
             int64: codec.types.int64.as_ptr().cast(),
             datetime,
+            utc,
         }
     }
 
@@ -197,8 +201,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 bytes[..12].copy_from_slice(&object_id::bytes_of(value));
                 Some((0x07, u128::from_le_bytes(bytes), 12))
             } else if class == self.datetime {
-                let is_naive = ffi::PyDateTime_DATE_GET_TZINFO(value) == ffi::Py_None();
-                is_naive.then(|| (0x09, u128::from(datetime::read(value).0 as u64), 8))
+                // Any other zone has to be asked.
+                let zone = ffi::PyDateTime_DATE_GET_TZINFO(value);
+                let is_utc =
+                    zone == ffi::Py_None() || zone == self.codec.types.utc.as_ptr() || zone == self.utc;
+                is_utc.then(|| (0x09, u128::from(datetime::read(value).0 as u64), 8))
             } else if class == self.int64 {
                 let mut overflow = 0;
                 let number = ffi::PyLong_AsLongLongAndOverflow(value, &mut overflow);

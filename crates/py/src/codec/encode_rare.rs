@@ -12,7 +12,7 @@ use super::decode_rare::reorder;
 use super::encode::{Encoder, Name};
 use super::fault::{Fault, Kind, found, raised};
 use super::options::UuidRepresentation;
-use super::types::is_uuid;
+use super::types::{is_uuid, known_uuid_types};
 
 /// `_type_marker` of the BSON classes, ours and other libraries'.
 mod marker {
@@ -58,6 +58,37 @@ impl<'py> Encoder<'_, 'py> {
                     return self.put(kind, 0x11, &(u64::from(inc) | u64::from(time) << 32).to_le_bytes());
                 }
                 ffi::PyErr_Clear();
+            }
+            if let Some(high) = types.decimal128.read(class, object, 0)
+                && let Some(low) = types.decimal128.read(class, object, 1)
+            {
+                let high = ffi::PyLong_AsUnsignedLongLong(high);
+                let low = ffi::PyLong_AsUnsignedLongLong(low);
+                if ffi::PyErr_Occurred().is_null() {
+                    return self.put(kind, 0x13, &(u128::from(low) | u128::from(high) << 64).to_le_bytes());
+                }
+                ffi::PyErr_Clear();
+            }
+            if let Some(millis) = types.datetime_ms.read(class, object, 0) {
+                let mut overflow = 0;
+                let number = ffi::PyLong_AsLongLongAndOverflow(millis, &mut overflow);
+                if overflow == 0 && ffi::PyErr_Occurred().is_null() {
+                    return self.put(kind, 0x09, &number.to_le_bytes());
+                }
+                ffi::PyErr_Clear();
+            }
+            if let Some(uuid) = known_uuid_types(self.py)
+                && let Some(number) = uuid.class.read(class, object, 0)
+            {
+                let number = Bound::from_borrowed_ptr(self.py, number);
+                return self.uuid(kind, &number);
+            }
+            if let Some(pattern) = types.regex.read(class, object, 0)
+                && let Some(flags) = types.regex.read(class, object, 1)
+            {
+                let pattern = Bound::from_borrowed_ptr(self.py, pattern);
+                let flags = Bound::from_borrowed_ptr(self.py, flags);
+                return self.regex(kind, &pattern, &flags);
             }
             if class == types.min_key.bind(self.py).get_type_ptr() {
                 return self.put(kind, 0xFF, &[]);
@@ -121,9 +152,10 @@ impl<'py> Encoder<'_, 'py> {
             let millis = self.millis(value)?;
             return self.put(kind, 0x09, &millis.to_le_bytes());
         } else if value.is_instance(self.codec.types.pattern.bind(self.py))? {
-            return self.regex(kind, value);
+            let name = &self.codec.types.name;
+            return self.regex(kind, &value.getattr(&name.pattern)?, &value.getattr(&name.flags)?);
         } else if is_uuid(value)? {
-            return self.uuid(kind, value);
+            return self.uuid(kind, &value.getattr(&self.codec.types.name.int)?);
         } else if value.is_instance(self.codec.types.mapping.bind(self.py))? {
             self.out[kind] = 0x03;
             return self.mapping(value, false);
@@ -234,7 +266,9 @@ impl<'py> Encoder<'_, 'py> {
                 let millis: i64 = value.call_method0("__int__")?.extract()?;
                 self.put(kind, 0x09, &millis.to_le_bytes())?;
             }
-            marker::REGEX => self.regex(kind, value)?,
+            marker::REGEX => {
+                self.regex(kind, &value.getattr(&name.pattern)?, &value.getattr(&name.flags)?)?
+            }
             marker::CODE => {
                 let scope = value.getattr(&name.scope)?;
                 self.code(kind, value, &scope)?;
@@ -307,10 +341,13 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     /// Writes `bson.Regex` or `re.Pattern`: both have `pattern` and `flags`.
-    fn regex(&mut self, kind: usize, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
-        let name = &self.codec.types.name;
-        let flags: c_long = value.getattr(&name.flags)?.extract()?;
-        let pattern = value.getattr(&name.pattern)?;
+    fn regex(
+        &mut self,
+        kind: usize,
+        pattern: &Bound<'py, PyAny>,
+        flags: &Bound<'py, PyAny>,
+    ) -> Result<(), Fault> {
+        let flags: c_long = flags.extract()?;
         let bytes = match pattern.cast::<PyBytes>() {
             Ok(bytes) => {
                 if std::str::from_utf8(bytes.as_bytes()).is_err() {
@@ -336,8 +373,9 @@ impl<'py> Encoder<'_, 'py> {
         Ok(())
     }
 
-    fn uuid(&mut self, kind: usize, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
-        let number: u128 = value.getattr(&self.codec.types.name.int)?.extract()?;
+    /// Writes the UUID of this number.
+    fn uuid(&mut self, kind: usize, number: &Bound<'py, PyAny>) -> Result<(), Fault> {
+        let number: u128 = number.extract()?;
         let mut bytes = number.to_be_bytes();
         let subtype = match self.codec.uuid {
             UuidRepresentation::Unspecified => {

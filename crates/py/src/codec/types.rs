@@ -72,6 +72,10 @@ fn load(py: Python<'_>) -> PyResult<Types> {
     let number = |value: i64| -> PyResult<Bound<'_, PyAny>> { Ok(value.into_pyobject(py)?.into_any()) };
     let sample_scope = pyo3::types::PyDict::new(py).into_any();
     let int64 = class("int64", "Int64")?;
+    let halves = [number(0x3040_1234_5678_9ABC)?, number(0x0123_4567_89AB_CDEF)?];
+    let decimal128 = class("decimal128", "Decimal128")?.into_bound(py);
+    let sample = decimal128.call1((pyo3::types::PyTuple::new(py, &halves)?,))?;
+    let decimal128 = Recipe::probe_made(decimal128, &sample, &halves)?;
     Ok(Types {
         binary: Recipe::probe(
             class("binary", "Binary")?.into_bound(py),
@@ -87,10 +91,7 @@ fn load(py: Python<'_>) -> PyResult<Types> {
             class("datetime_ms", "DatetimeMS")?.into_bound(py),
             &[number(0x1234_5678)?],
         )?,
-        decimal128: Recipe::probe(
-            class("decimal128", "Decimal128")?.into_bound(py),
-            &[(0x3040_1234_5678_u64, 0x0123_4567_u64).into_pyobject(py)?.into_any()],
-        )?,
+        decimal128,
         dbref: class("dbref", "DBRef")?,
         int64_is_plain: super::objects::is_plain_int(int64.as_ptr().cast()),
         int64,
@@ -141,6 +142,12 @@ pub(super) fn uuid_types(py: Python<'_>) -> PyResult<&'static UuidTypes> {
         let class = Recipe::probe_made(class, &sample, &[number, safe_unknown.clone()])?;
         Ok(UuidTypes { class, safe_unknown: safe_unknown.unbind() })
     })
+}
+
+/// The classes of `uuid`, if they were needed before.
+#[inline]
+pub(super) fn known_uuid_types(py: Python<'_>) -> Option<&'static UuidTypes> {
+    UUID_TYPES.get(py)
 }
 
 /// Whether `value` is a UUID. Imports nothing: before somebody has imported `uuid` there are none.
