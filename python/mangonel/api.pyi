@@ -7,6 +7,7 @@ from mangonel import _core
 from mangonel._faces.port import Address
 from mangonel.bson.codec_options import CodecOptions, TypeRegistry
 from mangonel.bson.dbref import DBRef
+from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.bson.son import SON
 from mangonel.client_options import ClientOptions
 from mangonel.driver_info import DriverInfo
@@ -579,14 +580,14 @@ class Collection(Generic[_DocumentType]):
     ) -> RawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,
-        document: _DocumentType,
+        document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
         session: Any = None,
         comment: Any = None,
     ) -> InsertOneResult: ...
     def insert_many(
         self,
-        documents: Iterable[_DocumentType],
+        documents: Iterable[_DocumentType | RawBSONDocument],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
@@ -938,14 +939,14 @@ class AsyncCollection(Generic[_DocumentType]):
     ) -> AsyncRawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,
-        document: _DocumentType,
+        document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
         session: Any = None,
         comment: Any = None,
     ) -> Coroutine[Any, Any, InsertOneResult]: ...
     def insert_many(
         self,
-        documents: Iterable[_DocumentType],
+        documents: Iterable[_DocumentType | RawBSONDocument],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._shared.client import _MongoClient
+    from mangonel.bson.raw_bson import RawBSONDocument
 
 
 class CollectionWrites(
@@ -38,7 +39,7 @@ class CollectionWrites(
 
     def insert_one(
         self,
-        document: _DocumentType,
+        document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
         session: Any = None,
         comment: Any = None,
@@ -85,7 +86,7 @@ class CollectionWrites(
 
     def insert_many(
         self,
-        documents: Iterable[_DocumentType],
+        documents: Iterable[_DocumentType | RawBSONDocument],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
@@ -123,7 +124,7 @@ class CollectionWrites(
         return self._port.flow(self._insert_many_flow(runner, iter(documents), is_checked))
 
     async def _insert_many_flow(
-        self, runner: BulkRunner, documents: Iterator[_DocumentType], is_checked: bool
+        self, runner: BulkRunner, documents: Iterator[_DocumentType | RawBSONDocument], is_checked: bool
     ) -> InsertManyResult:
         result = await runner.run_flow(_insert_runs(documents, is_checked))
         return InsertManyResult(runner.ids, result is not None)

@@ -33,6 +33,7 @@ reveal_type(next(orders.find_raw_batches({})))  # R: bytes
 reveal_type(orders.insert_one({"total": 1.5}))  # R: InsertOneResult
 reveal_type(orders.insert_one({"total": 1.5}).inserted_id)  # R: Any
 reveal_type(orders.insert_many([{}, {}]).inserted_ids)  # R: list[Any]
+reveal_type(orders.insert_one(RawBSONDocument(b"")))  # R: InsertOneResult
 reveal_type(orders.update_one({}, {"$set": {"total": 2}}).modified_count)  # R: int
 reveal_type(orders.delete_many({}).deleted_count)  # R: int
 reveal_type(orders.aggregate([{"$match": {}}]))  # R: CommandCursor[dict[str, Any]]
@@ -53,6 +54,7 @@ reveal_type(orders.with_options(read_preference=ReadPreference.NEAREST))  # R: C
 reveal_type(client.get_database("shop", codec_options=options).orders)  # R: Collection[RawBSONDocument]
 reveal_type(client.shop.get_collection("orders"))  # R: Collection[dict[str, Any]]
 reveal_type(client.shop.command("ping", codec_options=options))  # R: RawBSONDocument
+reveal_type(client.shop.cursor_command("find", codec_options=options))  # R: CommandCursor[RawBSONDocument]
 
 with MongoClient() as other:
     reveal_type(other)  # R: MongoClient[dict[str, Any]]
