@@ -10,12 +10,13 @@ import pytest
 
 from driver.conftest import Face
 from driver.outcomes import outcome
-from mangonel import errors
+from mangonel import AsyncMongoClient, errors
 from mangonel.bson import ObjectId, encode
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.bson.son import SON
+from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
-from tools.scripted_server import Close, Reply, Request, ScriptedServer
+from tools.scripted_server import Close, Hang, Reply, Request, ScriptedServer
 
 
 def test_documents_without_an_id_get_one_that_the_result_names(face: Face, collection: Any) -> None:
@@ -291,3 +292,36 @@ def test_more_documents_than_one_command_takes_arrive_from_a_generator(face: Fac
 
     assert result.inserted_ids == list(range(count))
     assert face.wait(collection.find_one(sort=[("_id", -1)])) == {"_id": count - 1}
+
+
+def test_inserts_of_several_tasks_do_not_meet(database_name: str, server: Server) -> None:
+    import asyncio
+
+    async def scenario() -> list[Any]:
+        async with AsyncMongoClient(server.uri) as client:
+            things = client[database_name].things
+            results = await asyncio.gather(
+                *(things.insert_many([{"task": task} for _ in range(2000)]) for task in range(8))
+            )
+            counts = [await things.count_documents({"task": task}) for task in range(8)]
+            assert len({id for result in results for id in result.inserted_ids}) == 16_000
+            return counts
+
+    assert asyncio.run(scenario()) == [2000] * 8
+
+
+def test_cancelled_insert_closes_its_connection(scripted_server: ScriptedServer) -> None:
+    import asyncio
+
+    scripted_server.on("insert", Hang())
+
+    async def scenario() -> None:
+        async with AsyncMongoClient(scripted_server.uri) as client:
+            task = asyncio.create_task(client.a.b.insert_many([{"_id": 1}]))
+            await asyncio.to_thread(scripted_server.wait_for, "insert")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(scripted_server.wait_for_open, 0)
+
+    asyncio.run(scenario())

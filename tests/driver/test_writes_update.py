@@ -12,8 +12,10 @@ from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import errors
 from mangonel.collation import Collation
+from mangonel.operations import DeleteOne
+from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
-from tools.scripted_server import Close, ScriptedServer
+from tools.scripted_server import Close, Script, ScriptedServer
 
 DOCUMENTS = [
     {"_id": 1, "a": "x", "n": 1},
@@ -269,3 +271,38 @@ def test_reply_is_a_dict_whatever_the_document_class(face: Face, client: Any, da
 
     assert result.upserted_id == 1
     assert type(result.raw_result) is dict
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        ("update", lambda c: c.update_one({}, {"$set": {"n": 1}})),
+        ("update", lambda c: c.update_many({}, {"$set": {"n": 1}})),
+        ("delete", lambda c: c.delete_one({})),
+        ("findAndModify", lambda c: c.find_one_and_delete({})),
+    ],
+)
+def test_unacknowledged_write_waits_for_no_reply(
+    command: str, call: Callable[[Any], Any], face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on(command, Script())  # Says nothing, ever.
+    client = scripted_client(face, scripted_server, w=0)
+
+    face.wait(call(client.a.b))
+
+    (request,) = scripted_server.wait_for(command)
+    assert request.is_unacknowledged
+    assert request.command["writeConcern"] == {"w": 0}
+    assert "lsid" not in request.command
+
+
+def test_standalone_server_takes_every_kind_of_write(face: Face, standalone: Server) -> None:
+    # It knows no transaction numbers, so none may be sent.
+    collection = face.connect(standalone.uri).writes[face.name]
+
+    face.wait(collection.insert_many([{"_id": 1}, {"_id": 2}]))
+    face.wait(collection.bulk_write([DeleteOne({"_id": 1})]))
+    updated = face.wait(collection.update_one({"_id": 2}, {"$set": {"a": 1}}))
+    found = face.wait(collection.find_one_and_delete({"_id": 2}))
+
+    assert (updated.modified_count, found) == (1, {"_id": 2, "a": 1})

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
-from mangonel._shared.bulk_run import BulkRunner, Run, check_documents
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
-from mangonel.operations import InsertOne, _WriteModel
 from mangonel.results import BulkWriteResult
 from mangonel.typings import _DocumentType
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mangonel._shared.bulk_run import BulkRunner, Run
     from mangonel._shared.client import _MongoClient
 
 _COMMANDS = ("insert", "update", "delete")
@@ -62,6 +61,9 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
             >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).deleted_count
             3
         """
+        # Imported when it is needed: a program that inserts and finds pays nothing for it.
+        from mangonel._shared.bulk_run import BulkRunner
+
         validate_list("requests", requests)
         if let is not None:
             validate_is_document_type("let", let)
@@ -80,6 +82,9 @@ async def _bulk_write_flow(runner: BulkRunner, runs: list[Run]) -> BulkWriteResu
 
 
 def _runs(requests: Sequence[Any], ordered: bool) -> list[Run]:
+    from mangonel._shared.bulk_run import Run, check_documents
+    from mangonel.operations import InsertOne, _WriteModel
+
     if set(map(type, requests)) == {InsertOne}:
         # Worth a way of its own: nothing is done here for each document.
         documents = [request._doc for request in requests]

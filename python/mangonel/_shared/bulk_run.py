@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
-from mangonel._shared.write_support import COMMAND_OVERHEAD, server_facts_flow, write_codec
+from mangonel._shared.write_support import COMMAND_OVERHEAD, HALTING_CODES, server_facts_flow, write_codec
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 # The field of each command that holds its writes.
 _FIELDS = {"insert": "documents", "update": "updates", "delete": "deletes"}
-# After a write concern error with one of these nothing more is sent: the member may be leaving its post.
-_HALTING_CODES = frozenset(
-    {7, 6, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436},
-)
 _SORT_WIRE_VERSION = 25
 
 
@@ -108,7 +104,7 @@ class BulkRunner:
         if self._ordered and "writeErrors" in reply:
             raise_bulk_error(result)
         concern_error = reply.get("writeConcernError")
-        if concern_error is not None and concern_error.get("code") in _HALTING_CODES:
+        if concern_error is not None and concern_error.get("code") in HALTING_CODES:
             raise_bulk_error(result)
 
     # Without answers (w=0).

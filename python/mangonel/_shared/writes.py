@@ -8,7 +8,6 @@ from mangonel import _core
 from mangonel._core import REPLIES_NONE, REPLIES_ONE
 from mangonel._light import Generic
 from mangonel._shared.bulk import CollectionBulkWrite
-from mangonel._shared.bulk_run import BulkRunner, Run, check_documents, chunks
 from mangonel._shared.find_and_modify import CollectionFindAndModify
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import check_session
@@ -22,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mangonel._shared.bulk_run import BulkRunner, Run
     from mangonel._shared.client import _MongoClient
     from mangonel.bson.raw_bson import RawBSONDocument
 
@@ -111,6 +111,8 @@ class CollectionWrites(
             >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
             [1, 2]
         """
+        from mangonel._shared.bulk_run import BulkRunner, check_documents
+
         if not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
             raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
         is_checked = isinstance(documents, (list, tuple))
@@ -131,6 +133,8 @@ class CollectionWrites(
 
 
 def _insert_runs(documents: Iterator[Any], is_checked: bool) -> Iterator[Run]:
+    from mangonel._shared.bulk_run import Run, check_documents, chunks
+
     count = 0
     for chunk in chunks(documents, MAX_WRITE_BATCH_SIZE):
         if not is_checked:
