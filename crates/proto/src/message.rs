@@ -235,3 +235,25 @@ pub fn read_reply(message: &[u8]) -> Result<Reply<'_>, ProtocolError> {
         body_start: BODY_START,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_two_sequences_says_its_own_size() {
+        let empty = [5, 0, 0, 0, 0];
+        let mut head = Command::begin();
+        head.extend_from_slice(&empty);
+        let mut sequence = Command::begin_sequence("ops", 5);
+        sequence.extend_from_slice(&empty);
+        let mut command = Command::with_two_sequences(head, sequence, "nsInfo", &empty).unwrap();
+        command.stamp(7, Replies::One, |_| {});
+
+        let message = command.outbound();
+        let sections = &message[BODY_START + 5..];
+        assert_eq!(sections[..9], [1, 13, 0, 0, 0, b'o', b'p', b's', 0]);
+        assert_eq!(sections[14..26], [1, 16, 0, 0, 0, b'n', b's', b'I', b'n', b'f', b'o', 0]);
+        assert_eq!(read_i32(message, 0), Some(message.len() as i32));
+    }
+}
