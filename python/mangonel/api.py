@@ -108,6 +108,21 @@ class AsyncMongoClient(_MongoClient[Any]):
     _port_class = _AsyncioPort
     _database_class = AsyncDatabase
 
+    async def aconnect(self) -> None:
+        """Open a connection now, so that a server that cannot be reached is noticed at once.
+
+        Raises:
+            ServerSelectionTimeoutError: no server answered in time.
+
+        Example:
+            >>> await client.aconnect()
+        """
+        await self._connect_flow()
+
+    async def aclose(self) -> None:
+        """Close every connection; the same as `close`."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -1,7 +1,7 @@
 # Written by tools/stubs.py from the definitions; change those, then run `make stubs`.
 
 from collections.abc import Awaitable, Container, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Generic, Self, overload
+from typing import Any, Generic, NoReturn, Self, overload
 from typing_extensions import TypeVar
 from mangonel import _core
 from mangonel._faces.port import Address
@@ -38,7 +38,7 @@ class Cursor(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -115,7 +115,7 @@ class AsyncCursor(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -188,7 +188,7 @@ class RawBatchCursor(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -261,7 +261,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -505,7 +505,7 @@ class Collection(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -532,7 +532,7 @@ class Collection(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -559,7 +559,7 @@ class Collection(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -806,6 +806,7 @@ class Collection(Generic[_DocumentType]):
         **kwargs: Any,
     ) -> dict[str, Any]: ...
     def options(self, session: Any = None, comment: Any = None) -> dict[str, Any]: ...
+    def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -864,7 +865,7 @@ class AsyncCollection(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -891,7 +892,7 @@ class AsyncCollection(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -918,7 +919,7 @@ class AsyncCollection(Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = ...,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -1178,6 +1179,7 @@ class AsyncCollection(Generic[_DocumentType]):
         **kwargs: Any,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def options(self, session: Any = None, comment: Any = None) -> Coroutine[Any, Any, dict[str, Any]]: ...
+    def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1358,6 +1360,7 @@ class Database(Generic[_DocumentType]):
         comment: Any = None,
         **kwargs: Any,
     ) -> _DocumentType | None: ...
+    def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1538,6 +1541,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         comment: Any = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
+    def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1646,6 +1650,7 @@ class MongoClient(Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> ClientBulkWriteResult: ...
+    def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1666,6 +1671,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
         type_registry: TypeRegistry | None = None,
         **kwargs: Any,
     ) -> None: ...
+    async def aconnect(self) -> None: ...
+    async def aclose(self) -> None: ...
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc_info: object) -> None: ...
     HOST: str
@@ -1758,6 +1765,7 @@ class AsyncMongoClient(Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> Coroutine[Any, Any, ClientBulkWriteResult]: ...
+    def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property

@@ -323,3 +323,17 @@ def test_unacknowledged_drop_does_not_wait_for_a_reply(face: Face, databases: tu
     assert face.wait(unsure.drop_collection("things")) == {"ok": 1}
     # The next command on the same connection finds it done.
     assert "things" not in face.wait(ours.list_collection_names())
+
+
+def test_aconnect_reaches_the_server_or_raises(face: Face, server: Server) -> None:
+    if not face.is_async:
+        pytest.skip("a blocking client has no aconnect")
+    client = face.connect(server.uri)
+    assert face.wait(client.aconnect()) is None
+    assert len(client.nodes) == 1
+    face.wait(client.aclose())
+    with pytest.raises(errors.InvalidOperation):
+        face.wait(client.admin.command("ping"))
+    lost = face.connect("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=50&directConnection=true")
+    with pytest.raises(errors.ServerSelectionTimeoutError):
+        face.wait(lost.aconnect())

@@ -8,7 +8,7 @@ from mangonel._shared.settings import Settings, check_session, wire_preference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from mangonel._faces.port import Port
     from mangonel.read_preferences import _ServerMode
@@ -20,6 +20,10 @@ class CommandSource(Settings):
 
     _port: Port
     _database_name: str
+
+    def __iter__(self) -> NoReturn:
+        # With `__getitem__` alone, `for` would take sub-collections "0", "1" and so on without end.
+        raise TypeError(f"'{type(self).__name__}' object is not iterable")
 
     def _read_operation(
         self,

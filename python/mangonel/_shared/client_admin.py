@@ -151,6 +151,9 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             hello = self._core.hello()
         return hello or {}
 
+    async def _connect_flow(self) -> None:
+        await self._hello_flow()
+
     async def _address_flow(self) -> Address:
         await self._hello_flow()
         return self._seed

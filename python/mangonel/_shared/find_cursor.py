@@ -56,7 +56,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         limit: how many to return at most; 0 for all, negative for a single batch.
         no_cursor_timeout: keep the server from ending an idle cursor after ten minutes.
         cursor_type: one of CursorType: tailable cursors of capped collections, or EXHAUST.
-        sort: key, or (key, direction) pairs.
+        sort: keys, or (key, direction) pairs, or a mapping of them.
         allow_partial_results: let a mongos answer when some shards are down.
         batch_size: documents per reply; 0 lets the server choose.
         collation: language rules for comparing strings.
@@ -88,7 +88,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         limit: int = 0,
         no_cursor_timeout: bool = False,
         cursor_type: int = CursorType.NON_TAILABLE,
-        sort: _IndexList | str | None = None,
+        sort: _IndexList | None = None,
         allow_partial_results: bool = False,
         oplog_replay: bool = False,
         batch_size: int = 0,
@@ -144,7 +144,8 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._flags |= _NO_CURSOR_TIMEOUT if no_cursor_timeout else 0
         self._flags |= _PARTIAL if allow_partial_results else 0
         self._flags |= _OPLOG_REPLAY if oplog_replay else 0
-        self._sort = None if sort is None else index_document(index_list(sort))
+        # Unlike `sort()`, and as in the field, no single key, and nothing for no sorting.
+        self._sort = index_document(sort) if sort else None
         self._fields: dict[str, Any] = {}
         for name, value in (
             ("returnKey", return_key),
@@ -553,7 +554,7 @@ def _projection_document(projection: Any) -> dict[str, Any] | None:
     if isinstance(projection, (list, tuple, set, frozenset)):
         if not all(isinstance(name, str) for name in projection):
             raise TypeError(f"projection must be a list of field names, each as str, not {projection!r}")
-        return dict.fromkeys(projection, 1) or {"_id": 1}
+        return dict.fromkeys(projection, 1)
     raise TypeError(f"projection must be a mapping or a list of field names, not {type(projection)}")
 
 
