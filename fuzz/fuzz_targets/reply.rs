@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// `ok: 1, maxWireVersion: 21, logicalSessionTimeoutMinutes: 30, setName: "r"`
 const HELLO: &[u8] =
-    b"\x53\0\0\0\x10ok\0\x01\0\0\0\x10maxWireVersion\0\x15\0\0\0\x10logicalSessionTimeoutMinutes\0\
+    b"\x52\0\0\0\x10ok\0\x01\0\0\0\x10maxWireVersion\0\x15\0\0\0\x10logicalSessionTimeoutMinutes\0\
     \x1e\0\0\0\x02setName\0\x02\0\0\0r\0\0";
 
 fn answer(exchange: &mut Exchange, client: &mut Client, body: &[u8]) {

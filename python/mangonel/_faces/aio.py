@@ -13,6 +13,7 @@ import socket
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from inspect import isawaitable
+from os import strerror
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
@@ -156,6 +157,12 @@ class AioPort:
     def release_pinned(self, link: int, is_drained: bool) -> None:
         self._core.release_pinned(link, is_drained)
 
+    def has_idle_link(self) -> bool:
+        home = self._home
+        return (
+            home is not None and home.loop is get_running_loop() and self._core.pool_sizes(home.shard)[0] > 0
+        )
+
     def close(self) -> None:
         self._homes.clear()
         self._home = None
@@ -233,7 +240,7 @@ class _Home:
                 tune(sock)
             except OSError as error:
                 sock.close()
-                failure = error
+                failure = _plain(error, timeout)
             except BaseException:
                 sock.close()
                 raise
@@ -331,6 +338,13 @@ class _Connection:
                 waiter.set_exception(ConnectionResetError("the client closed the connection"))
                 waiter.exception()
         self._sock.close()
+
+
+def _plain(error: OSError, timeout: float | None) -> OSError:
+    """Return what the operating system said: loops put the address in its place, or nothing for a time-out."""
+    if error.errno is not None:
+        return OSError(error.errno, strerror(error.errno))
+    return TimeoutError(f"no connection within {timeout} s") if isinstance(error, TimeoutError) else error
 
 
 def _resolve(future: asyncio.Future[Any]) -> None:

@@ -6,6 +6,8 @@ is started by the first note and ends when there is nothing left to do. Knows no
 
 from __future__ import annotations
 
+import _thread
+import sys
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
@@ -33,20 +35,23 @@ class Background:
         self._bell = allocate_lock()
         self._bell.acquire()
 
-    def run_later(self, make: Callable[[], _core.Operation]) -> None:
+    def run_later(
+        self, make: Callable[[], _core.Operation], is_finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
         """Run the operation that `make` returns, some time; its answer and its errors interest nobody."""
-        if self._is_retired:
+        # Once the interpreter is going down no thread runs any more; the server forgets by itself what is left.
+        # `is_finalizing` is a default, since the module's globals may be gone by then.
+        if self._is_retired or is_finalizing():
             return
         self._notes.append(make)
         self._ring()
         if not self._is_running:
             self._is_running = True
             try:
-                import threading
-
-                threading.Thread(target=self._work, name="mangonel-background", daemon=True).start()
-            except (ImportError, RuntimeError):
-                # The interpreter is going down; what is not tidied up here, the server forgets by itself.
+                # Not `threading.Thread`: its start() waits for the thread to run, and for locks that a finalizer may
+                # have interrupted.
+                _thread.start_new_thread(self._work, ())
+            except RuntimeError:
                 self._is_retired = True
 
     def _ring(self) -> None:

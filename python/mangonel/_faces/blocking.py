@@ -154,6 +154,9 @@ class BlockingPort:
     def release_pinned(self, link: int, is_drained: bool) -> None:
         self._core.release_pinned(link, is_drained)
 
+    def has_idle_link(self) -> bool:
+        return self._core.pool_sizes(self._shard)[0] > 0
+
     def close(self) -> None:
         pass
 

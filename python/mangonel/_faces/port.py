@@ -52,6 +52,9 @@ class Port(Protocol):
     def release_pinned(self, link: int, is_drained: bool) -> None:
         """Give back the connection of an exhaust cursor; it is closed unless its last reply was read."""
 
+    def has_idle_link(self) -> bool:
+        """Return whether an operation could be sent at once."""
+
     def close(self) -> None:
         """Release what the port holds besides connections."""
 

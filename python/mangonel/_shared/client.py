@@ -207,7 +207,8 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
             return
         ids = self._core.drain_sessions()
         try:
-            if ids:
+            # A server that is down must not keep its clients from ending.
+            if ids and self._port.has_idle_link():
                 await self._end_sessions_flow(ids)
         finally:
             self._core.close()

@@ -78,9 +78,10 @@ enum Ended {
 
 impl Conversation<'_> {
     fn run(&mut self, deframer: &mut Deframer) -> Ended {
-        // A socket with a timeout is non-blocking, one without blocks in the call itself and needs no poll.
+        // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
+        let flags = if self.timeout.is_some() { libc::MSG_DONTWAIT } else { 0 };
         while !self.outbound.is_empty() {
-            match send(self.fd, self.outbound, 0) {
+            match send(self.fd, self.outbound, flags) {
                 Ok(Progress::Moved(count)) => self.outbound = &self.outbound[count..],
                 Ok(Progress::WouldBlock) => match wait_for(self.fd, libc::POLLOUT, self.timeout) {
                     Ok(Progress::WouldBlock) => return Ended::TimedOut,

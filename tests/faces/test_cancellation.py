@@ -1,0 +1,343 @@
+"""Giving up at every stage: the connection that owes a reply is closed, and nothing else is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from faces.conftest import (
+    EMPTY,
+    Face,
+    connections_of,
+    eventually,
+    found,
+    open_sockets,
+    pool_sizes,
+    wait_closed,
+)
+from mangonel.errors import NetworkTimeout, ServerSelectionTimeoutError
+from tools.scripted_server import Hang, Reply, ScriptedServer
+
+LARGE = {"_id": 1, "data": b"x" * 15_000_000}
+
+
+def test_cancelled_find_closes_its_connection(async_face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+    client = async_face.client(scripted_server.uri)
+    others = [async_face.start(client.shop.orders.find_one) for _ in range(3)]
+    assert [other.result(5) for other in others] == [None] * 3
+    idle = pool_sizes(client)[0]
+    scripted_server.once("find", Hang())
+    call = async_face.start(client.shop.orders.find_one)
+    owing = scripted_server.wait_for("find", 4)[-1].connection
+    call.cancel()
+    wait_closed(scripted_server, owing)
+    eventually(lambda: pool_sizes(client) == (idle - 1, 0, 0, 0))
+    assert async_face.run(client.shop.orders.find_one) is None
+
+
+def test_task_cancelled_in_the_wait_queue_leaves_it(
+    async_face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", Reply(EMPTY, delay=0.2))
+    client = async_face.client(scripted_server.uri, maxPoolSize=1)
+    holder = async_face.start(client.shop.orders.find_one)
+    scripted_server.wait_for("find")
+    cancelled = async_face.start(client.shop.orders.find_one)
+    patient = async_face.start(client.shop.orders.find_one)
+    eventually(lambda: pool_sizes(client) == (0, 1, 0, 2))
+    cancelled.cancel()
+    eventually(lambda: pool_sizes(client) == (0, 1, 0, 1))
+    assert (holder.result(5), patient.result(5)) == (None, None)
+    assert pool_sizes(client) == (1, 0, 0, 0)
+    assert len(scripted_server.received("find")) == 2
+
+
+def test_task_cancelled_when_its_turn_has_come_passes_it_on(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    from faces.conftest import new_loop
+    from mangonel import AsyncMongoClient
+
+    scripted_server.on("find", EMPTY)
+
+    async def steps() -> None:
+        client = AsyncMongoClient(scripted_server.uri, maxPoolSize=1)
+        find = client.shop.orders.find_one
+        scripted_server.once("find", Reply(EMPTY, delay=0.1))
+        holder = asyncio.create_task(find())
+        await asyncio.sleep(0)
+        waiters = [asyncio.create_task(find()) for _ in range(5)]
+        # Runs right after the holder has checked in: the first waiter is granted the link and has not run yet.
+        holder.add_done_callback(lambda _: waiters[0].cancel())
+        done = await asyncio.gather(holder, *waiters, return_exceptions=True)
+        assert isinstance(done[1], asyncio.CancelledError)
+        assert done[2:] == [None] * 4
+        assert pool_sizes(client) == (1, 0, 0, 0)
+        await client.close()
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(asyncio.wait_for(steps(), 10))
+
+
+def test_task_cancelled_while_it_connects_closes_the_socket(async_face: Face) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        # A full backlog: further connections hang in SYN_SENT.
+        port = listener.getsockname()[1]
+        plugs = [socket.socket() for _ in range(3)]
+        for plug in plugs:
+            plug.setblocking(False)
+            plug.connect_ex(("127.0.0.1", port))
+        time.sleep(0.05)
+        client = async_face.client(f"mongodb://127.0.0.1:{port}/?directConnection=true")
+        assert async_face.loop  # which has sockets of its own
+        before = open_sockets()
+        call = async_face.start(client.shop.orders.find_one)
+        eventually(lambda: pool_sizes(client) == (0, 0, 1, 0))
+        eventually(lambda: open_sockets() > before)
+        call.cancel()
+        eventually(lambda: pool_sizes(client) == (0, 0, 0, 0))
+        eventually(lambda: open_sockets() <= before, "the socket to be closed")
+        for plug in plugs:
+            plug.close()
+
+
+def test_task_cancelled_in_the_handshake_closes_its_connection(
+    async_face: Face, scripted_server: ScriptedServer
+) -> None:
+    for name in ("isMaster", "hello"):
+        scripted_server.on(name, Hang())
+    client = async_face.client(scripted_server.uri)
+    call = async_face.start(client.shop.orders.find_one)
+    eventually(lambda: scripted_server.requests)
+    call.cancel()
+    eventually(lambda: pool_sizes(client) == (0, 0, 0, 0))
+
+
+def test_task_cancelled_in_a_large_send_closes_its_connection(
+    async_face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("insert", {"ok": 1, "n": 1})
+    started = threading.Event()
+    go_on = threading.Event()
+
+    def stop_reading(_: Any) -> Any:
+        started.set()
+        go_on.wait(5)
+        return Hang()
+
+    client = async_face.client(scripted_server.uri, maxPoolSize=1)
+    async_face.run(lambda: client.admin.command("ping"))
+    (connection,) = connections_of(scripted_server, "ping")
+    # The server is busy with a first command that expects no reply, and so does not read the large one.
+    scripted_server.on("insert", stop_reading)
+    unacknowledged = client.shop.get_collection("orders", write_concern=_unacknowledged())
+    async_face.run(lambda: unacknowledged.insert_one({"_id": 0}))
+    assert started.wait(5)
+    call = async_face.start(lambda: client.shop.orders.insert_one(LARGE))
+    time.sleep(0.1)
+    assert not call.done()
+    call.cancel()
+    eventually(lambda: pool_sizes(client) == (0, 0, 0, 0))
+    go_on.set()
+    wait_closed(scripted_server, connection)
+    assert len(scripted_server.torn) == 1
+
+
+def _unacknowledged() -> Any:
+    from mangonel.write_concern import WriteConcern
+
+    return WriteConcern(w=0)
+
+
+def test_cancelling_at_any_moment_leaves_nothing_behind(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    from faces.conftest import new_loop
+    from mangonel import AsyncMongoClient
+
+    scripted_server.on(
+        "find", lambda request: Reply(found({"_id": 1}), delay=0.002 * (request.request_id % 3))
+    )
+
+    async def steps() -> None:
+        client = AsyncMongoClient(scripted_server.uri, maxPoolSize=5)
+        for turn in range(60):
+            tasks = [asyncio.create_task(client.shop.orders.find_one()) for _ in range(12)]
+            for _ in range(turn % 17):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.0007 * (turn % 9))
+            for task in tasks[turn % 3 :: 2]:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(each == {"_id": 1} or isinstance(each, asyncio.CancelledError) for each in done), done
+            idle, *rest = pool_sizes(client)
+            assert rest == [0, 0, 0]
+            assert idle <= 5
+        await client.close()
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(asyncio.wait_for(steps(), 30))
+    scripted_server.wait_for_open(0)
+
+
+def test_wait_for_and_timeout_end_a_find_in_time(async_face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", Hang())
+    client = async_face.client(scripted_server.uri)
+
+    async def waits() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.shop.orders.find_one(), 0.1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await client.shop.orders.find_one()
+
+    begun = time.monotonic()
+    async_face.run(waits)
+    assert time.monotonic() - begun < 2
+    assert pool_sizes(client) == (0, 0, 0, 0)
+
+
+def test_cursor_cancelled_in_get_more_ends_and_is_killed(
+    async_face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", found({"_id": 1}, id=77))
+    scripted_server.on("getMore", Hang())
+    client = async_face.client(scripted_server.uri)
+    cursor = client.shop.orders.find()
+    assert async_face.next(cursor) == {"_id": 1}
+    call = async_face.start(lambda: cursor.next())
+    scripted_server.wait_for("getMore")
+    call.cancel()
+    assert scripted_server.wait_for("killCursors")[0].command["cursors"] == [77]
+    with pytest.raises(StopAsyncIteration):
+        async_face.next(cursor)
+    assert len(scripted_server.received("getMore")) == 1
+
+
+def test_ctrl_c_ends_a_blocking_call_and_closes_its_connection(
+    blocking_face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", Hang())
+    client = blocking_face.client(scripted_server.uri)
+
+    def interrupt() -> None:
+        scripted_server.wait_for("find")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        client.shop.orders.find_one()
+    wait_closed(scripted_server, scripted_server.received("find")[0].connection)
+    assert pool_sizes(client) == (0, 0, 0, 0)
+
+
+def test_ctrl_c_ends_the_wait_for_a_connection(blocking_face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", Hang())
+    client = blocking_face.client(scripted_server.uri, maxPoolSize=1)
+    blocking_face.start(client.shop.orders.find_one)
+    scripted_server.wait_for("find")
+
+    def interrupt() -> None:
+        eventually(lambda: pool_sizes(client)[3] == 1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        client.shop.orders.find_one()
+    assert pool_sizes(client) == (0, 1, 0, 0)
+
+
+def test_a_signal_whose_handler_returns_does_not_end_a_call(
+    blocking_face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", Reply(found({"_id": 1}), delay=0.3, pieces=20))
+    seen: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: seen.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        orders = blocking_face.client(scripted_server.uri).shop.orders
+        assert orders.find_one() == {"_id": 1}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(seen) > 3
+
+
+def test_an_exception_thrown_into_a_thread_closes_its_connection(
+    blocking_face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", Reply(EMPTY, delay=0.2))
+    client = blocking_face.client(scripted_server.uri)
+    call = blocking_face.start(client.shop.orders.find_one)
+    scripted_server.wait_for("find")
+    thread = next(t for t in threading.enumerate() if t.daemon and t.name.endswith("(work)"))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    )
+    with pytest.raises(SystemExit):
+        call.result(5)
+    assert pool_sizes(client)[1:] == (0, 0, 0)
+
+
+def test_socket_timeout_ends_a_read_that_gets_no_answer(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", Hang())
+    client = face.client(scripted_server.uri, socketTimeoutMS=150, retryReads=False)
+    begun = time.monotonic()
+    with pytest.raises(NetworkTimeout, match=scripted_server.address):
+        face.run(client.shop.orders.find_one)
+    assert 0.1 < time.monotonic() - begun < 2
+    assert pool_sizes(client) == (0, 0, 0, 0)
+
+
+def test_socket_timeout_ends_a_send_that_nobody_reads(face: Face) -> None:
+    # Answers the handshake by hand, then reads no more.
+    from tools.messages import op_msg, parse_request, read_exactly
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    line, _ = listener.accept()
+                except OSError:
+                    return
+                lines.append(line)
+                header = read_exactly(line, 16)
+                rest = read_exactly(line, int.from_bytes(header[:4], "little") - 16)
+                request = parse_request(header + rest, 0)
+                hello = {"ok": 1, "ismaster": True, "minWireVersion": 0, "maxWireVersion": 17}
+                line.sendall(op_msg(hello, response_to=request.request_id))
+
+        lines: list[socket.socket] = []
+        threading.Thread(target=serve, daemon=True).start()
+        uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?directConnection=true"
+        client = face.client(uri, socketTimeoutMS=200, retryWrites=False)
+        begun = time.monotonic()
+        with pytest.raises(NetworkTimeout):
+            face.run(lambda: client.shop.orders.insert_one(dict(LARGE)))
+        assert time.monotonic() - begun < 3
+        assert pool_sizes(client) == (0, 0, 0, 0)
+        listener.shutdown(socket.SHUT_RDWR)
+        for line in lines:
+            line.close()
+
+
+def test_connect_timeout_ends_the_wait_for_a_black_hole(face: Face) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # Accepted by the kernel, never answered: the handshake is silent.
+        uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?directConnection=true"
+        client = face.client(uri, connectTimeoutMS=100, serverSelectionTimeoutMS=300)
+        begun = time.monotonic()
+        with pytest.raises(ServerSelectionTimeoutError, match=r"127\.0\.0\.1"):
+            face.run(client.shop.orders.find_one)
+        assert time.monotonic() - begun < 3
+        assert pool_sizes(client) == (0, 0, 0, 0)

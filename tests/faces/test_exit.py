@@ -1,0 +1,159 @@
+"""The interpreter ends at once, with nothing to say, whatever a client was doing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from faces.conftest import EMPTY, found
+from tools.scripted_server import Hang, Reply, ScriptedServer
+
+BLOCKING = """
+import sys
+from mangonel import MongoClient
+client = MongoClient(sys.argv[1])
+orders = client.shop.orders
+"""
+ASYNCIO = """
+import asyncio, sys
+from mangonel import AsyncMongoClient
+client = AsyncMongoClient(sys.argv[1])
+orders = client.shop.orders
+"""
+THREAD = """
+import threading, time
+threading.Thread(target=orders.find_one, args=({"slow": 1},), daemon=True).start()
+time.sleep(0.2)
+"""
+# Keeps the interpreter in its last phase, with the lock given away, until the slow reply has come.
+LAST_WORDS = """
+class Slow:
+    def __del__(self):
+        self.sleep(0.5)
+slow = Slow()
+slow.sleep = time.sleep
+"""
+
+PROGRAMS = {
+    "client-never-used": BLOCKING,
+    "client-open": BLOCKING + "orders.find_one()",
+    "client-closed": BLOCKING + "orders.find_one(); client.close()",
+    "cursor-open": BLOCKING + "cursor = orders.find({'open': 1}); next(cursor)",
+    "prefetch-under-way": BLOCKING + "cursor = orders.find({'open': 1}, prefetch=True); next(cursor)",
+    "cursor-dropped": BLOCKING + "next(orders.find({'open': 1}))",
+    "daemon-thread-waiting": BLOCKING + THREAD,
+    "daemon-thread-answered-at-the-end": BLOCKING + THREAD + LAST_WORDS,
+    "daemon-thread-in-the-queue": BLOCKING
+    + "client = MongoClient(sys.argv[1], maxPoolSize=1); orders = client.shop.orders"
+    + THREAD
+    + "threading.Thread(target=orders.find_one, daemon=True).start(); time.sleep(0.1)",
+    "reference-cycle": BLOCKING + "orders.find_one(); client.me = None; x = [client, orders]; x.append(x)",
+    "exit-in-a-thread-that-uses-it": BLOCKING + "orders.find_one(); sys.exit(0)",
+    "asyncio-never-used": ASYNCIO,
+    "asyncio-open": ASYNCIO + "asyncio.run(orders.find_one())",
+    "asyncio-open-made-inside": """
+import asyncio, sys
+from mangonel import AsyncMongoClient
+async def main():
+    client = AsyncMongoClient(sys.argv[1])
+    await client.shop.orders.find_one()
+asyncio.run(main())
+""",
+    "asyncio-cursor-open": ASYNCIO
+    + """
+async def main():
+    global cursor
+    cursor = orders.find({'open': 1})
+    await cursor.next()
+asyncio.run(main())
+""",
+    "asyncio-prefetch-under-way": ASYNCIO
+    + """
+async def main():
+    global cursor
+    cursor = orders.find({'open': 1}, prefetch=True)
+    await cursor.next()
+asyncio.run(main())
+""",
+    "asyncio-task-pending": ASYNCIO
+    + """
+async def main():
+    task = asyncio.create_task(orders.find_one({'slow': 1}))
+    await asyncio.sleep(0.1)
+asyncio.run(main())
+""",
+    "asyncio-loop-left-open": ASYNCIO
+    + """
+loop = asyncio.new_event_loop()
+loop.run_until_complete(orders.find_one())
+""",
+    "asyncio-loop-closed-with-prefetch": ASYNCIO
+    + """
+loop = asyncio.new_event_loop()
+cursor = orders.find({'open': 1}, prefetch=True)
+loop.run_until_complete(cursor.next())
+loop.close()
+""",
+    "uvloop-open": ASYNCIO
+    + """
+import uvloop
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(orders.find_one())
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> ScriptedServer:
+    with ScriptedServer() as server:
+
+        def answer(request: object) -> object:
+            filter = request.command["filter"]  # type: ignore[attr-defined]
+            if "slow" in filter:
+                return Reply(EMPTY, delay=0.4)
+            return found({"_id": 1}, id=5) if "open" in filter else EMPTY
+
+        server.on("find", answer)
+        server.on("getMore", Hang())
+        yield server
+
+
+@pytest.mark.parametrize("impl", ["fused", "reference"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_interpreter_exits_cleanly_and_fast(server: ScriptedServer, name: str, impl: str) -> None:
+    if "asyncio" in name and impl == "reference":
+        pytest.skip("the implementation is chosen for blocking clients only")
+    if name.startswith("uvloop"):
+        pytest.importorskip("uvloop")
+    if name.startswith("uvloop") and impl == "reference":
+        pytest.skip("the implementation is chosen for blocking clients only")
+    environment = {
+        **os.environ,
+        "MANGONEL_IMPL": impl,
+        "PYTHONPATH": str(_package()),
+        "PYTHONFAULTHANDLER": "1",
+    }
+    begun = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAMS[name], server.uri],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env=environment,
+        check=False,
+    )
+    took = time.monotonic() - begun
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    # The programs sleep for up to 0.7 s themselves; a join of a waiting thread would take longer.
+    assert took < 5
+
+
+def _package() -> Path:
+    import mangonel
+
+    return Path(mangonel.__file__).parent.parent

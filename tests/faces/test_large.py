@@ -1,0 +1,142 @@
+"""Large messages: loops go on while they are sent and received, and documents are decoded one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from faces.conftest import Face, new_loop
+from mangonel import AsyncMongoClient
+from mangonel.server import Server
+from tools.messages import op_msg
+from tools.scripted_server import Hang, Raw, Request, ScriptedServer
+
+# Milliseconds: what a loop may stand still at most. Generous, since the machine may be busy; a blocking send or a
+# whole reply decoded at once stand still for as long as the server takes.
+MOST_MS = 250.0
+
+
+async def longest_gap(steps: Callable[[], Awaitable[Any]]) -> tuple[float, int]:
+    """Run `steps`; return the longest time between two turns of a task that only yields, and how many it had."""
+    longest, turns, is_over = 0.0, 0, False
+
+    async def beat() -> None:
+        nonlocal longest, turns
+        last = time.perf_counter()
+        while not is_over:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, last, turns = max(longest, now - last), now, turns + 1
+
+    beating = asyncio.create_task(beat())
+    await asyncio.sleep(0)
+    await steps()
+    is_over = True
+    await beating
+    return longest * 1000, turns
+
+
+def test_a_large_send_does_not_block_the_loop(loop_name: str, record_property: Any) -> None:
+    gate = threading.Event()
+
+    def slow_server(request: Request) -> Any:
+        # Reads nothing for as long as this lasts: the large command behind it has to wait in the client.
+        if not request.is_unacknowledged:
+            return {"ok": 1, "n": 1}
+        gate.wait(0.5)
+        return Hang()
+
+    from mangonel.write_concern import WriteConcern
+
+    with ScriptedServer() as server:
+        server.on("insert", slow_server)
+
+        async def steps() -> tuple[float, int]:
+            client = AsyncMongoClient(server.uri, maxPoolSize=1)
+            orders = client.shop.orders
+            # Encoding is the caller's own work; the loop can be had between documents and during the send only.
+            unacknowledged = orders.with_options(write_concern=WriteConcern(w=0))
+            await unacknowledged.insert_one({"_id": 0})
+            gaps = await longest_gap(lambda: orders.insert_one({"_id": 1, "data": b"x" * 15_000_000}))
+            await client.close()
+            return gaps
+
+        with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+            longest, turns = runner.run(steps())
+        record_property("longest_gap_ms", longest)
+        print(
+            f"{loop_name}: 15 MB send to a server that reads late: longest gap {longest:.1f} ms, {turns} turns"
+        )
+        assert longest < MOST_MS
+        assert turns > 100
+        assert len(server.received("insert")[1].documents[0]["data"]) == 15_000_000
+
+
+def test_forty_megabytes_are_inserted_while_the_loop_goes_on(loop_name: str, standalone: Server) -> None:
+    documents = [{"_id": n, "data": b"x" * 1_000_000} for n in range(40)]
+
+    async def steps() -> tuple[float, int]:
+        client = AsyncMongoClient(standalone.uri)
+        orders = client[f"faces_large_{loop_name}"].orders
+        gaps = await longest_gap(lambda: orders.insert_many(documents))
+        assert await orders.count_documents({}) == 40
+        await client.drop_database(orders.database.name)
+        await client.close()
+        return gaps
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        longest, turns = runner.run(steps())
+    print(f"{loop_name}: 40 MB insert_many: longest gap {longest:.1f} ms, {turns} turns")
+    assert longest < MOST_MS
+
+
+def test_large_documents_come_back_whole(face: Face, standalone: Server) -> None:
+    client = face.client(standalone.uri)
+    orders = client[f"faces_whole_{face.name}"].orders
+    data = bytes(range(256)) * 58_000
+    face.run(lambda: orders.insert_one({"_id": 1, "data": data}))
+    assert face.run(orders.find_one) == {"_id": 1, "data": data}
+    face.run(lambda: client.drop_database(orders.database.name))
+
+
+@pytest.fixture(scope="module")
+def big_reply() -> bytes:
+    """A batch of 16 MB in 200 000 documents."""
+    import bson
+
+    document = bson.encode({"_id": 0, "text": "x" * 40, "flag": True})
+    batch = b"".join(b"\x03" + str(n).encode() + b"\0" + document for n in range(200_000))
+    batch = (len(batch) + 5).to_bytes(4, "little") + batch + b"\0"
+    cursor = b"\x12id\0" + bytes(8) + b"\x02ns\0\x04\0\0\0a.b\0" + b"\x04firstBatch\0" + batch
+    cursor = (len(cursor) + 5).to_bytes(4, "little") + cursor + b"\0"
+    body = b"\x10ok\0\x01\0\0\0\x03cursor\0" + cursor
+    return (len(body) + 5).to_bytes(4, "little") + body + b"\0"
+
+
+def test_a_large_reply_is_decoded_document_by_document(loop_name: str, big_reply: bytes) -> None:
+    with ScriptedServer() as server:
+        server.on("find", lambda request: Raw(op_msg(big_reply, response_to=request.request_id)))
+
+        async def steps() -> tuple[float, int, float]:
+            client = AsyncMongoClient(server.uri)
+            cursor = client.shop.orders.find()
+            longest, turns = await longest_gap(cursor.next)
+            begun = time.perf_counter()
+            for _ in range(1000):
+                await cursor.next()
+            thousand = (time.perf_counter() - begun) * 1000
+            await client.close()
+            return longest, turns, thousand
+
+        with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+            longest, turns, thousand = runner.run(steps())
+        print(
+            f"{loop_name}: 16 MB reply: longest gap {longest:.1f} ms, {turns} turns; 1000 documents {thousand:.1f} ms"
+        )
+        assert longest < MOST_MS
+        assert thousand < 200

@@ -1,0 +1,181 @@
+"""Nothing is left behind: no sockets, threads, server cursors or memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import tracemalloc
+from typing import Any
+
+from faces.conftest import EMPTY, Face, eventually, found, new_loop, open_sockets, pool_sizes
+from mangonel import AsyncMongoClient
+from tools.scripted_server import ScriptedServer
+
+
+def resident_kib() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def count_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_clients_that_are_never_closed_leave_no_socket_and_no_thread(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+    assert not face.is_async or face.loop
+    threads = count_threads()
+
+    def use_and_forget() -> Any:
+        from mangonel import MongoClient
+
+        client = (AsyncMongoClient if face.is_async else MongoClient)(scripted_server.uri)
+        return client.shop.orders.find_one()
+
+    for _ in range(200):
+        assert face.run(use_and_forget) is None
+    gc.collect()
+    eventually(lambda: scripted_server.open_connections == 0, "all connections to be closed")
+    # The server's threads end with their connections; the face's own loop stays.
+    # uvloop keeps a pool of four.
+    eventually(lambda: count_threads() <= threads + 8, f"all but {threads} threads to end")
+
+
+def test_dropped_cursors_are_killed_on_the_server(face: Face, scripted_server: ScriptedServer) -> None:
+    ids = iter(range(100, 200))
+    scripted_server.on("find", lambda _: found({"_id": 1}, id=next(ids)))
+    client = face.client(scripted_server.uri)
+    for _ in range(10):
+        cursor = client.shop.orders.find()
+        assert face.next(cursor) == {"_id": 1}
+        del cursor
+        gc.collect()
+    killed = [
+        id for request in scripted_server.wait_for("killCursors", 10) for id in request.command["cursors"]
+    ]
+    assert sorted(killed) == list(range(100, 110))
+    # Their sessions are free again, so one after the other used the same; killing takes one beside it.
+    assert len({bytes(r.command["lsid"]["id"]) for r in scripted_server.received("find")}) <= 2
+
+
+def test_a_closed_cursor_is_killed_once(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", found({"_id": 1}, id=7))
+    client = face.client(scripted_server.uri)
+    cursor = client.shop.orders.find()
+    face.next(cursor)
+    face.run(cursor.close)
+    face.run(cursor.close)
+    del cursor
+    gc.collect()
+    face.run(lambda: client.admin.command("ping"))
+    assert len(scripted_server.received("killCursors")) == 1
+
+
+def test_a_cursor_read_to_its_end_needs_no_killing(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", found({"_id": 1}, id=7))
+    scripted_server.on("getMore", found({"_id": 2}, batch="nextBatch"))
+    client = face.client(scripted_server.uri)
+    assert len(face.each(client.shop.orders.find())) == 2
+    gc.collect()
+    face.run(lambda: client.admin.command("ping"))
+    assert scripted_server.received("killCursors") == []
+
+
+def test_memory_stays_flat_over_many_operations(face: Face, standalone: Any) -> None:
+    client = face.client(standalone.uri, socketTimeoutMS=20_000)
+    orders = client.faces_memory.orders
+    face.run(orders.drop)
+    face.run(lambda: orders.insert_many([{"_id": n, "text": "x" * 100} for n in range(50)]))
+
+    async def work_async(count: int) -> None:
+        for n in range(count):
+            await orders.find_one({"_id": n % 50})
+            if n % 50 == 0:
+                assert len([document async for document in orders.find({}, batch_size=20)]) == 50
+
+    def work_blocking(count: int) -> None:
+        for n in range(count):
+            orders.find_one({"_id": n % 50})
+            if n % 50 == 0:
+                assert len(list(orders.find({}, batch_size=20))) == 50
+
+    work = work_async if face.is_async else work_blocking
+    sockets = open_sockets()
+    face.run(lambda: work(2000))
+    gc.collect()
+    before, objects = resident_kib(), len(gc.get_objects())
+    for _ in range(2):
+        face.run(lambda: work(5000))
+    gc.collect()
+    grown, more = resident_kib() - before, len(gc.get_objects()) - objects
+    print(f"{face.name}: {grown} KiB and {more} objects more after 10000 operations")
+    # A leak of one small object per operation would be 500 KiB and 10 000 objects.
+    assert more < 1000
+    assert grown < 3000
+    assert open_sockets() <= sockets + 1
+    assert pool_sizes(client)[1:] == (0, 0, 0)
+
+
+def test_errors_leave_no_memory_behind(face: Face, scripted_server: ScriptedServer) -> None:
+    from mangonel.errors import OperationFailure
+
+    scripted_server.on("find", {"ok": 0, "code": 1, "errmsg": "x" * 1000})
+    orders = face.client(scripted_server.uri).shop.orders
+
+    def fail() -> None:
+        try:
+            face.run(orders.find_one)
+        except OperationFailure:
+            return
+        raise AssertionError("expected the find to fail")
+
+    for _ in range(50):
+        fail()
+    scripted_server.requests.clear()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        objects = len(gc.get_objects())
+        for _ in range(300):
+            fail()
+        scripted_server.requests.clear()
+        gc.collect()
+        assert len(gc.get_objects()) - objects < 100
+    finally:
+        tracemalloc.stop()
+
+
+def test_cancelled_tasks_leave_no_memory_behind(loop_name: str, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+
+    async def steps() -> int:
+        client = AsyncMongoClient(scripted_server.uri, maxPoolSize=2)
+
+        async def turn() -> None:
+            tasks = [asyncio.create_task(client.shop.orders.find_one()) for _ in range(6)]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        for _ in range(30):
+            await turn()
+        scripted_server.requests.clear()
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(300):
+            await turn()
+        await asyncio.sleep(0.2)
+        scripted_server.requests.clear()
+        gc.collect()
+        grown = len(gc.get_objects()) - before
+        await client.close()
+        return grown
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        # 1800 operations, of which 900 were cancelled.
+        assert runner.run(steps()) < 900

@@ -1,0 +1,211 @@
+"""One asyncio client and several loops: after each other, at once, and Tornado's."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from faces.conftest import EMPTY, eventually, found, new_loop, open_sockets
+from mangonel import AsyncMongoClient
+from tools.scripted_server import Hang, Reply, ScriptedServer
+
+
+def test_one_client_works_in_one_loop_after_the_other(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", found({"_id": 1}))
+    client = AsyncMongoClient(scripted_server.uri)
+    for _ in range(10):
+        with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+            calls = [client.shop.orders.find_one for _ in range(3)]
+            assert [runner.run(call()) for call in calls] == [{"_id": 1}] * 3
+    # The connections of the loops before were closed as each next one began.
+    assert len(client._port._homes) == 1
+    asyncio.run(client.close())
+    scripted_server.wait_for_open(0)
+
+
+def test_one_client_works_in_two_loops_at_once(loop_name: str, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", lambda request: found({"_id": request.command["filter"]["n"]}))
+    client = AsyncMongoClient(scripted_server.uri, maxPoolSize=3)
+    errors: list[BaseException] = []
+
+    async def work(start: int) -> None:
+        find = client.shop.orders.find_one
+        done = await asyncio.gather(*(find({"n": n}) for n in range(start, start + 100)))
+        assert done == [{"_id": n} for n in range(start, start + 100)]
+
+    def run(start: int) -> None:
+        try:
+            for _ in range(3):
+                with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+                    runner.run(work(start))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(start,)) for start in (0, 1000, 2000, 3000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert errors == []
+    asyncio.run(client.close())
+    scripted_server.wait_for_open(0)
+
+
+def test_closing_the_client_from_another_loop_ends_what_waits(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    from mangonel.errors import PyMongoError
+
+    scripted_server.on("find", Hang())
+    client = AsyncMongoClient(scripted_server.uri, maxPoolSize=1)
+    ended: list[Any] = []
+
+    def run() -> None:
+        async def steps() -> None:
+            calls = [client.shop.orders.find_one() for _ in range(2)]
+            ended.extend(await asyncio.gather(*calls, return_exceptions=True))
+
+        with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+            runner.run(asyncio.wait_for(steps(), 10))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    scripted_server.wait_for("find")
+    asyncio.run(client.close())
+    thread.join(10)
+    assert [isinstance(error, PyMongoError) for error in ended] == [True, True]
+    scripted_server.wait_for_open(0)
+
+
+def test_a_loop_that_ends_in_mid_operation_leaves_the_client_usable(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+    scripted_server.once("find", Hang())
+    client = AsyncMongoClient(scripted_server.uri)
+
+    async def leave() -> None:
+        task = asyncio.get_running_loop().create_task(client.shop.orders.find_one())
+        await asyncio.sleep(0.05)
+        assert not task.done()
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(leave())
+    assert asyncio.run(client.shop.orders.find_one()) is None
+    asyncio.run(client.close())
+    scripted_server.wait_for_open(0)
+
+
+def test_a_loop_closed_with_a_connection_open_costs_no_descriptor(scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+    client = AsyncMongoClient(scripted_server.uri)
+    asyncio.run(client.shop.orders.find_one())
+    eventually(lambda: scripted_server.open_connections == 1)
+    before = open_sockets()
+    for _ in range(20):
+        asyncio.run(client.shop.orders.find_one())
+    # Sockets of this process on both sides of each line.
+    eventually(lambda: open_sockets() <= before + 2)
+    asyncio.run(client.close())
+
+
+def test_a_dropped_client_closes_its_connections_while_its_loop_goes_on(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+
+    async def steps() -> None:
+        # The operation outlives the client it was taken from.
+        assert await AsyncMongoClient(scripted_server.uri).shop.orders.find_one() is None
+        gc.collect()
+        for _ in range(100):
+            if scripted_server.open_connections == 0:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("the dropped client's connections are open")
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(steps())
+
+
+def test_no_complaint_reaches_the_loop_when_operations_are_given_up(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", found({"_id": 1}, id=9))
+    scripted_server.on("getMore", Reply(EMPTY, cut=5, delay=0.05))
+    complaints: list[Any] = []
+
+    async def steps() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        client = AsyncMongoClient(scripted_server.uri)
+        for wait in (0, 0.1):
+            cursor = client.shop.orders.find({}, prefetch=True)
+            assert await cursor.next() == {"_id": 1}
+            # Dropped with a prefetch under way, or failed behind its back.
+            await asyncio.sleep(wait)
+            del cursor
+            gc.collect()
+            await asyncio.sleep(0.1)
+        scripted_server.on("find", Hang())
+        tasks = [asyncio.create_task(client.shop.orders.find_one()) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        scripted_server.close_connections()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+        del tasks
+        gc.collect()
+        await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(steps())
+    gc.collect()
+    assert complaints == []
+
+
+def test_a_tornado_handler_finds_and_inserts(scripted_server: ScriptedServer) -> None:
+    tornado_web = pytest.importorskip("tornado.web")
+    from tornado.httpclient import AsyncHTTPClient
+    from tornado.httpserver import HTTPServer
+    from tornado.testing import bind_unused_port
+
+    scripted_server.on(
+        "find", lambda request: Reply(found({"_id": request.command["filter"]["_id"]}), delay=0.01)
+    )
+    scripted_server.on("insert", {"ok": 1, "n": 1})
+
+    class Orders(tornado_web.RequestHandler):  # type: ignore[misc, name-defined]
+        async def get(self, number: str) -> None:
+            orders = self.application.settings["client"].shop.orders
+            self.write({"found": await orders.find_one({"_id": int(number)})})
+
+        async def post(self, number: str) -> None:
+            result = await self.application.settings["client"].shop.orders.insert_one({"_id": int(number)})
+            self.write({"inserted": result.inserted_id})
+
+    async def steps() -> None:
+        client = AsyncMongoClient(scripted_server.uri)
+        application = tornado_web.Application([("/orders/([0-9]+)", Orders)], client=client)
+        listener, port = bind_unused_port()
+        server = HTTPServer(application)
+        server.add_socket(listener)
+        browser = AsyncHTTPClient()
+        urls = [f"http://127.0.0.1:{port}/orders/{n}" for n in range(20)]
+        pages = await asyncio.gather(*(browser.fetch(url) for url in urls))
+        assert [page.body for page in pages] == [b'{"found": {"_id": %d}}' % n for n in range(20)]
+        page = await browser.fetch(urls[7], method="POST", body=b"")
+        assert page.body == b'{"inserted": 7}'
+        server.stop()
+        await server.close_all_connections()
+        browser.close()
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(steps(), 20))
+    scripted_server.wait_for_open(0)

@@ -1,0 +1,141 @@
+"""Servers that are down, come up, close idle connections, or die in the middle."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from faces.conftest import EMPTY, Face, connections_of, eventually, found, pool_sizes
+from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
+from mangonel.server import start
+from tools.proxy import LineProxy
+from tools.scripted_server import ScriptedServer
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_a_server_that_is_down_is_named_with_the_reason(face: Face) -> None:
+    port = free_port()
+    client = face.client(f"mongodb://127.0.0.1:{port}/?directConnection=true", serverSelectionTimeoutMS=500)
+    begun = time.monotonic()
+    with pytest.raises(ServerSelectionTimeoutError) as raised:
+        face.run(client.shop.orders.find_one)
+    assert f"127.0.0.1:{port}" in str(raised.value)
+    assert "refused" in str(raised.value)
+    assert time.monotonic() - begun < 3
+    assert pool_sizes(client) == (0, 0, 0, 0)
+
+
+def test_a_server_that_comes_up_later_is_used(face: Face) -> None:
+    port = free_port()
+    client = face.client(
+        f"mongodb://127.0.0.1:{port}/?directConnection=true", serverSelectionTimeoutMS=10_000
+    )
+    call = face.start(client.shop.orders.find_one)
+    time.sleep(0.2)
+    with ScriptedServer(port=port) as server:
+        server.on("find", EMPTY)
+        assert call.result(10) is None
+
+
+def test_an_operation_succeeds_after_the_server_closed_the_idle_connection(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+    scripted_server.on("insert", {"ok": 1, "n": 1})
+    client = face.client(scripted_server.uri)
+    for call in (client.shop.orders.find_one, lambda: client.shop.orders.insert_one({"_id": 1})):
+        face.run(client.shop.orders.find_one)
+        scripted_server.close_connections()
+        scripted_server.wait_for_open(0)
+        # A blocking face looks at a connection that has rested; asyncio's hear of the end at once.
+        time.sleep(0.1 if face.is_async else 1.1)
+        face.run(call)
+    assert len(scripted_server.received("insert")) == 1
+
+
+def test_a_read_survives_a_connection_that_breaks_under_it(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", found({"_id": 1}))
+    with LineProxy(scripted_server.port) as proxy:
+        client = face.client(f"mongodb://{proxy.address}/?directConnection=true")
+        face.run(client.shop.orders.find_one)
+        proxy.cut(down=10)
+        assert face.run(client.shop.orders.find_one) == {"_id": 1}
+        assert len(scripted_server.received("find")) == 3
+
+
+def test_a_send_that_breaks_in_the_middle_is_an_error(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+    with LineProxy(scripted_server.port) as proxy:
+        client = face.client(f"mongodb://{proxy.address}/?directConnection=true", retryWrites=False)
+        face.run(client.shop.orders.find_one)
+        proxy.cut(up=1_000_000, reset=True)
+        with pytest.raises(AutoReconnect):
+            face.run(lambda: client.shop.orders.insert_one({"_id": 1, "data": b"x" * 15_000_000}))
+        assert pool_sizes(client) == (0, 0, 0, 0)
+        assert face.run(client.shop.orders.find_one) is None
+    assert scripted_server.received("insert") == []
+
+
+def test_closing_a_client_does_not_wait_for_a_server_that_is_gone(face: Face) -> None:
+    with ScriptedServer() as server:
+        server.on("find", EMPTY)
+        client = face.client(server.uri)
+        face.run(client.shop.orders.find_one)
+    begun = time.monotonic()
+    face.run(client.close)
+    assert time.monotonic() - begun < 2
+
+
+def test_a_server_killed_in_mid_operation_is_an_error_and_its_successor_is_used(face: Face) -> None:
+    with start() as server:
+        member = server.members[0]
+        client = face.client(member.uri, serverSelectionTimeoutMS=20_000)
+        orders = client.shop.orders
+        face.run(lambda: orders.insert_one({"_id": 1}))
+
+        def slow() -> Any:
+            return orders.find_one({"$where": "sleep(10000) || true"})
+
+        calls = [face.start(slow) for _ in range(3)]
+        eventually(lambda: pool_sizes(client)[1] == 3)
+        time.sleep(0.2)
+        client_without_retries = face.client(member.uri, retryReads=False)
+        doomed = face.start(
+            lambda: client_without_retries.shop.orders.find_one({"$where": "sleep(10000) || true"})
+        )
+        eventually(lambda: pool_sizes(client_without_retries)[1] == 1)
+        member.kill()
+        with pytest.raises(AutoReconnect):
+            doomed.result(10)
+        for call in calls:
+            call.cancel()
+        member.restart()
+        assert face.run(lambda: orders.count_documents({})) == 1
+        face.run(lambda: orders.insert_one({"_id": 2}))
+        # A write that was stored before its client lost the line is there after the restart.
+        assert face.run(lambda: orders.find_one({"_id": 2})) == {"_id": 2}
+
+
+def test_a_burst_of_errors_opens_no_more_connections_than_needed(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+    client = face.client(scripted_server.uri, maxPoolSize=10)
+    for _ in range(3):
+        calls = [face.start(client.shop.orders.find_one) for _ in range(40)]
+        scripted_server.close_connections()
+        results = [call.exception(20) for call in calls]
+        assert all(error is None or isinstance(error, AutoReconnect) for error in results), results
+    eventually(lambda: pool_sizes(client)[1:] == (0, 0, 0))
+    assert face.run(client.shop.orders.find_one) is None
+    assert len(connections_of(scripted_server, "find")) < 100
