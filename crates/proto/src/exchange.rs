@@ -331,6 +331,10 @@ impl Exchange {
             return;
         }
         if client.is_closed() {
+            // What it was granted before has to be given back all the same.
+            if let Some(pool) = client.pool_mut(self.shard) {
+                pool.abandon(self.id, now);
+            }
             return self.fail(Failure::Closed);
         }
         match client.pool_mut(self.shard).map(|pool| pool.granted(self.id)) {

@@ -149,6 +149,12 @@ impl Pool {
         self.closing.push(link);
         self.out.remove(&link);
         self.idle.retain(|idle| idle.link != link);
+        // It may have been granted to a waiter that has not run since: that one is the first in the queue again.
+        let granted = self.grants.iter().find(|(_, answer)| **answer == CheckOut::Ready(link));
+        if let Some(waiter) = granted.map(|(waiter, _)| *waiter) {
+            self.grants.remove(&waiter);
+            self.waiters.push_front(waiter);
+        }
         self.serve(now);
     }
 
@@ -288,6 +294,19 @@ mod tests {
         assert_eq!(pool.poll_woken(), [ExchangeId(2), ExchangeId(3)]);
         assert_eq!(pool.granted(ExchangeId(2)), None);
         assert_eq!(pool.granted(ExchangeId(3)), Some(Ready(link)));
+    }
+
+    #[test]
+    fn a_grant_whose_link_is_lost_is_replaced() {
+        let mut pool = pool(1, 2);
+        let link = open(&mut pool, 1);
+        pool.check_out(ExchangeId(2), NOW);
+        pool.check_out(ExchangeId(3), NOW);
+        pool.check_in(link, NOW);
+        pool.discard(link, NOW);
+        assert_eq!(pool.poll_closing(), [link]);
+        assert_eq!(pool.granted(ExchangeId(2)), Some(Establish));
+        assert_eq!((pool.sizes(), pool.waiting()), ((0, 0, 1), 1));
     }
 
     #[test]
