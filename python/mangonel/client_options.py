@@ -290,9 +290,11 @@ class ClientOptions:
         `direct_connection`, `load_balanced`, `replica_set`, `max_pool_size` (0: no limit), `min_pool_size`,
         `max_idle_time_ms`, `max_connecting`, `wait_queue_timeout_ms`, `connect_timeout_ms`,
         `socket_timeout_ms`, `server_selection_timeout_ms` (0: do not wait), `timeout_ms` (0: no limit),
-        `heartbeat_frequency_ms`, `local_threshold_ms`, `server_monitoring_mode`, `retry_writes`,
+        `heartbeat_frequency_ms`, `local_threshold_ms`, `server_monitoring_mode`, `is_faas`, `retry_writes`,
         `retry_reads`, `api_version`, `api_strict`, `api_deprecation_errors`.
         """
+        from mangonel.handshake_metadata import is_faas
+
         pool = self._pool_options
         api = pool.server_api
         return {
@@ -314,6 +316,7 @@ class ClientOptions:
             "heartbeat_frequency_ms": _milliseconds(self.heartbeat_frequency),
             "local_threshold_ms": _milliseconds(self.local_threshold_ms / 1000),
             "server_monitoring_mode": self.server_monitoring_mode,
+            "is_faas": is_faas(),
             "retry_writes": self.retry_writes,
             "retry_reads": self.retry_reads,
             "api_version": api.version if api else None,

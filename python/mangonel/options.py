@@ -153,8 +153,6 @@ LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "mongodb+srv": ("SRV discovery and polling", bool),
     "timeoutms": ("client-side operation timeouts", lambda value: value is not None),
     "minpoolsize": ("the upkeep of pools in the background", bool),
-    "heartbeatfrequencyms": ("server monitoring", lambda value: value not in (None, HEARTBEAT_FREQUENCY)),
-    "servermonitoringmode": ("server monitoring", lambda value: value != SERVER_MONITORING_MODE),
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
     "event_listeners": ("monitoring", bool),
     "server_selector": ("server selection", lambda value: value is not None),

@@ -1,21 +1,33 @@
 //! What all exchanges of one client share: the deployment, its pools, sessions and cluster time.
 //! The owner keeps it behind a lock that is held for about a microsecond, never across I/O.
+//! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mangonel_bson::{RawDocument, RawValue};
 
-use crate::hello::Hello;
+use crate::error::ProtocolError;
+use crate::hello::hello_command;
+use crate::message::Command;
 use crate::pool::{ExchangeId, LinkId, Pool, PoolOptions};
 use crate::session::{IdSource, ServerSession, SessionPool};
 use crate::time::Instant;
+use crate::topology::monitor::HelloRequest;
+use crate::topology::select::{self, Criteria, SelectionError};
+use crate::topology::{
+    Address, ApplicationError, Cause, Effect, Phase, ServerDescription, ServerType, Topology,
+    TopologyDescription, TopologySettings,
+};
 
 /// The options that the core decides by.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The server's address as messages show it.
-    pub address: String,
+    /// The deployment as the user described it.
+    pub topology: TopologySettings,
+    /// How much slower than the fastest suitable server another one may be.
+    pub local_threshold: Duration,
     /// The limits of each pool.
     pub pool: PoolOptions,
     /// How long to wait for a connection to become free; `None` for no limit.
@@ -30,8 +42,6 @@ pub struct ClientOptions {
     pub retry_reads: bool,
     /// Whether writes are sent again once.
     pub retry_writes: bool,
-    /// The replica set that the server must belong to.
-    pub replica_set: Option<String>,
     /// The `client` document of the handshake, as BSON.
     pub metadata: Vec<u8>,
     /// `apiVersion` and its companions as one BSON document; empty without them.
@@ -42,14 +52,40 @@ pub struct ClientOptions {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ShardId(pub u32);
 
+/// Something that the face has to do for the deployment, besides what exchanges ask for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Errand {
+    /// Start driving the monitor of this server.
+    Watch(Address),
+    /// Start driving the pinger of this server.
+    Ping(Address),
+    /// Let this server's monitor look at its step again.
+    Wake(Address),
+    /// Shut down the socket of this server's monitor.
+    Interrupt(Address),
+    /// Shut down the sockets of this server's monitor and pinger, and let both look at their steps again.
+    Stop(Address),
+}
+
+/// The pools of one server, one for each shard that used it.
+#[derive(Default)]
+struct Server {
+    pools: BTreeMap<ShardId, Pool>,
+}
+
 /// The state that all exchanges of one client share.
 pub struct Client {
     pub(crate) options: ClientOptions,
-    pub(crate) hello: Option<Hello>,
-    /// Why the server could not be reached the last time.
-    pub(crate) last_error: Option<String>,
-    pools: BTreeMap<ShardId, Pool>,
-    pub(crate) sessions: SessionPool,
+    topology: Topology,
+    servers: BTreeMap<Address, Server>,
+    shards: BTreeSet<ShardId>,
+    /// Exchanges that wait for a suitable server.
+    selecting: Vec<ExchangeId>,
+    woken: Vec<ExchangeId>,
+    closing: Vec<LinkId>,
+    errands: Vec<Errand>,
+    sessions: SessionPool,
+    choices: IdSource,
     cluster_time: Option<(u64, Vec<u8>)>,
     next_exchange: u64,
     next_request: i32,
@@ -59,24 +95,34 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client that has contacted nobody yet. `seed`: good randomness for session ids.
-    pub fn new(options: ClientOptions, seed: [u8; 16]) -> Self {
+    /// Makes a client that has contacted nobody yet; its first errands wait until they are asked for.
+    /// `seed`: good randomness for session ids.
+    pub fn new(options: ClientOptions, seed: [u8; 16], now: Instant) -> Self {
         let mut ids = IdSource::new(seed);
+        let choices = IdSource::new(ids.next_uuid());
         // Request ids start anywhere, so that two clients behind one proxy are told apart in its log.
         let next_request = (ids.next_u64() >> 34) as i32;
-        Client {
+        let topology = Topology::new(options.topology.clone(), now);
+        let mut client = Client {
             options,
-            hello: None,
-            last_error: None,
-            pools: BTreeMap::new(),
+            topology,
+            servers: BTreeMap::new(),
+            shards: BTreeSet::new(),
+            selecting: Vec::new(),
+            woken: Vec::new(),
+            closing: Vec::new(),
+            errands: Vec::new(),
             sessions: SessionPool::new(ids),
+            choices,
             cluster_time: None,
             next_exchange: 0,
             next_request,
             next_link: 0,
             next_shard: 0,
             is_closed: false,
-        }
+        };
+        client.settle();
+        client
     }
 
     /// Returns the options it was made with.
@@ -89,9 +135,9 @@ impl Client {
         self.options.metadata = metadata;
     }
 
-    /// Returns what the server said of itself at the last handshake.
-    pub fn hello(&self) -> Option<&Hello> {
-        self.hello.as_ref()
+    /// Returns what is known of the deployment.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        self.topology.description()
     }
 
     /// Returns whether [`close`](Self::close) was called.
@@ -99,87 +145,260 @@ impl Client {
         self.is_closed
     }
 
-    /// Opens a pool of its own for a face or an event loop.
+    /// Makes room for the connections of a face or an event loop.
     pub fn open_shard(&mut self) -> ShardId {
         let shard = ShardId(self.next_shard);
         self.next_shard += 1;
-        self.pools.insert(shard, Pool::new(self.options.pool.clone()));
+        self.shards.insert(shard);
         shard
     }
 
     /// Closes a shard and returns its links; they and its waiters are dead.
     pub fn close_shard(&mut self, shard: ShardId) -> Vec<LinkId> {
-        let Some(mut pool) = self.pools.remove(&shard) else { return Vec::new() };
-        pool.close();
-        pool.poll_closing()
+        self.shards.remove(&shard);
+        let pools = self.servers.values_mut().filter_map(|server| server.pools.remove(&shard));
+        pools
+            .flat_map(|mut pool| {
+                pool.close();
+                pool.poll_closing()
+            })
+            .collect()
     }
 
     /// Ends the client: every later exchange fails, every waiter is woken, every link closes.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, now: Instant) {
         self.is_closed = true;
-        self.pools.values_mut().for_each(Pool::close);
+        self.topology.close(now);
+        self.settle();
+        self.woken.append(&mut self.selecting);
     }
 
-    /// Makes a closed client usable again, as the field's clients once were; its pools start empty.
-    pub fn restart_in_child(&mut self, seed: [u8; 16]) {
-        let shards: Vec<_> = self.pools.keys().copied().collect();
-        for shard in shards {
-            self.pools.insert(shard, Pool::new(self.options.pool.clone()));
-        }
+    /// Starts over in a forked child: nothing is known, nothing is open, and ids come from another seed.
+    pub fn restart_in_child(&mut self, seed: [u8; 16], now: Instant) {
+        self.servers.clear();
+        self.selecting.clear();
+        self.woken.clear();
+        self.closing.clear();
+        self.errands.clear();
         self.sessions.restart(IdSource::new(seed));
+        self.choices = IdSource::new(seed);
         self.cluster_time = None;
-    }
-
-    /// Forgets what was known of the server after it failed: every pool starts a new generation.
-    pub fn mark_unreachable(&mut self, error: String) {
-        self.last_error = Some(error);
-        self.pools.values_mut().for_each(Pool::clear);
-    }
-
-    /// Returns a link that closed while it was idle to nobody.
-    pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
-        if let Some(pool) = self.pools.get_mut(&shard) {
-            pool.discard(link, now);
+        if !self.is_closed {
+            self.topology = Topology::new(self.options.topology.clone(), now);
+            self.settle();
         }
     }
 
-    /// Returns the books of one shard.
-    pub fn pool(&self, shard: ShardId) -> Option<&Pool> {
-        self.pools.get(&shard)
+    /// Hands the topology to a monitor or a pinger, then does in the pools what follows from it.
+    pub fn with_topology<T>(&mut self, change: impl FnOnce(&mut Topology) -> T) -> T {
+        let result = change(&mut self.topology);
+        self.settle();
+        result
+    }
+
+    /// Does what the topology asks of pools and waiters, and notes what it asks of the face.
+    fn settle(&mut self) {
+        while let Some(effect) = self.topology.poll_effect() {
+            match effect {
+                Effect::OpenPool { address } => {
+                    self.servers.insert(address, Server::default());
+                }
+                // A server that is not known is not selected, so its pools need no gate of their own.
+                Effect::ReadyPool { .. } => {}
+                Effect::ClearPool { address, is_interrupting, .. } => {
+                    let server = self.servers.get_mut(&address);
+                    let pools = server.into_iter().flat_map(|server| server.pools.values_mut());
+                    pools.for_each(|pool| pool.pause(is_interrupting));
+                }
+                Effect::ClosePool { address } => {
+                    for (_, mut pool) in self.servers.remove(&address).unwrap_or_default().pools {
+                        pool.close();
+                        self.closing.append(&mut pool.poll_closing());
+                        self.woken.append(&mut pool.poll_woken());
+                    }
+                }
+                Effect::StartMonitor { address } => self.errands.push(Errand::Watch(address)),
+                Effect::StartPinger { address } => self.errands.push(Errand::Ping(address)),
+                Effect::WakeMonitor { address } => self.errands.push(Errand::Wake(address)),
+                Effect::InterruptMonitor { address } => self.errands.push(Errand::Interrupt(address)),
+                Effect::StopMonitor { address } => self.errands.push(Errand::Stop(address)),
+                Effect::WakeSelections => self.woken.append(&mut self.selecting),
+            }
+        }
+    }
+
+    /// Chooses a server for an operation; `None` when none suits now.
+    pub(crate) fn select(
+        &mut self,
+        criteria: Criteria<'_>,
+        deprioritized: &[Address],
+    ) -> Result<Option<Arc<ServerDescription>>, SelectionError> {
+        let random = self.choices.next_u64();
+        select::select(
+            self.topology.description(),
+            criteria,
+            deprioritized,
+            self.topology.heartbeat_frequency(),
+            self.options.local_threshold,
+            |address| self.operation_count(address),
+            random,
+        )
+    }
+
+    /// Returns the server of this address while it is known and can be talked to.
+    pub(crate) fn known_server(&self, address: &Address) -> Option<Arc<ServerDescription>> {
+        let server = self.description().servers.get(address)?;
+        (server.server_type != ServerType::Unknown).then(|| Arc::clone(server))
+    }
+
+    fn operation_count(&self, address: &Address) -> u64 {
+        let pools = self.servers.get(address).into_iter().flat_map(|server| server.pools.values());
+        pools.map(|pool| pool.sizes().1 as u64).sum()
+    }
+
+    /// Returns a hello for one of its servers, ready to be sent.
+    ///
+    /// # Errors
+    /// When the client's metadata is no BSON document.
+    pub fn hello(&mut self, server: &Address, request: HelloRequest) -> Result<Command, ProtocolError> {
+        let hello_ok = self.description().servers.get(server).is_some_and(|server| server.hello_ok);
+        let request_id = self.next_request();
+        hello_command(&self.options, request, hello_ok, request_id)
+    }
+
+    /// Has an exchange woken at the next change of the deployment, and the servers looked at soon.
+    pub(crate) fn wait_for_change(&mut self, exchange: ExchangeId, now: Instant) {
+        self.selecting.push(exchange);
+        self.topology.request_checks(now);
+        self.settle();
+    }
+
+    /// Forgets an exchange that waited for a change.
+    pub(crate) fn stop_waiting(&mut self, exchange: ExchangeId) {
+        self.selecting.retain(|waiting| *waiting != exchange);
+    }
+
+    /// Tells the topology what an operation met on a connection of `generation`.
+    pub(crate) fn report(
+        &mut self,
+        server: &Address,
+        shard: ShardId,
+        generation: u32,
+        phase: Phase,
+        cause: Cause<'_>,
+        message: &str,
+        now: Instant,
+    ) {
+        let current = self.pool(server, shard).map_or(generation, Pool::generation);
+        // A connection that cannot be made may say no more than that the server has too much to do; its monitor
+        // will find out (client-backpressure).
+        let is_overload = phase == Phase::BeforeHandshake && matches!(cause, Cause::Network | Cause::Timeout);
+        let error = ApplicationError {
+            address: server,
+            cause,
+            phase,
+            is_overload,
+            generation: u64::from(generation),
+            pool_generation: u64::from(current),
+            service_id: None,
+            message,
+        };
+        self.topology.handle_application_error(&error, now);
+        self.settle();
+    }
+
+    /// Closes a link that the server closed while nobody used it.
+    pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
+        if let Some(pool) = self.pool_of_link(shard, link) {
+            pool.discard(link, now);
+        } else {
+            self.closing.push(link);
+        }
+    }
+
+    /// The caller read the last reply of an exhaust cursor, or will not read on; `is_drained` tells which.
+    pub fn release_pinned(&mut self, link: LinkId, is_drained: bool, now: Instant) {
+        let mut pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        match pools.find(|pool| pool.is_out(link)) {
+            Some(pool) if is_drained => pool.check_in(link, now),
+            Some(pool) => pool.discard(link, now),
+            None => self.closing.push(link),
+        }
+    }
+
+    fn pool_of_link(&mut self, shard: ShardId, link: LinkId) -> Option<&mut Pool> {
+        let mut pools = self.servers.values_mut().filter_map(|server| server.pools.get_mut(&shard));
+        pools.find(|pool| pool.holds(link))
+    }
+
+    /// Returns the books of one server in one shard, once something was checked out there.
+    pub fn pool(&self, server: &Address, shard: ShardId) -> Option<&Pool> {
+        self.servers.get(server)?.pools.get(&shard)
+    }
+
+    /// Returns how many connections of a shard are idle, out and being opened, and how many exchanges wait, over all
+    /// servers; `None` for a shard that is not open.
+    pub fn pool_sizes(&self, shard: ShardId) -> Option<(usize, usize, usize, usize)> {
+        self.shards.contains(&shard).then(|| {
+            let pools = self.servers.values().filter_map(|server| server.pools.get(&shard));
+            pools.fold((0, 0, 0, 0), |sum, pool| {
+                let (idle, out, pending) = pool.sizes();
+                (sum.0 + idle, sum.1 + out, sum.2 + pending, sum.3 + pool.waiting())
+            })
+        })
+    }
+
+    /// Returns the books of one server in one shard, made when they are first needed; `None` when either is closed.
+    pub(crate) fn pool_mut(&mut self, server: &Address, shard: ShardId) -> Option<&mut Pool> {
+        let server = self.servers.get_mut(server)?;
+        if !server.pools.contains_key(&shard) {
+            if !self.shards.contains(&shard) || self.is_closed {
+                return None;
+            }
+            server.pools.insert(shard, Pool::new(self.options.pool.clone()));
+        }
+        server.pools.get_mut(&shard)
     }
 
     /// Returns whether a waiting exchange has reason to look again.
-    pub fn should_wake(&self, shard: ShardId, exchange: ExchangeId) -> bool {
-        self.is_closed || self.pools.get(&shard).is_none_or(|pool| pool.has_grant(exchange))
+    pub fn should_wake(&self, exchange: ExchangeId) -> bool {
+        let mut pools = self.servers.values().flat_map(|server| server.pools.values());
+        !self.selecting.contains(&exchange) && !pools.any(|pool| pool.is_waiting(exchange))
     }
 
-    pub(crate) fn pool_mut(&mut self, shard: ShardId) -> Option<&mut Pool> {
-        self.pools.get_mut(&shard)
-    }
-
-    /// Returns the books that count a connection as in use.
-    pub(crate) fn pool_of(&mut self, link: LinkId) -> Option<&mut Pool> {
-        self.pools.values_mut().find(|pool| pool.is_out(link))
-    }
-
-    /// Returns whether [`poll_closing`](Self::poll_closing) or [`poll_wakers`](Self::poll_wakers) has something.
+    /// Returns whether one of the `poll_*` has something.
     pub fn has_news(&self) -> bool {
-        self.pools.values().any(Pool::has_news)
+        let mut pools = self.servers.values().flat_map(|server| server.pools.values());
+        !self.woken.is_empty()
+            || !self.closing.is_empty()
+            || !self.errands.is_empty()
+            || pools.any(Pool::has_news)
     }
 
     /// Returns the links to close since the last call.
     pub fn poll_closing(&mut self) -> Vec<LinkId> {
-        self.pools.values_mut().flat_map(Pool::poll_closing).collect()
+        let mut closing = std::mem::take(&mut self.closing);
+        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        pools.for_each(|pool| closing.append(&mut pool.poll_closing()));
+        closing
     }
 
     /// Returns the exchanges to wake since the last call.
     pub fn poll_wakers(&mut self) -> Vec<ExchangeId> {
-        self.pools.values_mut().flat_map(Pool::poll_woken).collect()
+        let mut woken = std::mem::take(&mut self.woken);
+        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        pools.for_each(|pool| woken.append(&mut pool.poll_woken()));
+        woken
+    }
+
+    /// Returns what the face has to do for the deployment since the last call.
+    pub fn poll_errands(&mut self) -> Vec<Errand> {
+        std::mem::take(&mut self.errands)
     }
 
     /// Returns the `$clusterTime` document to gossip, when one was seen and this deployment takes it.
-    pub(crate) fn cluster_time(&self) -> Option<&[u8]> {
-        let gossips = self.hello.as_ref().is_some_and(|hello| hello.is_mongos || hello.set_name.is_some());
+    pub(crate) fn cluster_time(&self, server: &ServerDescription) -> Option<&[u8]> {
+        let gossips = server.server_type == ServerType::Mongos || server.set_name.is_some();
         self.cluster_time.as_ref().filter(|_| gossips).map(|(_, document)| document.as_slice())
     }
 
@@ -215,6 +434,12 @@ impl Client {
         LinkId(self.next_link)
     }
 
+    /// Returns a session to use now.
+    pub(crate) fn take_session(&mut self, now: Instant) -> ServerSession {
+        let timeout = self.session_timeout();
+        self.sessions.take(timeout, now)
+    }
+
     /// Takes back a session that a cursor held.
     pub fn give_back_session(&mut self, session: ServerSession, now: Instant) {
         let timeout = self.session_timeout();
@@ -228,6 +453,7 @@ impl Client {
 
     /// Returns how long the deployment keeps idle sessions; `None` when it has none or is not known yet.
     pub fn session_timeout(&self) -> Option<Duration> {
-        self.hello.as_ref().and_then(|hello| hello.session_timeout)
+        let minutes = self.description().logical_session_timeout_minutes?;
+        Some(Duration::from_secs(60 * u64::try_from(minutes).ok()?))
     }
 }

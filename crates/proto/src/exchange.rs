@@ -25,23 +25,31 @@
 //! - A link that owes a reply is never checked in: [`Exchange::close`] discards it.
 //! - A command is stamped anew for every attempt; only its transaction number stays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mangonel_bson::{RawDocument, writer};
+use mangonel_bson::RawDocument;
 
 use crate::client::{Client, ShardId};
+use crate::envelope::{Envelope, wire_preference};
 use crate::error::{Failure, ProtocolError};
-use crate::hello::{Hello, MAX_WIRE_VERSION, MIN_WIRE_VERSION, write_hello};
+use crate::hello::hello_command;
 use crate::message::{Command, Replies, read_reply};
 use crate::operation::{Kind, Operation, SessionChoice};
-use crate::pool::{CheckOut, ExchangeId, LinkId};
+use crate::pool::{CheckOut, ExchangeId, LinkId, Pool};
+use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
 use crate::retry;
 use crate::session::ServerSession;
 use crate::time::Instant;
+use crate::topology::monitor::HelloRequest;
+use crate::topology::select::Criteria;
+use crate::topology::{self, Address, Cause, ServerDescription, ServerType};
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+
+static PRIMARY: ReadPreference = ReadPreference::PRIMARY;
 
 /// What the owner has to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +70,9 @@ pub enum Step {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    /// Waiting for the deployment to change, since no server suits.
     Selecting,
+    /// Waiting in a pool's queue.
     Waiting,
     Connecting,
     Handshake,
@@ -78,6 +88,10 @@ pub struct Exchange {
     operation: Operation,
     handshake: Option<Command>,
     phase: Phase,
+    /// Where it goes, once a server was selected.
+    server: Option<Arc<ServerDescription>>,
+    /// Servers that failed it, avoided while there are others.
+    deprioritized: Vec<Address>,
     link: Option<LinkId>,
     /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
     generation: u32,
@@ -104,6 +118,8 @@ impl Exchange {
             operation,
             handshake: None,
             phase: Phase::Selecting,
+            server: None,
+            deprioritized: Vec::new(),
             link: None,
             generation: 0,
             request_id: 0,
@@ -127,9 +143,9 @@ impl Exchange {
             Phase::Handshake => Step::Write,
             Phase::InFlight if self.operation.is_under_way || self.is_sent => Step::Read,
             Phase::InFlight => Step::Write,
-            Phase::Waiting => Step::Wait,
+            Phase::Selecting | Phase::Waiting => Step::Wait,
             Phase::BackingOff(until) => Step::Sleep(until),
-            Phase::Selecting | Phase::Done => Step::Done,
+            Phase::Done => Step::Done,
         }
     }
 
@@ -141,6 +157,11 @@ impl Exchange {
     /// Returns the shard it runs on.
     pub fn shard(&self) -> ShardId {
         self.shard
+    }
+
+    /// Returns the server it goes to, once one was selected.
+    pub fn server(&self) -> Option<&Address> {
+        self.server.as_ref().map(|server| &server.address)
     }
 
     /// Returns the connection it holds.
@@ -172,6 +193,7 @@ impl Exchange {
     /// Returns when waiting for a connection ends in an error; `None` for never.
     pub fn deadline(&self, client: &Client) -> Option<Instant> {
         match self.phase {
+            Phase::Selecting => Some(self.selection_deadline(client)),
             Phase::Waiting => client.options.wait_queue_timeout.map(|longest| self.queued + longest),
             Phase::BackingOff(until) => Some(until),
             _ => None,
@@ -227,12 +249,10 @@ impl Exchange {
             return self.fail(Failure::Closed);
         }
         self.phase = Phase::Handshake;
-        match hello_command(client) {
-            Ok(mut command) => {
-                self.request_id = client.next_request();
-                command.stamp(self.request_id, Replies::One, |_| {});
-                self.handshake = Some(command);
-            }
+        self.request_id = client.next_request();
+        let hello_ok = self.server.as_ref().is_some_and(|server| server.hello_ok);
+        match hello_command(&client.options, HelloRequest::Handshake, hello_ok, self.request_id) {
+            Ok(command) => self.handshake = Some(command),
             Err(error) => {
                 self.drop_link(client, now);
                 self.fail(Failure::Protocol(error.to_string()));
@@ -259,7 +279,7 @@ impl Exchange {
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
         }
-        self.fail(Failure::Protocol(format!("{}: {message}", client.options.address)));
+        self.fail(Failure::Protocol(format!("{}: {message}", self.address())));
         self.end_session(client, now);
     }
 
@@ -281,21 +301,19 @@ impl Exchange {
         timed_out: bool,
         now: Instant,
     ) {
-        let message = format!("{}: {message}", client.options.address);
+        let message = format!("{}: {message}", self.address());
+        let cause = if timed_out { Cause::Timeout } else { Cause::Network };
         match self.phase {
             Phase::Connecting | Phase::Handshake => {
-                let is_stale = self.is_stale(client);
+                self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
                 self.drop_link(client, now);
-                self.back_off(client, message, is_stale, now);
+                self.back_off(client, message, now);
             }
             Phase::InFlight => {
-                let is_stale = self.is_stale(client);
+                self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 if let Some(session) = &mut self.session {
                     session.is_dirty = true;
-                }
-                if !timed_out && !is_stale {
-                    client.mark_unreachable(message.clone());
                 }
                 let options = &client.options;
                 let again = retry::after_network_error(
@@ -304,9 +322,8 @@ impl Exchange {
                     options.retry_writes,
                 );
                 if again && self.may_retry(client) {
-                    self.attempt += 1;
                     self.failure = Some(Failure::Network { message, timed_out });
-                    self.select(client, now);
+                    self.retry(client, now);
                 } else {
                     self.fail(Failure::Network { message, timed_out });
                     self.end_session(client, now);
@@ -325,41 +342,59 @@ impl Exchange {
         self.select(client, now);
     }
 
-    /// It was woken: a connection may have been granted to it.
+    /// It was woken: a connection may have been granted to it, or the deployment may have changed.
     pub fn handle_wake(&mut self, client: &mut Client, now: Instant) {
-        if self.phase != Phase::Waiting {
-            return;
-        }
-        if client.is_closed() {
+        if client.is_closed() && matches!(self.phase, Phase::Selecting | Phase::Waiting) {
             // What it was granted before has to be given back all the same.
-            if let Some(pool) = client.pool_mut(self.shard) {
-                pool.abandon(self.id, now);
+            let id = self.id;
+            if let Some(pool) = self.pool(client) {
+                pool.abandon(id, now);
             }
             return self.fail(Failure::Closed);
         }
-        match client.pool_mut(self.shard).map(|pool| pool.granted(self.id)) {
-            Some(Some(answer)) => self.checked_out(client, answer, now),
-            Some(None) => self.handle_timeout(client, now),
-            None => self.fail(Failure::Closed),
+        match self.phase {
+            Phase::Selecting => {
+                client.stop_waiting(self.id);
+                self.select(client, now);
+            }
+            Phase::Waiting => {
+                let Some(pool) = self.pool(client) else { return self.select(client, now) };
+                match pool.granted(self.id) {
+                    Some(answer) => self.checked_out(client, answer, now),
+                    // Sent away: the pool was cleared, and the server may be gone.
+                    None if !pool.is_waiting(self.id) => self.select(client, now),
+                    None => {}
+                }
+            }
+            _ => {}
         }
     }
 
     /// The moment of [`deadline`](Self::deadline) has come.
     pub fn handle_timeout(&mut self, client: &mut Client, now: Instant) {
+        if self.deadline(client).is_none_or(|deadline| deadline > now) {
+            return;
+        }
         match self.phase {
-            Phase::Waiting if self.deadline(client).is_some_and(|deadline| deadline <= now) => {
-                let Some(pool) = client.pool_mut(self.shard) else { return self.fail(Failure::Closed) };
+            Phase::Selecting => {
+                client.stop_waiting(self.id);
+                self.fail_selection(client, now);
+            }
+            Phase::Waiting => {
+                let address = self.address();
+                let longest = client.options.wait_queue_timeout.unwrap_or_default().as_secs_f64();
+                let id = self.id;
+                let Some(pool) = self.pool(client) else { return self.fail(Failure::Closed) };
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
-                pool.abandon(self.id, now);
-                let longest = client.options.wait_queue_timeout.unwrap_or_default().as_secs_f64();
+                pool.abandon(id, now);
                 self.fail(Failure::WaitQueue(format!(
-                    "no connection to {} became free within {longest} s: {out} in use, {pending} being opened, \
-                     {waiting} waiting; raise maxPoolSize or waitQueueTimeoutMS",
-                    client.options.address
+                    "no connection to {address} became free within {longest} s: {out} in use, {pending} being \
+                     opened, {waiting} waiting; raise maxPoolSize or waitQueueTimeoutMS",
                 )));
+                self.end_session(client, now);
             }
-            Phase::BackingOff(until) if until <= now => self.select(client, now),
+            Phase::BackingOff(_) => self.select(client, now),
             _ => {}
         }
     }
@@ -367,9 +402,11 @@ impl Exchange {
     /// Gives up: whatever it holds goes back, and a link that owes a reply is closed. Idempotent.
     pub fn close(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
+            Phase::Selecting => client.stop_waiting(self.id),
             Phase::Waiting => {
-                if let Some(pool) = client.pool_mut(self.shard) {
-                    pool.abandon(self.id, now);
+                let id = self.id;
+                if let Some(pool) = self.pool(client) {
+                    pool.abandon(id, now);
                 }
             }
             Phase::Connecting | Phase::Handshake | Phase::InFlight => {
@@ -392,33 +429,59 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// The caller read the last reply of an exhaust cursor, or will not read on; `is_drained` tells which.
-    pub fn release_pinned(client: &mut Client, link: LinkId, is_drained: bool, now: Instant) {
-        if let Some(pool) = client.pool_of(link) {
-            if is_drained { pool.check_in(link, now) } else { pool.discard(link, now) }
+    fn select(&mut self, client: &mut Client, now: Instant) {
+        if client.is_closed() {
+            self.fail(Failure::Closed);
+            return self.end_session(client, now);
+        }
+        let selected = match &self.operation.server {
+            Some(address) => Ok(client.known_server(address)),
+            None => {
+                let preference = self.operation.read_preference.as_ref().unwrap_or(&PRIMARY);
+                let is_writing = !self.operation.kind.is_read() && self.operation.read_preference.is_none();
+                let criteria = if is_writing { Criteria::Writable } else { Criteria::Readable(preference) };
+                client.select(criteria, &self.deprioritized)
+            }
+        };
+        match selected {
+            Ok(Some(server)) => {
+                self.server = Some(server);
+                self.check_out(client, now);
+            }
+            Ok(None) if self.selection_deadline(client) <= now => self.fail_selection(client, now),
+            Ok(None) => {
+                self.phase = Phase::Selecting;
+                client.wait_for_change(self.id, now);
+            }
+            Err(error) => {
+                self.fail(Failure::Configuration(error.to_string()));
+                self.end_session(client, now);
+            }
         }
     }
 
-    fn select(&mut self, client: &mut Client, now: Instant) {
-        if client.is_closed() {
-            return self.fail(Failure::Closed);
+    fn check_out(&mut self, client: &mut Client, now: Instant) {
+        let (id, pinned) = (self.id, self.operation.pinned);
+        let Some(pool) = self.pool(client) else {
+            self.fail(Failure::Closed);
+            return self.end_session(client, now);
+        };
+        let Some(link) = pinned else {
+            let answer = pool.check_out(id, now);
+            return self.checked_out(client, answer, now);
+        };
+        // The server may have closed it since, or the process may have forked.
+        if !pool.is_out(link) {
+            let message = format!("{}: the connection of the cursor was lost", self.address());
+            self.fail(Failure::Network { message, timed_out: false });
+            return self.end_session(client, now);
         }
-        if let Some(link) = self.operation.pinned {
-            // The server may have closed it since, or the process may have forked.
-            if !client.pool(self.shard).is_some_and(|pool| pool.is_out(link)) {
-                let message = format!("{}: the connection of the cursor was lost", client.options.address);
-                return self.fail(Failure::Network { message, timed_out: false });
-            }
-            self.link = Some(link);
-            return self.send(client, now);
-        }
-        let Some(pool) = client.pool_mut(self.shard) else { return self.fail(Failure::Closed) };
-        let answer = pool.check_out(self.id, now);
-        self.checked_out(client, answer, now);
+        self.link = Some(link);
+        self.send(client, now);
     }
 
     fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
-        self.generation = client.pool(self.shard).map_or(0, |pool| pool.generation());
+        self.generation = self.pool(client).map_or(0, |pool| pool.generation());
         match answer {
             CheckOut::Ready(link) => {
                 self.link = Some(link);
@@ -434,21 +497,18 @@ impl Exchange {
 
     /// Stamps the command for the connection it was given.
     fn send(&mut self, client: &mut Client, now: Instant) {
-        let hello = client.hello.as_ref();
-        let has_sessions = hello.is_some_and(|hello| hello.session_timeout.is_some());
-        if self.session.is_none() && has_sessions {
+        let Some(server) = self.server.clone() else { return self.fail(Failure::Closed) };
+        if self.session.is_none() && client.session_timeout().is_some() {
             match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
-                SessionChoice::Implicit => {
-                    let timeout = client.session_timeout();
-                    self.session = Some(client.sessions.take(timeout, now));
-                }
+                SessionChoice::Implicit => self.session = Some(client.take_session(now)),
                 SessionChoice::Of(session) => self.session = Some(session),
                 SessionChoice::None => {}
             }
         }
         let is_retryable = self.operation.kind == Kind::RetryableWrite
             && client.options.retry_writes
-            && client.hello.as_ref().is_some_and(Hello::supports_retryable_writes);
+            && self.session.is_some()
+            && takes_transaction_numbers(&server);
         if let Some(session) = &mut self.session
             && is_retryable
             && self.attempt == 0
@@ -456,53 +516,28 @@ impl Exchange {
             session.txn_number += 1;
         }
         self.request_id = client.next_request();
-        let hello = client.hello.as_ref();
-        let is_mongos = hello.is_some_and(|hello| hello.is_mongos);
-        let is_standalone = hello.is_some_and(|hello| hello.set_name.is_none() && !hello.is_mongos);
-        let preference = self.operation.read_preference.as_ref();
-        let (session, replies, database) = (&self.session, self.operation.replies, &self.operation.database);
-        let is_read = self.operation.kind.is_read();
-        let (cluster_time, server_api) = (client.cluster_time(), client.options.server_api.as_slice());
-        self.operation.command.stamp(self.request_id, replies, |out| {
-            if let Some(session) = session {
-                let start = writer::begin_subdocument(out, "lsid");
-                writer::append_binary(out, "id", 0x04, &session.id);
-                writer::end_document(out, start);
-                if is_retryable {
-                    writer::append_i64(out, "txnNumber", session.txn_number);
-                }
-            }
-            if let Some(Ok(time)) = cluster_time.map(RawDocument::from_bytes) {
-                writer::append_raw_document(out, "$clusterTime", time);
-            }
-            if let Ok(api) = RawDocument::from_bytes(server_api) {
-                api.iter()
-                    .flatten()
-                    .for_each(|element| writer::append_value(out, element.key, element.value));
-            }
-            writer::append_str(out, "$db", database);
-            match preference {
-                Some(preference) if !preference.is_primary || is_mongos => {
-                    if let Ok(document) = RawDocument::from_bytes(&preference.document) {
-                        writer::append_raw_document(out, "$readPreference", document);
-                    }
-                }
-                // A member that was named directly must answer a read even when it is a secondary.
-                _ if is_read && !is_standalone && !is_mongos => {
-                    let start = writer::begin_subdocument(out, "$readPreference");
-                    writer::append_str(out, "mode", "primaryPreferred");
-                    writer::end_document(out, start);
-                }
-                _ => {}
-            }
-        });
-        let largest = client.hello.as_ref().map_or(48_000_000, |hello| hello.max_message_size);
-        let size = self.operation.command.outbound().len();
+        let envelope = Envelope {
+            session: self.session.as_ref(),
+            is_retryable,
+            cluster_time: client.cluster_time(&server),
+            server_api: &client.options.server_api,
+            database: &self.operation.database,
+            read_preference: wire_preference(
+                self.operation.read_preference.as_ref(),
+                self.operation.kind.is_read(),
+                server.server_type,
+                client.description().topology_type,
+            ),
+        };
+        let command = &mut self.operation.command;
+        command.stamp(self.request_id, self.operation.replies, |out| envelope.append_to(out));
+        let size = command.outbound().len();
+        let largest = usize::try_from(server.max_message_size_bytes).unwrap_or(usize::MAX);
         if size > largest {
             self.check_in(client, now);
             self.fail(Failure::TooLarge(format!(
                 "the command is {size} bytes, and {} takes at most {largest}; split it",
-                client.options.address
+                server.address
             )));
             return self.end_session(client, now);
         }
@@ -519,24 +554,16 @@ impl Exchange {
         let reply = self.answer_of(message)?;
         let facts = Facts::read(reply)?;
         if !facts.ok {
-            let why = reply.get_str("errmsg")?.unwrap_or("no reason given").to_owned();
-            let is_stale = self.is_stale(client);
+            let why = reply.get_str("errmsg")?.unwrap_or("no reason given");
+            let message = format!("{}: the handshake was refused: {why}", self.address());
+            self.report(client, topology::Phase::BeforeHandshake, Cause::Reply(reply), &message, now);
             self.drop_link(client, now);
-            let message = format!("{}: the handshake was refused: {why}", client.options.address);
-            self.back_off(client, message, is_stale, now);
+            self.back_off(client, message, now);
             return Ok(());
         }
-        let hello = Hello::read(reply)?;
-        if let Some(problem) = incompatibility(client, &hello) {
-            self.drop_link(client, now);
-            self.fail(Failure::Configuration(problem));
-            return Ok(());
-        }
-        client.hello = Some(hello);
-        client.last_error = None;
         self.handshake = None;
-        let generation = self.generation;
-        if let (Some(link), Some(pool)) = (self.link, client.pool_mut(self.shard)) {
+        let (link, generation) = (self.link, self.generation);
+        if let (Some(link), Some(pool)) = (link, self.pool(client)) {
             pool.established(link, generation, now);
         }
         self.send(client, now);
@@ -556,6 +583,11 @@ impl Exchange {
         if let Some(time) = self.facts.cluster_time.clone() {
             client.advance_cluster_time(&body.as_bytes()[time]);
         }
+        if !self.facts.ok || self.facts.write_concern_code.is_some() {
+            let message =
+                format!("{}: {}", self.address(), body.get_str("errmsg")?.unwrap_or("write concern error"));
+            self.report(client, topology::Phase::AfterHandshake, Cause::Reply(body), &message, now);
+        }
         if !more_to_come {
             self.check_in(client, now);
         }
@@ -563,8 +595,7 @@ impl Exchange {
         let again =
             retry::after_reply(self.operation.kind, &self.facts, options.retry_reads, options.retry_writes);
         if again && self.may_retry(client) {
-            self.attempt += 1;
-            self.select(client, now);
+            self.retry(client, now);
             return Ok(());
         }
         self.failure = (!self.facts.ok).then_some(Failure::Command);
@@ -588,50 +619,92 @@ impl Exchange {
     fn may_retry(&self, client: &Client) -> bool {
         self.attempt == 0
             && self.operation.pinned.is_none()
+            && self.operation.server.is_none()
             && (self.operation.kind.is_read()
-                || client.hello.as_ref().is_some_and(Hello::supports_retryable_writes))
+                || client.session_timeout().is_some()
+                    && self.server.as_ref().is_some_and(|server| takes_transaction_numbers(server)))
     }
 
-    /// Whether its connection is older than the last failure of the server, and so fails for a reason known already.
-    fn is_stale(&self, client: &Client) -> bool {
-        client.pool(self.shard).is_some_and(|pool| pool.generation() != self.generation)
+    fn retry(&mut self, client: &mut Client, now: Instant) {
+        self.attempt += 1;
+        self.deprioritized.extend(self.server().cloned());
+        self.select(client, now);
     }
 
-    fn back_off(&mut self, client: &mut Client, message: String, is_stale: bool, now: Instant) {
+    fn selection_deadline(&self, client: &Client) -> Instant {
+        self.begun + client.options.server_selection_timeout
+    }
+
+    /// Nothing was sent, so trying again is safe whatever the command; the monitor will tell when it is of no use.
+    fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
         let until = now + RECONNECT_DELAY;
-        let limit = client.options.server_selection_timeout;
-        if !is_stale {
-            client.mark_unreachable(message.clone());
+        let earlier = match self.failure.replace(Failure::Network { message, timed_out: false }) {
+            Some(Failure::Network { message, .. }) if self.attempt > 0 => Some(message),
+            _ => None,
+        };
+        if let Some(message) = earlier {
+            self.failure = Some(Failure::Network { message, timed_out: false });
         }
-        if until > self.begun + limit {
-            let earlier = match self.failure.take() {
-                Some(Failure::Network { message, .. }) => format!("; the first attempt failed: {message}"),
-                _ => String::new(),
-            };
-            self.fail(Failure::ServerSelection(format!(
-                "no server answered within {} s: {message}{earlier}",
-                limit.as_secs_f64()
-            )));
-            self.end_session(client, now);
+        if until > self.selection_deadline(client) {
+            self.fail_selection(client, now);
         } else {
             self.phase = Phase::BackingOff(until);
         }
+    }
+
+    fn fail_selection(&mut self, client: &mut Client, now: Instant) {
+        let limit = client.options.server_selection_timeout.as_secs_f64();
+        let wanted = match &self.operation.read_preference {
+            Some(preference) => format!("server for read preference {}", preference.mode().name()),
+            None => "server that takes writes".to_owned(),
+        };
+        let earlier = match self.failure.take() {
+            Some(Failure::Network { message, .. }) => format!("; last attempt: {message}"),
+            _ => String::new(),
+        };
+        let description = client.description();
+        self.fail(Failure::ServerSelection(format!("no {wanted} within {limit} s: {description}{earlier}")));
+        self.end_session(client, now);
+    }
+
+    fn report(
+        &self,
+        client: &mut Client,
+        phase: topology::Phase,
+        cause: Cause<'_>,
+        message: &str,
+        now: Instant,
+    ) {
+        if let Some(server) = &self.server {
+            client.report(&server.address, self.shard, self.generation, phase, cause, message, now);
+        }
+    }
+
+    /// Its server, as messages show it.
+    fn address(&self) -> String {
+        self.server().map_or_else(|| "no server".to_owned(), ToString::to_string)
+    }
+
+    fn pool<'a>(&self, client: &'a mut Client) -> Option<&'a mut Pool> {
+        client.pool_mut(&self.server.as_ref()?.address, self.shard)
     }
 
     fn check_in(&mut self, client: &mut Client, now: Instant) {
         if self.operation.pinned.is_some() {
             return;
         }
-        if let (Some(link), Some(pool)) = (self.link.take(), client.pool_mut(self.shard)) {
+        if let (Some(link), Some(pool)) = (self.link.take(), self.pool(client)) {
             pool.check_in(link, now);
         }
     }
 
     fn drop_link(&mut self, client: &mut Client, now: Instant) {
-        let Some(pool) = client.pool_mut(self.shard) else { return };
-        match (self.phase, self.link.take()) {
-            (Phase::Connecting | Phase::Handshake, link) => pool.failed(link, now),
-            (_, Some(link)) => pool.discard(link, now),
+        let link = self.link.take();
+        match (self.phase, self.pool(client), link) {
+            (Phase::Connecting | Phase::Handshake, Some(pool), link) => pool.failed(link, now),
+            (_, Some(pool), Some(link)) => pool.discard(link, now),
+            // The server left the topology; nobody else will close the link.
+            (_, None, Some(link)) => client.link_lost(self.shard, link, now),
             _ => {}
         }
     }
@@ -650,8 +723,7 @@ impl Exchange {
             _ => self.session.take(),
         };
         if let Some(session) = session {
-            let timeout = client.session_timeout();
-            client.sessions.give_back(session, timeout, now);
+            client.give_back_session(session, now);
         }
     }
 
@@ -661,30 +733,7 @@ impl Exchange {
     }
 }
 
-fn hello_command(client: &Client) -> Result<Command, ProtocolError> {
-    let mut head = Command::begin();
-    let metadata = RawDocument::from_bytes(&client.options.metadata)?;
-    write_hello(&mut head, metadata, !client.options.server_api.is_empty());
-    Command::new(head, Vec::new())
-}
-
-fn incompatibility(client: &Client, hello: &Hello) -> Option<String> {
-    let address = &client.options.address;
-    if hello.min_wire_version > MAX_WIRE_VERSION {
-        return Some(format!(
-            "{address} requires wire version {}, this driver speaks up to {MAX_WIRE_VERSION}; upgrade mangonel",
-            hello.min_wire_version
-        ));
-    }
-    if hello.max_wire_version < MIN_WIRE_VERSION {
-        return Some(format!(
-            "{address} speaks wire version {}, this driver needs {MIN_WIRE_VERSION} (MongoDB 4.4) or newer",
-            hello.max_wire_version
-        ));
-    }
-    let wanted = client.options.replica_set.as_ref()?;
-    (hello.set_name.as_ref() != Some(wanted)).then(|| match &hello.set_name {
-        Some(found) => format!("expected a member of replica set {wanted:?}, found {address} in {found:?}"),
-        None => format!("expected a member of replica set {wanted:?}, found {address} in none"),
-    })
+/// Whether a write may carry a transaction number, so that the server knows a repetition when it sees one.
+fn takes_transaction_numbers(server: &ServerDescription) -> bool {
+    server.server_type != ServerType::Standalone
 }

@@ -5,6 +5,7 @@
 pub mod auth;
 pub mod client;
 pub mod compress;
+pub mod envelope;
 pub mod error;
 pub mod exchange;
 pub mod frame;

@@ -2,7 +2,9 @@
 
 use crate::message::{Command, Replies};
 use crate::pool::LinkId;
+use crate::read_preference::ReadPreference;
 use crate::session::ServerSession;
+use crate::topology::Address;
 
 /// What a command does to the server, which decides where it may go and whether it may be sent twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,15 +37,6 @@ pub enum SessionChoice {
     Of(ServerSession),
 }
 
-/// A read preference as the wire has it.
-#[derive(Debug, Clone)]
-pub struct WirePreference {
-    /// Whether its mode is `primary`.
-    pub is_primary: bool,
-    /// The `$readPreference` document, as BSON.
-    pub document: Vec<u8>,
-}
-
 /// One command, ready to be begun.
 pub struct Operation {
     /// Its bytes.
@@ -57,7 +50,9 @@ pub struct Operation {
     /// Its session.
     pub session: SessionChoice,
     /// Where a read may go; `None` for the primary without saying so.
-    pub read_preference: Option<WirePreference>,
+    pub read_preference: Option<ReadPreference>,
+    /// The server it must go to: that of its cursor.
+    pub server: Option<Address>,
     /// The connection it must use: that of an exhaust cursor. The pool counts it as checked out.
     pub pinned: Option<LinkId>,
     /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.

@@ -98,6 +98,16 @@ impl Pool {
         self.out.contains_key(&link)
     }
 
+    /// Returns whether a connection is in its books, idle or in use.
+    pub fn holds(&self, link: LinkId) -> bool {
+        self.out.contains_key(&link) || self.idle.iter().any(|idle| idle.link == link)
+    }
+
+    /// Returns whether an exchange waits here and was granted nothing yet.
+    pub fn is_waiting(&self, exchange: ExchangeId) -> bool {
+        self.waiters.contains(&exchange)
+    }
+
     /// Returns how many exchanges wait for a connection.
     pub fn waiting(&self) -> usize {
         self.waiters.len()
@@ -117,11 +127,6 @@ impl Pool {
     /// Returns what a woken waiter was granted, once.
     pub fn granted(&mut self, exchange: ExchangeId) -> Option<CheckOut> {
         self.grants.remove(&exchange)
-    }
-
-    /// Returns whether `exchange` was granted something that it has not taken.
-    pub fn has_grant(&self, exchange: ExchangeId) -> bool {
-        self.grants.contains_key(&exchange)
     }
 
     /// Forgets a waiter; what it had been granted but not taken goes to the next one.
@@ -176,6 +181,16 @@ impl Pool {
     pub fn clear(&mut self) {
         self.generation += 1;
         self.closing.extend(self.idle.drain(..).map(|idle| idle.link));
+    }
+
+    /// Clears the pool and sends every waiter away, to look for a server again; `is_interrupting` closes connections in
+    /// use as well.
+    pub fn pause(&mut self, is_interrupting: bool) {
+        self.clear();
+        if is_interrupting {
+            self.closing.extend(self.out.drain().map(|(link, _)| link));
+        }
+        self.woken.extend(self.waiters.drain(..));
     }
 
     /// Closes everything and wakes every waiter, which then finds nothing granted.

@@ -141,6 +141,34 @@ impl ReadPreference {
         ReadPreference { mode, tag_sets: Vec::new(), max_staleness_seconds: None, hedge: None }
     }
 
+    /// Reads the `$readPreference` document of a command.
+    ///
+    /// # Errors
+    /// In words, when it is not one: what was expected and what was found.
+    pub fn from_document(document: bson::RawDocument<'_>) -> Result<ReadPreference, String> {
+        let wrong = |error: bson::Error| error.to_string();
+        let name = document.get_str("mode").map_err(wrong)?.unwrap_or("primary");
+        let mode =
+            Mode::from_name(name).ok_or_else(|| format!("expected a read preference mode, got {name:?}"))?;
+        let mut tag_sets = Vec::new();
+        if let Some(sets) = document.get_array("tags").map_err(wrong)? {
+            for set in sets.iter() {
+                let bson::RawValue::Document(set) = set.map_err(wrong)? else { continue };
+                let mut tags = Vec::new();
+                for tag in set.iter() {
+                    let tag = tag.map_err(wrong)?;
+                    if let bson::RawValue::String(value) = tag.value {
+                        tags.push((tag.key.to_owned(), value.to_owned()));
+                    }
+                }
+                tag_sets.push(TagSet(tags));
+            }
+        }
+        let staleness = document.get_i64_lenient("maxStalenessSeconds").map_err(wrong)?.unwrap_or(-1);
+        let hedge = document.get_document("hedge").map_err(wrong)?.map(|hedge| hedge.as_bytes().to_vec());
+        ReadPreference::new(mode, tag_sets, staleness, hedge).map_err(|error| error.to_string())
+    }
+
     /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.mode

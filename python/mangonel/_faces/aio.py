@@ -34,9 +34,8 @@ class AioPort:
 
     is_async = True
 
-    def __init__(self, core: _core.Core, address: Address) -> None:
+    def __init__(self, core: _core.Core) -> None:
         self._core = core
-        self._address = address
         self._homes: list[_Home] = []
         self._home: _Home | None = None
 
@@ -92,7 +91,7 @@ class AioPort:
     async def _prepare(self, home: _Home, exchange: _core.Exchange, step: int) -> None:
         if step == CONNECT:
             try:
-                connection = await home.connect(self._address, exchange.line_timeout)
+                connection = await home.connect(exchange.address, exchange.line_timeout)
             except OSError as error:
                 exchange.handle_network_error(error, isinstance(error, TimeoutError))
             else:

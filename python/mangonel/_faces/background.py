@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel import _core
     from mangonel._faces.blocking import BlockingPort
-    from mangonel._faces.port import Address
 
 _IDLE_S = 1.0
 
@@ -24,9 +23,8 @@ _IDLE_S = 1.0
 class Background:
     """The notes of one client, and the thread that works them off."""
 
-    def __init__(self, core: _core.Core, address: Address) -> None:
+    def __init__(self, core: _core.Core) -> None:
         self._core = core
-        self._address = address
         self._notes: deque[Callable[[], _core.Operation]] = deque()
         self._port: BlockingPort | None = None
         self._is_running = False
@@ -83,7 +81,7 @@ class Background:
         if self._core.is_closed:
             return
         if self._port is None:
-            self._port = BlockingPort(self._core, self._address)
+            self._port = BlockingPort(self._core)
         try:
             self._port.run(make())
         except PyMongoError:

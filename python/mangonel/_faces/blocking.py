@@ -22,29 +22,19 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Any
 
-    from mangonel._faces.port import Address
-
 T = TypeVar("T")
 
 # socket.SHUT_RDWR: connections are closed at interpreter exit too, when nothing can be imported any more.
 _SHUT_RDWR = 2
 
 
-class BlockingPort:
-    """Runs operations in the caller's thread."""
+class BlockingLoop:
+    """Does the steps of one exchange or monitor after the other, in the caller's thread."""
 
-    is_async = False
+    _is_fused = False
 
-    def __init__(self, core: _core.Core, address: Address) -> None:
-        self._core = core
-        self._address = address
-        self._shard = core.open_shard()
-        self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
-
-    def run(self, operation: _core.Operation) -> Any:
-        return self._drive(self._core.begin(operation, self._shard))
-
-    def _drive(self, exchange: _core.Exchange) -> Any:
+    def drive(self, exchange: _core.Exchange | _core.Monitor) -> Any:
+        """Run `exchange` to its end and return its answer."""
         try:
             while True:
                 step = exchange.step
@@ -61,7 +51,7 @@ class BlockingPort:
         finally:
             exchange.close()
 
-    def _prepare(self, exchange: _core.Exchange, step: int) -> None:
+    def _prepare(self, exchange: _core.Exchange | _core.Monitor, step: int) -> None:
         if step == CONNECT:
             self._connect(exchange)
         elif step == WAIT:
@@ -70,16 +60,16 @@ class BlockingPort:
             time.sleep(exchange.time_left or 0)
             exchange.handle_timeout()
 
-    def _connect(self, exchange: _core.Exchange) -> None:
+    def _connect(self, exchange: _core.Exchange | _core.Monitor) -> None:
         try:
-            sock = open_socket(self._address, exchange.line_timeout)
+            sock = open_socket(exchange.address, exchange.line_timeout)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
             # Looked at per connection: gevent may patch after the client was made, but not after it was used.
             exchange.handle_connected(_Transport(sock), -1 if is_patched_by_gevent() else sock.fileno())
 
-    def _talk(self, exchange: _core.Exchange) -> None:
+    def _talk(self, exchange: _core.Exchange | _core.Monitor) -> None:
         """Send and receive through the socket object: the specification of `_core.transfer`."""
         link = exchange.link
         if link is None:
@@ -112,7 +102,7 @@ class BlockingPort:
         else:
             exchange.handle_reply()
 
-    def _wait(self, exchange: _core.Exchange) -> None:
+    def _wait(self, exchange: _core.Exchange | _core.Monitor) -> None:
         woken = allocate_lock()
         woken.acquire()
         exchange.set_waker(woken.release)
@@ -121,6 +111,20 @@ class BlockingPort:
             exchange.handle_wake()
         else:
             exchange.handle_timeout()
+
+
+class BlockingPort(BlockingLoop):
+    """Runs operations in the caller's thread."""
+
+    is_async = False
+
+    def __init__(self, core: _core.Core) -> None:
+        self._core = core
+        self._shard = core.open_shard()
+        self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
+
+    def run(self, operation: _core.Operation) -> Any:
+        return self.drive(self._core.begin(operation, self._shard))
 
     async def arun(self, operation: _core.Operation) -> Any:
         return self.run(operation)
@@ -146,7 +150,7 @@ class BlockingPort:
         return exchange
 
     async def finish(self, started: _core.Exchange) -> Any:
-        return self._drive(started)
+        return self.drive(started)
 
     def give_up(self, started: _core.Exchange) -> None:
         started.close()

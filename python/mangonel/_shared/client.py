@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from mangonel import _core
+from mangonel._faces.watch import Starter
 from mangonel._light import Generic
 from mangonel._shared import life
 from mangonel._shared.client_admin import ClientAdministration
@@ -83,26 +84,15 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         )
         self._init_arguments = (host, port, document_class, tz_aware, connect, type_registry, kwargs)
         self._options = options
-        if len(options.seeds) != 1:
-            raise ConfigurationError(
-                f"expected one seed, found {len(options.seeds)}; discovering a deployment from several seeds "
-                "is not part of this version, so name one server"
-            )
-        self._seed = options.seeds[0]
         self._take_settings(
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
         )
         self._database_name = "admin"
-        self._core = _core.Core(options.core_options(), self._seed_text(), os.urandom(16))
-        self._port: Port = self._port_class(self._core, self._seed)
-        self._housekeeper = Housekeeper(self._core, self._seed)
+        self._core = _core.Core(options.core_options(), os.urandom(16))
+        self._core.set_starter(Starter(self._core))
+        self._port: Port = self._port_class(self._core)
+        self._housekeeper = Housekeeper(self._core)
         life.remember(self)
-
-    def _seed_text(self) -> str:
-        host, port = self._seed
-        if port is None:
-            return host
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def options(self) -> ClientOptions:
@@ -185,10 +175,17 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
 
     def _identity(self) -> tuple[Any, ...]:
         options = self._options
-        return type(self)._port_class, self._seed, options.replica_set_name, options.direct_connection
+        return type(self)._port_class, options.seeds, options.replica_set_name, options.direct_connection
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(host=[{self._seed_text()!r}])"
+        hosts = [host if port is None else f"{host}:{port}" for host, port in self._options.seeds]
+        return f"{type(self).__name__}(host={hosts!r})"
+
+    def __del__(self) -> None:
+        # Nobody can use it any more; what it watches and holds open must not stay for ever.
+        core = getattr(self, "_core", None)
+        if core is not None:
+            core.close()
 
     def close(self) -> Returns[None]:
         """Close every connection. Operations in flight fail; later ones raise InvalidOperation.
@@ -241,6 +238,6 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         links = self._core.restart_in_child(os.urandom(16))
         self._port.close()
         self._housekeeper.retire()
-        self._housekeeper = Housekeeper(self._core, self._seed)
+        self._housekeeper = Housekeeper(self._core)
         for link in links:
             link.transport.abandon()

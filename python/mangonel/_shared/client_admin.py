@@ -8,6 +8,7 @@ from __future__ import annotations
 from mangonel._core import READ_DATABASES
 from mangonel._light import Generic
 from mangonel._shared.administration import PLAIN, AdministeredSource
+from mangonel._shared.cursor import address_of
 from mangonel._shared.returns import Returns
 from mangonel.typings import _DocumentType
 
@@ -27,7 +28,6 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     """What is done to a deployment as a whole."""
 
     _core: _core.Core
-    _seed: Address
     _options: ClientOptions
     _database_class: type[Any]
 
@@ -141,7 +141,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         if pool_options.append_driver(driver_info):
             self._core.set_metadata(pool_options.metadata)
 
-    # The server. There is one; on asyncio all but `nodes` are awaited.
+    # The servers. On asyncio all but `nodes` are awaited.
 
     async def _hello_flow(self) -> dict[str, Any]:
         """Return what the server said of itself; ask it first if it has said nothing yet."""
@@ -154,28 +154,35 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     async def _connect_flow(self) -> None:
         await self._hello_flow()
 
+    def _members(self, *types: str) -> list[Address]:
+        """Return the servers known now that are of one of these types, by the specification's names."""
+        return [address_of(server) for server, kind in self._core.servers() if kind in types]
+
     async def _address_flow(self) -> Address:
+        from mangonel.errors import InvalidOperation
+
         await self._hello_flow()
-        return self._seed
+        found = self._members("Standalone", "Mongos", "RSPrimary", "LoadBalancer")
+        if not found and self._options.direct_connection:
+            found = self._members("RSSecondary", "RSArbiter", "RSOther", "RSGhost")
+        if len(found) == 1:
+            return found[0]
+        raise InvalidOperation(
+            f"expected one server that takes writes, found {len(found)}; see `nodes` for all of them"
+        )
 
     async def _fact_flow(self, name: str) -> bool:
         return bool((await self._hello_flow()).get(name))
 
     async def _primary_flow(self) -> Address | None:
+        await self._hello_flow()
         # A server that was asked for by itself is nobody's primary.
-        is_writable = self._is_replica_set and await self._fact_flow("is_writable")
-        return self._seed if is_writable else None
+        found = [] if self._options.direct_connection else self._members("RSPrimary")
+        return found[0] if found else None
 
-    async def _secondaries_flow(self) -> set[Address]:
-        is_secondary = self._is_replica_set and await self._fact_flow("is_secondary")
-        return {self._seed} if is_secondary else set()
-
-    async def _arbiters_flow(self) -> set[Address]:
-        return set()
-
-    @property
-    def _is_replica_set(self) -> bool:
-        return self._options.replica_set_name is not None and not self._options.direct_connection
+    async def _members_flow(self, type: str) -> set[Address]:
+        await self._hello_flow()
+        return set() if self._options.direct_connection else set(self._members(type))
 
     @property
     def address(self) -> Returns[Address]:
@@ -190,12 +197,12 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     @property
     def secondaries(self) -> Returns[set[Address]]:
         """Hosts and ports of the replica set's secondaries."""
-        return self._port.flow(self._secondaries_flow())
+        return self._port.flow(self._members_flow("RSSecondary"))
 
     @property
     def arbiters(self) -> Returns[set[Address]]:
         """Hosts and ports of the replica set's arbiters."""
-        return self._port.flow(self._arbiters_flow())
+        return self._port.flow(self._members_flow("RSArbiter"))
 
     @property
     def is_primary(self) -> Returns[bool]:
@@ -210,4 +217,5 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     @property
     def nodes(self) -> frozenset[Address]:
         """Hosts and ports of the servers that were reached so far; sends nothing."""
-        return frozenset() if self._core.hello() is None else frozenset((self._seed,))
+        known = [address_of(server) for server, kind in self._core.servers() if kind != "Unknown"]
+        return frozenset(known)

@@ -56,6 +56,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._namespace = (collection._database_name, collection._name)
         self._session: Any = None
         self._pinned: int | None = None
+        self._server = ""
         self._started: Any = None
         self._retrieved = 0
         self._is_closed = False
@@ -127,6 +128,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._batch = batch
         self._id = batch.id
         self._session = batch.session
+        self._server = batch.server
         database, _, collection = batch.namespace.partition(".")
         if collection:
             self._namespace = (database, collection)
@@ -166,6 +168,7 @@ class BatchedCursor(Generic[_DocumentType]):
             self._session,
             self._pinned,
             self._pinned is not None,
+            server=self._server,
         )
 
     # The end.
@@ -188,7 +191,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._end()
         # An exhaust cursor dies with its connection.
         if id and not is_pinned:
-            self._housekeeper.abandon_cursor(*self._namespace, id)
+            self._housekeeper.abandon_cursor(self._server, *self._namespace, id)
 
     def __del__(self) -> None:
         # A constructor that raised leaves none of this behind.
@@ -213,7 +216,15 @@ class BatchedCursor(Generic[_DocumentType]):
         command = {"killCursors": collection, "cursors": [id]}
         try:
             await self._port.arun(
-                _core.Operation(database, command, self._codec, KIND_WRITE, READ_UNCHECKED, REPLIES_ONE)
+                _core.Operation(
+                    database,
+                    command,
+                    self._codec,
+                    KIND_WRITE,
+                    READ_UNCHECKED,
+                    REPLIES_ONE,
+                    server=self._server,
+                )
             )
         except PyMongoError:
             # The server times the cursor out by itself.
@@ -238,7 +249,7 @@ class BatchedCursor(Generic[_DocumentType]):
     @property
     def address(self) -> tuple[str, int | None] | None:
         """The server that answered, or None before the first batch."""
-        return None if self._id is None else self._collection._client._seed
+        return address_of(self._server) if self._server else None
 
     @property
     def session(self) -> None:
@@ -315,3 +326,11 @@ class BatchedCursor(Generic[_DocumentType]):
                     return document  # type: ignore[no-any-return]
             if not await self._fetch_flow():
                 return None
+
+
+def address_of(server: str) -> tuple[str, int | None]:
+    """Return host and port of an address as the core writes it; a UNIX socket has no port."""
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit():
+        return server, None
+    return host.removeprefix("[").removesuffix("]"), int(port)

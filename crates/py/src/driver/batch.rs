@@ -26,6 +26,8 @@ pub struct Batch {
     pinned: Option<u32>,
     /// Whether the batch is handed out as one bytes object instead of document by document.
     is_raw: bool,
+    /// The server that has the cursor.
+    pub(crate) server: String,
 }
 
 impl Batch {
@@ -55,6 +57,7 @@ impl Batch {
             session,
             pinned,
             is_raw,
+            server: String::new(),
         }
     }
 
@@ -118,6 +121,12 @@ impl Batch {
     #[getter]
     fn pinned(&self) -> Option<u32> {
         self.pinned
+    }
+
+    /// The address of the server that has the cursor.
+    #[getter]
+    fn server(&self) -> &str {
+        &self.server
     }
 
     /// The resume token behind this batch, as BSON, or None.

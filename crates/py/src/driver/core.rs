@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use mangonel_proto::client::{Client, ClientOptions, ShardId};
+use mangonel_proto::client::{Client, ClientOptions, Errand, ShardId};
 use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
-use pyo3::exceptions::PyKeyError;
+use mangonel_proto::topology::{
+    Address, MonitorSettings, ServerMonitoringMode, ServerType, TopologySettings,
+};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -18,17 +21,38 @@ use super::link::Link;
 use super::operation::Operation;
 use crate::codec::{self, Codec};
 
+/// Which of a server's two observers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// The one that finds out what the server is.
+    Watch,
+    /// The one that measures its round-trip time.
+    Ping,
+}
+
+/// The Python side of an observer while it runs.
+#[derive(Default)]
+pub struct Watcher {
+    pub link: Option<Py<Link>>,
+    pub waker: Option<Py<PyAny>>,
+}
+
 pub struct State {
     pub client: Client,
     pub links: HashMap<LinkId, Py<Link>>,
     pub wakers: HashMap<ExchangeId, Py<PyAny>>,
+    pub watchers: HashMap<(Address, Role), Watcher>,
+    /// Called with an address and a role to start an observer.
+    starter: Option<Py<PyAny>>,
 }
 
 /// What must happen in Python once the lock is released.
 #[derive(Default)]
 pub struct News {
     closing: Vec<Py<Link>>,
+    interrupting: Vec<Py<Link>>,
     waking: Vec<Py<PyAny>>,
+    starting: Vec<(Address, Role)>,
 }
 
 impl State {
@@ -39,16 +63,43 @@ impl State {
         }
         let closing = self.client.poll_closing();
         let woken = self.client.poll_wakers();
-        Some(News {
+        let mut news = News {
             closing: closing.iter().filter_map(|link| self.links.remove(link)).collect(),
             waking: woken.iter().filter_map(|exchange| self.wakers.remove(exchange)).collect(),
-        })
+            ..News::default()
+        };
+        for errand in self.client.poll_errands() {
+            match errand {
+                Errand::Watch(address) => news.starting.push((address, Role::Watch)),
+                Errand::Ping(address) => news.starting.push((address, Role::Ping)),
+                Errand::Wake(address) => self.rouse(address, Role::Watch, &mut news),
+                Errand::Interrupt(address) => self.interrupt(address, Role::Watch, &mut news),
+                Errand::Stop(address) => {
+                    for role in [Role::Watch, Role::Ping] {
+                        self.interrupt(address.clone(), role, &mut news);
+                        self.rouse(address.clone(), role, &mut news);
+                    }
+                }
+            }
+        }
+        Some(news)
+    }
+
+    fn rouse(&mut self, address: Address, role: Role, news: &mut News) {
+        let watcher = self.watchers.get_mut(&(address, role));
+        news.waking.extend(watcher.and_then(|watcher| watcher.waker.take()));
+    }
+
+    fn interrupt(&mut self, address: Address, role: Role, news: &mut News) {
+        // Taken out, not copied: a count cannot be raised here without the interpreter.
+        let watcher = self.watchers.get_mut(&(address, role));
+        news.interrupting.extend(watcher.and_then(|watcher| watcher.link.take()));
     }
 }
 
 impl News {
-    /// Closes and wakes. An error of one transport or waker must not keep the others from theirs.
-    pub fn deliver(self, py: Python<'_>) {
+    /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
+    pub fn deliver(self, core: &Core, py: Python<'_>) {
         for link in self.closing {
             if let Ok(mut link) = link.try_borrow_mut(py) {
                 let ending = link.end(py);
@@ -56,9 +107,23 @@ impl News {
                 Link::finish(py, ending);
             }
         }
+        for link in self.interrupting {
+            let transport = link.try_borrow(py).ok().and_then(|link| link.transport_of(py));
+            Link::finish(py, transport.map(|transport| (transport, "interrupt")));
+        }
         for waker in self.waking {
             if let Err(error) = waker.call0(py) {
                 error.write_unraisable(py, Some(waker.bind(py)));
+            }
+        }
+        if self.starting.is_empty() {
+            return;
+        }
+        let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
+        let Some(starter) = starter else { return };
+        for (address, role) in self.starting {
+            if let Err(error) = starter.call1(py, (address.as_str(), role as u8)) {
+                error.write_unraisable(py, Some(starter.bind(py)));
             }
         }
     }
@@ -85,7 +150,7 @@ impl Core {
             (result, state.news())
         };
         if let Some(news) = news {
-            news.deliver(py);
+            news.deliver(self, py);
         }
         result
     }
@@ -144,14 +209,43 @@ fn server_api(options: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
     Ok(fields)
 }
 
+fn topology_settings(options: &Bound<'_, PyDict>) -> PyResult<TopologySettings> {
+    let hosts: Vec<(String, Option<u16>)> = option(options, "hosts")?;
+    let parse = |path: &str| Address::parse(path).map_err(|error| PyValueError::new_err(error.to_string()));
+    let seeds = hosts.iter().map(|(host, port)| match port {
+        Some(port) => Ok(Address::new(host, *port)),
+        None => parse(host),
+    });
+    let mode: String = option(options, "server_monitoring_mode")?;
+    Ok(TopologySettings {
+        seeds: seeds.collect::<PyResult<_>>()?,
+        set_name: option::<Option<String>>(options, "replica_set")?.map(Into::into),
+        is_direct: option::<Option<bool>>(options, "direct_connection")?.unwrap_or(false),
+        is_load_balanced: option(options, "load_balanced")?,
+        monitor: MonitorSettings {
+            heartbeat_frequency: milliseconds(options, "heartbeat_frequency_ms")?
+                .unwrap_or(Duration::from_secs(10)),
+            connect_timeout: milliseconds(options, "connect_timeout_ms")?,
+            mode: match mode.as_str() {
+                "stream" => ServerMonitoringMode::Stream,
+                "poll" => ServerMonitoringMode::Poll,
+                _ => ServerMonitoringMode::Auto,
+            },
+            is_faas: option(options, "is_faas")?,
+        },
+        has_listeners: false,
+    })
+}
+
 #[pymethods]
 impl Core {
-    /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `address`: the
-    /// server as messages show it; `seed`: 16 random bytes.
+    /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
+    /// bytes.
     #[new]
-    fn new(py: Python<'_>, options: &Bound<'_, PyDict>, address: String, seed: [u8; 16]) -> PyResult<Self> {
+    fn new(py: Python<'_>, options: &Bound<'_, PyDict>, seed: [u8; 16]) -> PyResult<Self> {
         let made = ClientOptions {
-            address,
+            topology: topology_settings(options)?,
+            local_threshold: milliseconds(options, "local_threshold_ms")?.unwrap_or_default(),
             pool: PoolOptions {
                 max_pool_size: option(options, "max_pool_size")?,
                 max_connecting: option(options, "max_connecting")?,
@@ -164,12 +258,23 @@ impl Core {
                 .unwrap_or(Duration::from_secs(30)),
             retry_reads: option(options, "retry_reads")?,
             retry_writes: option(options, "retry_writes")?,
-            replica_set: option(options, "replica_set")?,
             metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
             server_api: server_api(options)?,
         };
-        let state = State { client: Client::new(made, seed), links: HashMap::new(), wakers: HashMap::new() };
-        Ok(Core { state: Mutex::new(state), epoch: std::time::Instant::now() })
+        let epoch = std::time::Instant::now();
+        let state = State {
+            client: Client::new(made, seed, Instant(epoch.elapsed())),
+            links: HashMap::new(),
+            wakers: HashMap::new(),
+            watchers: HashMap::new(),
+            starter: None,
+        };
+        Ok(Core { state: Mutex::new(state), epoch })
+    }
+
+    /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping) whenever an observer is due.
+    fn set_starter(&self, py: Python<'_>, starter: Py<PyAny>) {
+        let _replaced = self.with(py, |state| state.starter.replace(starter));
     }
 
     /// Start to run an operation on the connections of a shard.
@@ -189,21 +294,24 @@ impl Core {
             links.iter().filter_map(|link| state.links.remove(link)).collect::<Vec<_>>()
         })
         .into_iter()
-        .for_each(|link| News { closing: vec![link], waking: Vec::new() }.deliver(py));
+        .for_each(|link| News { closing: vec![link], ..News::default() }.deliver(self, py));
     }
 
     /// Close every connection and refuse every later operation.
     fn close(&self, py: Python<'_>) {
-        self.with(py, |state| state.client.close());
+        let now = self.now();
+        self.with(py, |state| state.client.close(now));
     }
 
     /// Make the state of a forked child: no connection, no session, other ids. Returns the parent's links, whose
     /// sockets the child must close without a word.
     fn restart_in_child(&self, py: Python<'_>, seed: [u8; 16]) -> PyResult<Py<PyList>> {
+        let now = self.now();
         let (links, _wakers) = {
             let mut state = self.lock();
-            state.client.restart_in_child(seed);
-            let links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
+            state.client.restart_in_child(seed, now);
+            let mut links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
+            links.extend(state.watchers.drain().filter_map(|(_, watcher)| watcher.link));
             (links, std::mem::take(&mut state.wakers))
         };
         Ok(PyList::new(py, links)?.unbind())
@@ -222,12 +330,7 @@ impl Core {
     /// Give back the connection of an exhaust cursor: into the pool when it owes nothing, else closed.
     fn release_pinned(&self, py: Python<'_>, link: u32, is_drained: bool) {
         self.with(py, |state| {
-            mangonel_proto::exchange::Exchange::release_pinned(
-                &mut state.client,
-                LinkId(link),
-                is_drained,
-                self.now(),
-            );
+            state.client.release_pinned(LinkId(link), is_drained, self.now());
         });
     }
 
@@ -251,26 +354,42 @@ impl Core {
 
     /// Return how many connections of a shard are idle, in use and being opened, and how many exchanges wait.
     fn pool_sizes(&self, py: Python<'_>, shard: u32) -> PyResult<(usize, usize, usize, usize)> {
-        let sizes = self.lock().client.pool(ShardId(shard)).map(|pool| (pool.sizes(), pool.waiting()));
-        let ((idle, out, pending), waiting) =
-            sizes.ok_or_else(|| failure::bug(py, "expected an open shard"))?;
-        Ok((idle, out, pending, waiting))
+        let sizes = self.lock().client.pool_sizes(ShardId(shard));
+        sizes.ok_or_else(|| failure::bug(py, "expected an open shard"))
     }
 
-    /// What the server said of itself at the last handshake, or None before the first.
+    /// What the primary, or the first server that is known, said of itself; None before the first reply.
     fn hello<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Cloned, for a collection that Python may run while the dict is made must not meet the lock.
-        let Some(hello) = self.lock().client.hello().cloned() else { return Ok(None) };
+        // A copy, for a collection that Python may run while the dict is made must not meet the lock.
+        let description = self.lock().client.description().clone();
+        let known = || description.servers.values().find(|server| server.server_type != ServerType::Unknown);
+        let Some(server) = description.primary().or_else(known) else { return Ok(None) };
         let facts = PyDict::new(py);
-        facts.set_item("max_wire_version", hello.max_wire_version)?;
-        facts.set_item("min_wire_version", hello.min_wire_version)?;
-        facts.set_item("max_bson_size", hello.max_bson_object_size)?;
-        facts.set_item("max_message_size", hello.max_message_size)?;
-        facts.set_item("max_write_batch_size", hello.max_write_batch_size)?;
-        facts.set_item("replica_set_name", hello.set_name.as_deref())?;
-        facts.set_item("is_mongos", hello.is_mongos)?;
-        facts.set_item("is_writable", hello.is_writable)?;
-        facts.set_item("is_secondary", hello.is_secondary)?;
+        facts.set_item("max_wire_version", server.max_wire_version)?;
+        facts.set_item("min_wire_version", server.min_wire_version)?;
+        facts.set_item("max_bson_size", server.max_bson_object_size)?;
+        facts.set_item("max_message_size", server.max_message_size_bytes)?;
+        facts.set_item("max_write_batch_size", server.max_write_batch_size)?;
+        facts.set_item("replica_set_name", server.set_name.as_deref())?;
+        facts.set_item("is_mongos", server.server_type == ServerType::Mongos)?;
+        facts.set_item("is_writable", server.server_type.is_writable())?;
+        facts.set_item("is_secondary", server.server_type == ServerType::RSSecondary)?;
         Ok(Some(facts))
+    }
+
+    /// The servers that are known, as (address, type) pairs with the specification's names of types.
+    fn servers(&self) -> Vec<(String, &'static str)> {
+        let description = self.lock().client.description().clone();
+        description
+            .servers
+            .values()
+            .map(|server| (server.address.as_str().to_owned(), server.server_type.name()))
+            .collect()
+    }
+
+    /// What is known of the deployment, in one line.
+    fn __str__(&self) -> String {
+        let description = self.lock().client.description().clone();
+        description.to_string()
     }
 }

@@ -22,12 +22,12 @@ use super::operation::{Operation, Reading};
 use super::session::ImplicitSession;
 use crate::codec::{self, Codec};
 
-const DONE: u8 = 0;
+pub const DONE: u8 = 0;
 pub const WRITE: u8 = 1;
 pub const READ: u8 = 2;
-const CONNECT: u8 = 3;
-const WAIT: u8 = 4;
-const SLEEP: u8 = 5;
+pub const CONNECT: u8 = 3;
+pub const WAIT: u8 = 4;
+pub const SLEEP: u8 = 5;
 
 /// Adds the numbers of the steps.
 pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -261,7 +261,7 @@ impl Exchange {
             .transpose()?;
         self.has_handed_over = self.inner.more_to_come();
         let pinned = self.inner.more_to_come().then(|| self.inner.link().map(|link| link.0)).flatten();
-        let batch = Batch::new(
+        let mut batch = Batch::new(
             std::mem::take(&mut self.reply),
             offset,
             cursor,
@@ -270,6 +270,7 @@ impl Exchange {
             pinned,
             self.reading == Reading::RawBatch,
         );
+        batch.server = self.inner.server().map(ToString::to_string).unwrap_or_default();
         Ok(Py::new(py, batch)?.into_any())
     }
 
@@ -318,6 +319,12 @@ impl Exchange {
         }
     }
 
+    /// Host and port of the server it goes to, or the path of its socket and None; None before one was selected.
+    #[getter]
+    fn address(&self) -> Option<(String, Option<u16>)> {
+        self.inner.server().map(|address| (address.host().to_owned(), address.port()))
+    }
+
     /// The connection it holds, or None.
     #[getter]
     fn link(&self, py: Python<'_>) -> Option<Py<Link>> {
@@ -346,10 +353,10 @@ impl Exchange {
 
     /// Call `waker` once, from whatever thread, when a connection may have become free.
     fn set_waker(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<()> {
-        let (id, shard) = (self.inner.id(), self.inner.shard());
+        let id = self.inner.id();
         // What was granted since the last look would otherwise have woken nobody.
         let due = self.core.get().with(py, |state| {
-            if state.client.should_wake(shard, id) { Some(waker) } else { state.wakers.insert(id, waker) }
+            if state.client.should_wake(id) { Some(waker) } else { state.wakers.insert(id, waker) }
         });
         // A replaced waker is called too: waking for nothing is harmless, and one path is easier to trust than two.
         due.map_or(Ok(()), |waker| waker.call0(py).map(drop))
@@ -421,7 +428,7 @@ impl Exchange {
             waker = state.wakers.remove(&id);
             inner.close(&mut state.client, now);
             if let (true, Some(link)) = (owes_more, link) {
-                CoreExchange::release_pinned(&mut state.client, link, false, now);
+                state.client.release_pinned(link, false, now);
             }
         });
     }
@@ -477,27 +484,9 @@ impl Exchange {
     /// Called by the interpreter with a valid view.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let mut exchange = slf.try_borrow_mut()?;
-        let (start, length) = {
-            let outbound = exchange.inner.outbound();
-            (outbound.as_ptr(), outbound.len())
-        };
         // SAFETY: the message stays where it is until it is stamped again, which only `handle_*` does, and those refuse
-        // while a view is lent; the view is read-only and holds a reference to the exchange.
-        let outcome = unsafe {
-            ffi::PyBuffer_FillInfo(
-                view,
-                slf.as_ptr(),
-                start.cast_mut().cast(),
-                length as ffi::Py_ssize_t,
-                1,
-                flags,
-            )
-        };
-        if outcome != 0 {
-            return Err(PyErr::take(slf.py()).unwrap_or_else(|| {
-                PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")
-            }));
-        }
+        // while a view is lent; the view holds a reference to the exchange.
+        unsafe { lend(slf.as_any(), exchange.inner.outbound(), view, flags) }?;
         exchange.lent += 1;
         Ok(())
     }
@@ -519,6 +508,26 @@ impl Exchange {
     fn __clear__(&mut self) {
         self.cause = None;
     }
+}
+
+/// Fills in a read-only view of `bytes`, which `owner` holds.
+///
+/// # Safety
+/// `view` is valid, and `bytes` stay where they are for as long as the view is lent.
+pub unsafe fn lend(
+    owner: &Bound<'_, PyAny>,
+    bytes: &[u8],
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    let (start, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
+    // SAFETY: as promised by the caller; the view takes its own reference to the owner.
+    let outcome = unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, length, 1, flags) };
+    if outcome == 0 {
+        return Ok(());
+    }
+    Err(PyErr::take(owner.py())
+        .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")))
 }
 
 impl Drop for Exchange {

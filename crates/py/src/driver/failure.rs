@@ -21,6 +21,11 @@ pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "ProtocolError", message)
 }
 
+/// An option or a setting is wrong.
+pub fn configuration(py: Python<'_>, message: &str) -> PyErr {
+    raise(py, "ConfigurationError", message)
+}
+
 /// A document inside a reply is not valid BSON.
 pub fn invalid_bson(py: Python<'_>, message: &str) -> PyErr {
     raise_from(py, "mangonel.bson.errors", "InvalidBSON", message)

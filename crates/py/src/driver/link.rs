@@ -67,6 +67,11 @@ impl Link {
         Ok(())
     }
 
+    /// Returns the face's transport.
+    pub(crate) fn transport_of(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.transport.as_ref().map(|transport| transport.clone_ref(py))
+    }
+
     /// Notes that the connection is over; the answer is for [`finish`](Self::finish), once the borrow has ended.
     pub(crate) fn end(&mut self, py: Python<'_>) -> Option<(Py<PyAny>, &'static str)> {
         if self.is_busy {

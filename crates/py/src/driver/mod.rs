@@ -6,6 +6,7 @@ mod exchange;
 mod failure;
 mod link;
 mod namespaces;
+mod monitor;
 mod operation;
 mod ready;
 mod session;
@@ -19,6 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Core>()?;
     module.add_class::<exchange::Exchange>()?;
     module.add_class::<link::Link>()?;
+    module.add_class::<monitor::Monitor>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<source::DocumentSource>()?;
     module.add_class::<namespaces::NamespacedSource>()?;

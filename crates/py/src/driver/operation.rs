@@ -1,8 +1,11 @@
 //! A command from Python, encoded: floor 7 says what to run and how its reply is to be read.
 
+use mangonel_bson::RawDocument;
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice, WirePreference};
+use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice};
 use mangonel_proto::pool::LinkId;
+use mangonel_proto::read_preference::ReadPreference;
+use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -118,10 +121,11 @@ impl Operation {
     ///
     /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor, False
     /// for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for READ_ANSWER the
-    /// result of a write that goes well, for READ_APPLY the function that makes it of the reply.
+    /// result of a write that goes well, for READ_APPLY the function that makes it of the reply. `server`: the address of
+    /// the one that has the cursor.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,
-                        pinned=None, is_under_way=false, answer=None))]
+                        pinned=None, is_under_way=false, answer=None, server=None))]
     #[allow(clippy::too_many_arguments)] // One call per command; a parameter object would be one more allocation.
     fn new(
         py: Python<'_>,
@@ -136,15 +140,18 @@ impl Operation {
         pinned: Option<u32>,
         is_under_way: bool,
         answer: Option<Py<PyAny>>,
+        server: Option<&str>,
     ) -> PyResult<Self> {
         let plan = Plan::new(kind, reading, replies)?;
         let mut head = Command::begin();
         codec::encode_document(py, command, codec.get(), false, &mut head)?;
-        let preference = read_preference.map(|document| wire_preference(py, document, &codec)).transpose()?;
+        let preference =
+            read_preference.map(|document| read_preference_of(py, document, &codec)).transpose()?;
         let session = session_choice(session)?;
         let mut made = Operation::assemble(py, database, head, Vec::new(), codec, &plan, session)?;
         if let Some(operation) = &mut made.operation {
             operation.read_preference = preference;
+            operation.server = server.and_then(|server| Address::parse(server).ok());
             operation.pinned = pinned.map(LinkId);
             operation.is_under_way = is_under_way;
         }
@@ -192,6 +199,7 @@ impl Operation {
             replies: plan.replies,
             session,
             read_preference: None,
+            server: None,
             pinned: None,
             is_under_way: false,
         };
@@ -199,15 +207,16 @@ impl Operation {
     }
 }
 
-fn wire_preference(
+fn read_preference_of(
     py: Python<'_>,
     document: &Bound<'_, PyAny>,
     codec: &Py<Codec>,
-) -> PyResult<WirePreference> {
+) -> PyResult<ReadPreference> {
     let mut bytes = Vec::new();
     codec::encode_document(py, document, codec.get(), false, &mut bytes)?;
-    let mode = document.get_item("mode")?;
-    Ok(WirePreference { is_primary: mode.extract::<&str>()? == "primary", document: bytes })
+    let parsed = RawDocument::from_bytes(&bytes).map_err(|error| error.to_string());
+    let preference = parsed.and_then(ReadPreference::from_document);
+    preference.map_err(|error| failure::configuration(py, &error))
 }
 
 /// Reads a `session` argument: None, False, or the session of a cursor.

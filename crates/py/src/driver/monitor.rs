@@ -1,0 +1,286 @@
+//! The monitor or the pinger of one server, as a port drives it: it looks like an exchange that is never done.
+
+use std::os::raw::c_int;
+use std::time::Duration;
+
+use mangonel_proto::message::{Command, read_reply};
+use mangonel_proto::pool::LinkId;
+use mangonel_proto::topology::{Address, Failure, Step};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::core::{Core, Role};
+use super::exchange::{self, lend};
+use super::failure;
+use super::link::Link;
+
+/// Watches one server over a connection of its own, until the server leaves the topology.
+#[pyclass(module = "mangonel._core")]
+pub struct Monitor {
+    core: Py<Core>,
+    address: Address,
+    role: Role,
+    step: Step,
+    link: Option<Py<Link>>,
+    hello: Option<Command>,
+    is_sent: bool,
+    lent: usize,
+}
+
+impl Monitor {
+    /// Asks for the next step, and prepares what it needs.
+    fn advance(&mut self, py: Python<'_>) {
+        let (address, role) = (self.address.clone(), self.role);
+        let core = self.core.clone_ref(py);
+        let now = core.get().now();
+        let (step, hello) = core.get().with(py, |state| {
+            let step = state.client.with_topology(|topology| match role {
+                Role::Watch => topology.poll_monitor(&address, now),
+                Role::Ping => topology.poll_pinger(&address, now),
+            });
+            let hello = match step {
+                Step::Write { hello, .. } => state.client.hello(&address, hello).ok(),
+                _ => None,
+            };
+            (step, hello)
+        });
+        self.step = step;
+        self.hello = hello;
+        self.is_sent = false;
+        if matches!(step, Step::Connect { .. } | Step::Stop) {
+            self.hang_up(py);
+        }
+    }
+
+    fn hang_up(&mut self, py: Python<'_>) {
+        if let Some(link) = self.link.take()
+            && let Ok(mut link) = link.try_borrow_mut(py)
+        {
+            let ending = link.end(py);
+            drop(link);
+            Link::finish(py, ending);
+        }
+        self.core.get().with(py, |state| {
+            if let Some(watcher) = state.watchers.get_mut(&(self.address.clone(), self.role)) {
+                watcher.link.take()
+            } else {
+                None
+            }
+        });
+    }
+
+    fn lost(&mut self, py: Python<'_>, message: &str, failure: Failure) {
+        let (address, role) = (self.address.clone(), self.role);
+        let message = format!("{address}: {message}");
+        let now = self.core.get().now();
+        self.hang_up(py);
+        self.core.get().with(py, |state| {
+            state.client.with_topology(|topology| match role {
+                Role::Watch => topology.handle_monitor_error(&address, &message, failure, now),
+                Role::Ping => topology.handle_pinger_error(&address, now),
+            });
+        });
+        self.advance(py);
+    }
+
+    fn read(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(link) = &self.link else { return Ok(()) };
+        let message = {
+            let mut link = link.bind(py).try_borrow_mut()?;
+            link.check_not_lent()?;
+            link.deframer.take().map_err(|error| failure::protocol_error(py, &error.to_string()))?
+        };
+        let reply = read_reply(&message).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let (address, role) = (self.address.clone(), self.role);
+        let now = self.core.get().now();
+        self.core.get().with(py, |state| {
+            state.client.with_topology(|topology| match role {
+                Role::Watch => topology.handle_monitor_reply(&address, reply.body, reply.more_to_come, now),
+                Role::Ping => topology.handle_pinger_reply(&address, now),
+            });
+        });
+        self.advance(py);
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Monitor {
+    /// `role`: 0 to watch the server, 1 to measure its round-trip time.
+    #[new]
+    fn new(py: Python<'_>, core: Py<Core>, address: &str, role: u8) -> PyResult<Self> {
+        let role = if role == 0 { Role::Watch } else { Role::Ping };
+        let address = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let step = Step::Stop;
+        let mut monitor =
+            Monitor { core, address, role, step, link: None, hello: None, is_sent: false, lent: 0 };
+        monitor.advance(py);
+        Ok(monitor)
+    }
+
+    /// What to do next, as for an exchange; DONE once the server is not watched any more.
+    #[getter]
+    fn step(&self) -> u8 {
+        match self.step {
+            Step::Connect { .. } => exchange::CONNECT,
+            Step::Write { .. } if !self.is_sent => exchange::WRITE,
+            Step::Write { .. } | Step::Read { .. } => exchange::READ,
+            Step::Wait { .. } => exchange::WAIT,
+            Step::Stop => exchange::DONE,
+        }
+    }
+
+    /// Host and port of the server, or the path of its socket and None.
+    #[getter]
+    fn address(&self) -> (String, Option<u16>) {
+        (self.address.host().to_owned(), self.address.port())
+    }
+
+    /// The connection it holds, or None.
+    #[getter]
+    fn link(&self, py: Python<'_>) -> Option<Py<Link>> {
+        self.link.as_ref().map(|link| link.clone_ref(py))
+    }
+
+    /// Whether the message to send is answered: always.
+    #[getter]
+    fn expects_reply(&self) -> bool {
+        true
+    }
+
+    /// Seconds that the current step may take on the line, or None.
+    #[getter]
+    fn line_timeout(&self) -> Option<f64> {
+        let (Step::Connect { timeout } | Step::Write { timeout, .. } | Step::Read { timeout }) = self.step
+        else {
+            return None;
+        };
+        timeout.as_ref().map(Duration::as_secs_f64)
+    }
+
+    /// Seconds until the next check is due, or None.
+    #[getter]
+    fn time_left(&self) -> Option<f64> {
+        let Step::Wait { until } = self.step else { return None };
+        Some(until.saturating_since(self.core.get().now()).as_secs_f64())
+    }
+
+    /// Call `waker` once, from whatever thread, when the step should be looked at again.
+    fn set_waker(&mut self, py: Python<'_>, waker: Py<PyAny>) {
+        let key = (self.address.clone(), self.role);
+        let _replaced =
+            self.core.get().with(py, |state| state.watchers.entry(key).or_default().waker.replace(waker));
+        // A wake-up that came before the waker was there must not be lost.
+        self.advance(py);
+        if !matches!(self.step, Step::Wait { .. }) {
+            let key = (self.address.clone(), self.role);
+            let waker =
+                self.core.get().with(py, |state| state.watchers.get_mut(&key).and_then(|w| w.waker.take()));
+            if let Some(Err(error)) = waker.map(|waker| waker.call0(py)) {
+                error.write_unraisable(py, None);
+            }
+        }
+    }
+
+    /// A connection was opened.
+    fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, _fd: i32) -> PyResult<Py<Link>> {
+        // No descriptor: monitors use the socket object, so that nobody else closes it under their system call.
+        let link = Py::new(py, Link::new(LinkId(0), u32::MAX, transport, -1))?;
+        self.link = Some(link.clone_ref(py));
+        let (address, role, kept) = (self.address.clone(), self.role, link.clone_ref(py));
+        let now = self.core.get().now();
+        let _replaced = self.core.get().with(py, |state| {
+            state.client.with_topology(|topology| match role {
+                Role::Watch => topology.handle_monitor_connected(&address, now),
+                Role::Ping => topology.handle_pinger_connected(&address, now),
+            });
+            state.watchers.entry((address, role)).or_default().link.replace(kept)
+        });
+        self.advance(py);
+        Ok(link)
+    }
+
+    /// The hello was sent.
+    fn handle_sent(&mut self) {
+        self.is_sent = true;
+    }
+
+    /// A whole message has arrived.
+    fn handle_reply(&mut self, py: Python<'_>) -> PyResult<()> {
+        match self.read(py) {
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(py) => {
+                let message = error.value(py).to_string();
+                self.lost(py, &message, Failure::Network);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// What arrived cannot be a message.
+    fn handle_protocol_error(&mut self, py: Python<'_>, message: &str) {
+        self.lost(py, message, Failure::Network);
+    }
+
+    /// The line broke, could not be opened, or (`timed_out`) was silent for too long.
+    #[pyo3(signature = (error, timed_out=false))]
+    fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
+        let failure = if timed_out { Failure::Timeout } else { Failure::Network };
+        self.lost(error.py(), &error.to_string(), failure);
+    }
+
+    /// The server had closed the connection between two checks.
+    fn handle_link_lost(&mut self, py: Python<'_>) {
+        self.lost(py, "the server closed the connection", Failure::Network);
+    }
+
+    /// Something changed; look at the step again.
+    fn handle_wake(&mut self, py: Python<'_>) {
+        self.advance(py);
+    }
+
+    /// The time of `time_left` is over.
+    fn handle_timeout(&mut self, py: Python<'_>) {
+        self.advance(py);
+    }
+
+    /// Nothing: a monitor has no answer.
+    fn result(&self) {}
+
+    /// Close the connection and forget the monitor.
+    fn close(&mut self, py: Python<'_>) {
+        self.hang_up(py);
+        let key = (self.address.clone(), self.role);
+        let _watcher = self.core.get().with(py, |state| state.watchers.remove(&key));
+    }
+
+    fn __len__(&self) -> usize {
+        self.hello.as_ref().map_or(0, |hello| hello.outbound().len())
+    }
+
+    /// Lends the hello to send.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a valid view.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut pyo3::ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let mut monitor = slf.try_borrow_mut()?;
+        let outbound = monitor.hello.as_ref().map(Command::outbound).unwrap_or_default();
+        // SAFETY: the hello stays where it is until the next `handle_*`; the one thread that drives this monitor calls
+        // those only after `sendall` gave the view back, and the view holds a reference to the monitor.
+        unsafe { lend(slf.as_any(), outbound, view, flags) }?;
+        monitor.lent += 1;
+        Ok(())
+    }
+
+    /// Takes the hello back.
+    ///
+    /// # Safety
+    /// Called by the interpreter with a view from `__getbuffer__`.
+    unsafe fn __releasebuffer__(&mut self, _view: *mut pyo3::ffi::Py_buffer) {
+        self.lent = self.lent.saturating_sub(1);
+    }
+}
