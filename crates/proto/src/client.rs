@@ -2,6 +2,7 @@
 //! The owner keeps it behind a lock that is held for about a microsecond, never across I/O.
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,7 @@ use crate::time::Instant;
 use crate::topology::monitor::HelloRequest;
 use crate::topology::select::{self, Criteria, SelectionError};
 use crate::topology::{
-    Address, ApplicationError, Cause, Effect, Phase, ServerDescription, ServerType, Topology,
-    TopologyDescription, TopologySettings,
+    Address, Effect, ServerDescription, ServerType, Topology, TopologyDescription, TopologySettings,
 };
 
 /// The options that the core decides by.
@@ -278,35 +278,6 @@ impl Client {
         self.selecting.retain(|waiting| *waiting != exchange);
     }
 
-    /// Tells the topology what an operation met on a connection of `generation`.
-    pub(crate) fn report(
-        &mut self,
-        server: &Address,
-        shard: ShardId,
-        generation: u32,
-        phase: Phase,
-        cause: Cause<'_>,
-        message: &str,
-        now: Instant,
-    ) {
-        let current = self.pool(server, shard).map_or(generation, Pool::generation);
-        // A connection that cannot be made may say no more than that the server has too much to do; its monitor
-        // will find out (client-backpressure).
-        let is_overload = phase == Phase::BeforeHandshake && matches!(cause, Cause::Network | Cause::Timeout);
-        let error = ApplicationError {
-            address: server,
-            cause,
-            phase,
-            is_overload,
-            generation: u64::from(generation),
-            pool_generation: u64::from(current),
-            service_id: None,
-            message,
-        };
-        self.topology.handle_application_error(&error, now);
-        self.settle();
-    }
-
     /// Closes a link that the server closed while nobody used it.
     pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
         if let Some(pool) = self.pool_of_link(shard, link) {
@@ -350,14 +321,11 @@ impl Client {
 
     /// Returns the books of one server in one shard, made when they are first needed; `None` when either is closed.
     pub(crate) fn pool_mut(&mut self, server: &Address, shard: ShardId) -> Option<&mut Pool> {
-        let server = self.servers.get_mut(server)?;
-        if !server.pools.contains_key(&shard) {
-            if !self.shards.contains(&shard) || self.is_closed {
-                return None;
-            }
-            server.pools.insert(shard, Pool::new(self.options.pool.clone()));
+        let is_open = self.shards.contains(&shard) && !self.is_closed;
+        match self.servers.get_mut(server)?.pools.entry(shard) {
+            Entry::Occupied(pool) => Some(pool.into_mut()),
+            Entry::Vacant(place) => is_open.then(|| place.insert(Pool::new(self.options.pool.clone()))),
         }
-        server.pools.get_mut(&shard)
     }
 
     /// Returns whether a waiting exchange has reason to look again.

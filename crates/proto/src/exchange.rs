@@ -44,7 +44,7 @@ use crate::session::ServerSession;
 use crate::time::Instant;
 use crate::topology::monitor::HelloRequest;
 use crate::topology::select::Criteria;
-use crate::topology::{self, Address, Cause, ServerDescription, ServerType};
+use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription, ServerType};
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
@@ -105,6 +105,8 @@ pub struct Exchange {
     facts: Facts,
     /// Whether the server will send more without being asked.
     more_to_come: bool,
+    /// Whether the command carries a number by which the server knows a repetition.
+    has_transaction_number: bool,
     /// Whether the command went out ahead of the wait for its reply.
     is_sent: bool,
 }
@@ -130,6 +132,7 @@ impl Exchange {
             failure: None,
             facts: Facts::default(),
             more_to_come: false,
+            has_transaction_number: false,
             is_sent: false,
         };
         exchange.select(client, now);
@@ -321,7 +324,7 @@ impl Exchange {
                     options.retry_reads,
                     options.retry_writes,
                 );
-                if again && self.may_retry(client) {
+                if again && self.may_retry() {
                     self.failure = Some(Failure::Network { message, timed_out });
                     self.retry(client, now);
                 } else {
@@ -515,6 +518,7 @@ impl Exchange {
         {
             session.txn_number += 1;
         }
+        self.has_transaction_number = is_retryable;
         self.request_id = client.next_request();
         let envelope = Envelope {
             session: self.session.as_ref(),
@@ -594,7 +598,7 @@ impl Exchange {
         let options = &client.options;
         let again =
             retry::after_reply(self.operation.kind, &self.facts, options.retry_reads, options.retry_writes);
-        if again && self.may_retry(client) {
+        if again && self.may_retry() {
             self.retry(client, now);
             return Ok(());
         }
@@ -616,13 +620,11 @@ impl Exchange {
         Ok(reply.body)
     }
 
-    fn may_retry(&self, client: &Client) -> bool {
+    fn may_retry(&self) -> bool {
         self.attempt == 0
             && self.operation.pinned.is_none()
             && self.operation.server.is_none()
-            && (self.operation.kind.is_read()
-                || client.session_timeout().is_some()
-                    && self.server.as_ref().is_some_and(|server| takes_transaction_numbers(server)))
+            && (self.operation.kind.is_read() || self.has_transaction_number)
     }
 
     fn retry(&mut self, client: &mut Client, now: Instant) {
@@ -675,9 +677,24 @@ impl Exchange {
         message: &str,
         now: Instant,
     ) {
-        if let Some(server) = &self.server {
-            client.report(&server.address, self.shard, self.generation, phase, cause, message, now);
-        }
+        let Some(server) = &self.server else { return };
+        let generation = self.generation;
+        // A connection that cannot be made may say no more than that the server has too much to do; its monitor will
+        // find out (client-backpressure).
+        let is_overload =
+            phase == topology::Phase::BeforeHandshake && matches!(cause, Cause::Network | Cause::Timeout);
+        let current = client.pool(&server.address, self.shard).map_or(generation, Pool::generation);
+        let error = ApplicationError {
+            address: &server.address,
+            cause,
+            phase,
+            is_overload,
+            generation: u64::from(generation),
+            pool_generation: u64::from(current),
+            service_id: None,
+            message,
+        };
+        client.with_topology(|topology| topology.handle_application_error(&error, now));
     }
 
     /// Its server, as messages show it.

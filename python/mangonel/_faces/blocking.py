@@ -40,7 +40,7 @@ class BlockingLoop:
                 step = exchange.step
                 if step == WRITE or step == READ:
                     if self._is_fused:
-                        _core.transfer(exchange)
+                        _core.transfer(exchange)  # type: ignore[arg-type]  # only ports are fused
                         if exchange.step != step:
                             continue
                     self._talk(exchange)

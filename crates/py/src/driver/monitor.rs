@@ -183,7 +183,8 @@ impl Monitor {
     }
 
     /// A connection was opened.
-    fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, _fd: i32) -> PyResult<Py<Link>> {
+    fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
+        let _ = fd;
         // No descriptor: monitors use the socket object, so that nobody else closes it under their system call.
         let link = Py::new(py, Link::new(LinkId(0), u32::MAX, transport, -1))?;
         self.link = Some(link.clone_ref(py));
