@@ -710,8 +710,11 @@ impl Exchange {
         if self.operation.pinned.is_some() {
             return;
         }
-        if let (Some(link), Some(pool)) = (self.link.take(), self.pool(client)) {
-            pool.check_in(link, now);
+        match (self.link.take(), self.pool(client)) {
+            (Some(link), Some(pool)) => pool.check_in(link, now),
+            // The pool was closed meanwhile; nobody else will close the link.
+            (Some(link), None) => client.link_lost(self.shard, link, now),
+            _ => {}
         }
     }
 

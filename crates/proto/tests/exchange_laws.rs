@@ -100,7 +100,7 @@ impl Face {
             Event::RunWoken => self.run_woken(),
             Event::CloseClient => {
                 self.closed = true;
-                self.bench.client.close();
+                self.bench.client.close(self.bench.now);
             }
             _ => {
                 let Some(key) = self.exchanges.keys().nth(which % self.exchanges.len().max(1)).copied()
@@ -193,7 +193,9 @@ impl Face {
 
     /// Closes links and wakes waiters, as a face does after every call.
     fn deliver(&mut self) {
+        self.bench.discover();
         while self.bench.client.has_news() {
+            self.bench.client.poll_errands();
             for link in self.bench.client.poll_closing() {
                 self.open.remove(&link);
             }
@@ -253,7 +255,7 @@ impl Face {
             "a session came back twice"
         );
         assert_eq!(self.sessions_out, 0, "a closed exchange kept its session");
-        self.bench.client.close();
+        self.bench.client.close(self.bench.now);
         self.deliver();
         assert_eq!(self.open.len(), 0);
     }

@@ -6,7 +6,6 @@ use bench::*;
 use mangonel_bson::{RawDocument, writer};
 use mangonel_proto::exchange::Step;
 use mangonel_proto::frame::{Deframer, MAX_MESSAGE_SIZE};
-use mangonel_proto::hello::Hello;
 use mangonel_proto::message::{Command, Replies, read_reply};
 use mangonel_proto::reply::Facts;
 use proptest::prelude::*;
@@ -218,7 +217,9 @@ proptest! {
 fn digest(message: &[u8]) {
     let Ok(reply) = read_reply(message) else { return };
     assert_eq!(&message[reply.body_start..], reply.body.as_bytes());
-    let _ = Hello::read(reply.body);
+    let address = mangonel_proto::topology::Address::new("a.example", 27017);
+    let now = mangonel_proto::time::Instant(std::time::Duration::ZERO);
+    let _ = mangonel_proto::topology::ServerDescription::from_hello(address, reply.body, now);
     let Ok(facts) = Facts::read(reply.body) else { return };
     let body = reply.body.as_bytes();
     if let Some(cursor) = facts.cursor {

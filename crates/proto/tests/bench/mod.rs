@@ -8,9 +8,11 @@ use mangonel_proto::client::{Client, ClientOptions, ShardId};
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Operation, SessionChoice, WirePreference};
+use mangonel_proto::operation::{Kind, Operation, SessionChoice};
 use mangonel_proto::pool::{LinkId, PoolOptions};
+use mangonel_proto::read_preference::{Mode, ReadPreference};
 use mangonel_proto::time::Instant;
+use mangonel_proto::topology::{Address, ServerType, Step as MonitorStep, Topology, TopologySettings};
 use serde_json::{Value, json};
 
 pub const MORE_TO_COME: u32 = 2;
@@ -53,9 +55,15 @@ pub fn primary() -> Value {
     hello
 }
 
+/// The one server.
+pub fn address() -> Address {
+    Address::new("a.example", 27017)
+}
+
 pub fn options() -> ClientOptions {
     ClientOptions {
-        address: "a.example:27017".into(),
+        topology: TopologySettings { seeds: vec![address()], is_direct: true, ..TopologySettings::default() },
+        local_threshold: Duration::from_millis(15),
         pool: PoolOptions::default(),
         wait_queue_timeout: None,
         connect_timeout: Some(Duration::from_secs(20)),
@@ -63,7 +71,6 @@ pub fn options() -> ClientOptions {
         server_selection_timeout: Duration::from_secs(30),
         retry_reads: true,
         retry_writes: true,
-        replica_set: None,
         metadata: bson(&json!({"driver": {"name": "test"}})),
         server_api: Vec::new(),
     }
@@ -79,6 +86,7 @@ pub fn operation(kind: Kind, command: &Value) -> Operation {
         replies: Replies::One,
         session: SessionChoice::Implicit,
         read_preference: None,
+        server: None,
         pinned: None,
         is_under_way: false,
     }
@@ -92,8 +100,8 @@ pub fn insert() -> Operation {
     operation(Kind::RetryableWrite, &json!({"insert": "orders"}))
 }
 
-pub fn preference(mode: &str) -> Option<WirePreference> {
-    Some(WirePreference { is_primary: mode == "primary", document: bson(&json!({ "mode": mode })) })
+pub fn preference(mode: &str) -> Option<ReadPreference> {
+    Some(ReadPreference::from_mode(Mode::from_name(mode).unwrap()))
 }
 
 /// One client under test.
@@ -102,13 +110,57 @@ pub struct Bench {
     pub shard: ShardId,
     pub now: Instant,
     pub hello: Value,
+    /// Whether nobody answers the monitor.
+    pub is_down: bool,
 }
 
 impl Bench {
     pub fn new(options: ClientOptions) -> Self {
-        let mut client = Client::new(options, [7; 16]);
+        let now = Instant(Duration::from_secs(1000));
+        let mut client = Client::new(options, [7; 16], now);
         let shard = client.open_shard();
-        Bench { client, shard, now: Instant(Duration::from_secs(1000)), hello: primary() }
+        Bench { client, shard, now, hello: primary(), is_down: false }
+    }
+
+    /// Lets the monitor find out what the server is, unless it is known or down.
+    pub fn discover(&mut self) {
+        let server = address();
+        let is_known = |client: &Client| {
+            client
+                .description()
+                .servers
+                .get(&server)
+                .is_none_or(|known| known.server_type != ServerType::Unknown)
+        };
+        let body = bson(&self.hello);
+        while !self.is_down && !self.client.is_closed() && !is_known(&self.client) {
+            let now = self.now;
+            let step = self.client.with_topology(|topology| topology.poll_monitor(&server, now));
+            match step {
+                MonitorStep::Connect { .. } => {
+                    self.client.with_topology(|topology| topology.handle_monitor_connected(&server, now));
+                }
+                MonitorStep::Write { .. } | MonitorStep::Read { .. } => {
+                    let reply = RawDocument::from_bytes(&body).unwrap();
+                    let taken =
+                        |topology: &mut Topology| topology.handle_monitor_reply(&server, reply, false, now);
+                    self.client.with_topology(taken);
+                    if !is_known(&self.client) {
+                        return;
+                    }
+                }
+                MonitorStep::Wait { until } => self.now = self.now.max(until),
+                MonitorStep::Stop => return,
+            }
+        }
+    }
+
+    /// Wakes an exchange that waits for the deployment, once the monitor has looked at it.
+    pub fn rouse(&mut self, exchange: &mut Exchange) {
+        if exchange.step() == Step::Wait && !self.is_down {
+            self.discover();
+            exchange.handle_wake(&mut self.client, self.now);
+        }
     }
 
     pub fn standalone() -> Self {
@@ -119,11 +171,20 @@ impl Bench {
         Bench::new(options())
     }
 
+    /// Follows a retry to where it can be sent.
+    pub fn settle(&mut self, exchange: &mut Exchange) {
+        self.rouse(exchange);
+        if exchange.step() == Step::Connect {
+            self.connect(exchange);
+        }
+    }
+
     pub fn pass(&mut self, milliseconds: u64) {
         self.now = self.now + Duration::from_millis(milliseconds);
     }
 
     pub fn begin(&mut self, operation: Operation) -> Exchange {
+        self.discover();
         Exchange::begin(&mut self.client, self.shard, operation, self.now)
     }
 
@@ -145,6 +206,7 @@ impl Bench {
     }
 
     pub fn open(&mut self, exchange: &mut Exchange) -> LinkId {
+        self.rouse(exchange);
         assert_eq!(exchange.step(), Step::Connect);
         let link = self.client.next_link();
         exchange.handle_connected(&mut self.client, link, self.now);
@@ -174,9 +236,7 @@ impl Bench {
 
     /// Idle, out, pending, waiting.
     pub fn sizes(&self) -> (usize, usize, usize, usize) {
-        let pool = self.client.pool(self.shard).unwrap();
-        let (idle, out, pending) = pool.sizes();
-        (idle, out, pending, pool.waiting())
+        self.client.pool_sizes(self.shard).unwrap()
     }
 }
 
