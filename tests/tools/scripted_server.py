@@ -118,6 +118,8 @@ class ScriptedServer:
         self._on_connect: deque[Action] = deque()
         self._changed = threading.Condition()
         self._open: dict[int, socket.socket] = {}
+        # Connections that asked for nothing but hello, and were answered: those of a driver's monitors.
+        self._watching: set[int] = set()
         self._accepted = 0
         self._stopped = threading.Event()
         self._ssl_context = ssl_context
@@ -171,12 +173,12 @@ class ScriptedServer:
 
     @property
     def open_connections(self) -> int:
-        """Connections that neither side has closed."""
-        return len(self._open)
+        """Connections that neither side has closed, those of monitors left out."""
+        return len(self._open.keys() - self._watching)
 
     def wait_for_open(self, count: int, *, timeout: float = 5.0) -> None:
-        """Wait until exactly `count` connections are open."""
-        self._wait(lambda: len(self._open) == count, timeout, f"{count} open connections")
+        """Wait until exactly `count` connections are open, those of monitors left out."""
+        self._wait(lambda: self.open_connections == count, timeout, f"{count} open connections")
 
     # The server itself
 
@@ -216,7 +218,7 @@ class ScriptedServer:
             if not self._changed.wait_for(predicate, timeout):
                 seen = [request.name for request in self.requests]
                 raise AssertionError(
-                    f"expected {wanted} within {timeout} s; open connections: {len(self._open)}, seen: {seen}"
+                    f"expected {wanted} within {timeout} s; open connections: {self.open_connections}, seen: {seen}"
                 )
 
     def _accept(self, listener: socket.socket) -> None:
@@ -282,6 +284,10 @@ class ScriptedServer:
             action = self._default(request)
         if request.is_unacknowledged and isinstance(action, (Mapping, Reply)):
             return True
+        is_hello = request.name in ("hello", "isMaster", "ismaster")
+        with self._changed:
+            (self._watching.add if is_hello and isinstance(action, Mapping) else self._watching.discard)(number)
+            self._changed.notify_all()
         return self._act(line, request, action)
 
     def _default(self, request: Request) -> Action:
