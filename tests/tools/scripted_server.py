@@ -286,7 +286,9 @@ class ScriptedServer:
             return True
         is_hello = request.name in ("hello", "isMaster", "ismaster")
         with self._changed:
-            (self._watching.add if is_hello and isinstance(action, Mapping) else self._watching.discard)(number)
+            (self._watching.add if is_hello and isinstance(action, Mapping) else self._watching.discard)(
+                number
+            )
             self._changed.notify_all()
         return self._act(line, request, action)
 

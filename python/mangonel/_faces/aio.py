@@ -167,9 +167,10 @@ class AioPort:
         self._home = None
 
     def __del__(self) -> None:
-        # Every running operation holds the port, so nobody uses these connections; the loops still watch them.
-        for home in getattr(self, "_homes", ()):
-            self._core.close_shard(home.shard)
+        # Every running operation holds the port, so nobody uses these connections; but the loops still watch them, and
+        # threads the servers.
+        if hasattr(self, "_core"):
+            self._core.close()
 
 
 class _Home:

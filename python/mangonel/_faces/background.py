@@ -81,7 +81,7 @@ class Background:
         if self._core.is_closed:
             return
         if self._port is None:
-            self._port = BlockingPort(self._core)
+            self._port = BlockingPort(self._core, owns_core=False)
         try:
             self._port.run(make())
         except PyMongoError:

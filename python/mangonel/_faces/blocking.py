@@ -118,8 +118,9 @@ class BlockingPort(BlockingLoop):
 
     is_async = False
 
-    def __init__(self, core: _core.Core) -> None:
+    def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
         self._core = core
+        self._owns_core = owns_core
         self._shard = core.open_shard()
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
 
@@ -167,7 +168,12 @@ class BlockingPort(BlockingLoop):
     def __del__(self) -> None:
         # Nobody can run anything here any more. A constructor that raised leaves no shard behind.
         shard = getattr(self, "_shard", None)
-        if shard is not None:
+        if shard is None:
+            return
+        if self._owns_core:
+            # What it watches must not stay for ever either.
+            self._core.close()
+        else:
             self._core.close_shard(shard)
 
 

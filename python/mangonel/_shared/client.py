@@ -181,12 +181,6 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         hosts = [host if port is None else f"{host}:{port}" for host, port in self._options.seeds]
         return f"{type(self).__name__}(host={hosts!r})"
 
-    def __del__(self) -> None:
-        # Nobody can use it any more; what it watches and holds open must not stay for ever.
-        core = getattr(self, "_core", None)
-        if core is not None:
-            core.close()
-
     def close(self) -> Returns[None]:
         """Close every connection. Operations in flight fail; later ones raise InvalidOperation.
 
