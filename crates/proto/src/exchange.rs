@@ -658,6 +658,7 @@ impl Exchange {
         let limit = client.options.server_selection_timeout.as_secs_f64();
         let wanted = match &self.operation.read_preference {
             Some(preference) => format!("server for read preference {}", preference.mode().name()),
+            None if self.operation.kind.is_read() => "server for read preference primary".to_owned(),
             None => "server that takes writes".to_owned(),
         };
         let earlier = match self.failure.take() {
