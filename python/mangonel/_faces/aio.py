@@ -17,7 +17,7 @@ from os import strerror
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
-from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE, receive_ready, send_some
+from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, receive_ready, send_some
 from mangonel._faces.sockets import resolve, tune
 from mangonel.errors import ProtocolError
 
@@ -56,7 +56,7 @@ class AioPort:
                     if link.is_stale and step == WRITE:
                         exchange.handle_link_lost()
                         continue
-                    waiter = link.waiter = loop.create_future()
+                    waiter = link.waiter = Waiter(loop)
                     try:
                         if step == WRITE:
                             sent = send_some(exchange, 0)
@@ -180,7 +180,7 @@ class _Home:
         self.loop = loop
         self.core = core
         self.shard = core.open_shard()
-        self._deadlines: list[tuple[float, int, asyncio.Future[Any]]] = []
+        self._deadlines: list[tuple[float, int, asyncio.Future[Any] | Waiter]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._ticket = 0
         self._longest = _LEAST_PRUNED
@@ -194,7 +194,7 @@ class _Home:
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(_resolve, future)
 
-    def expire(self, future: asyncio.Future[Any], timeout: float) -> None:
+    def expire(self, future: asyncio.Future[Any] | Waiter, timeout: float) -> None:
         """Fail `future` with TimeoutError in `timeout` seconds, unless it is done by then."""
         when = self.loop.time() + timeout
         self._ticket += 1
@@ -336,7 +336,6 @@ class _Connection:
             waiter = None if link is None else link.waiter
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ConnectionResetError("the client closed the connection"))
-                waiter.exception()
         self._sock.close()
 
 

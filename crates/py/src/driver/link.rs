@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::failure;
+use super::waiter::Waiter;
 
 /// How long a connection rests before it is looked at again. A server that closed it within this time is noticed by
 /// the operation that meets it.
@@ -37,7 +38,7 @@ pub struct Link {
     pub(crate) idle_since: std::time::Instant,
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
-    pub(crate) waiter: Option<Py<PyAny>>,
+    pub(crate) waiter: Option<Py<Waiter>>,
 }
 
 impl Link {

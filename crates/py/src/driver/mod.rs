@@ -12,6 +12,7 @@ mod ready;
 mod session;
 mod source;
 mod transfer;
+mod waiter;
 
 use pyo3::prelude::*;
 
@@ -29,6 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchCursor>()?;
     module.add_class::<batch::BlockingCursor>()?;
     module.add_class::<batch::AsyncCursorBase>()?;
+    module.add_class::<waiter::Waiter>()?;
     exchange::add_constants(module)?;
     operation::add_constants(module)?;
     source::register(module)?;

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
+use super::waiter::Waiter;
 
 /// What one system call came to.
 enum Progress {
@@ -225,7 +226,7 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
                 drop(link);
                 // A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
                 if let Some(waiter) = waiter {
-                    resolve(waiter.bind(py), None)?;
+                    Waiter::resolve_now(waiter.bind(py), None)?;
                 }
                 return Ok(true);
             }
@@ -236,23 +237,7 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
     let waiter = link.waiter.take();
     drop(link);
     if let Some(waiter) = waiter {
-        resolve(waiter.bind(py), Some(ended))?;
+        Waiter::resolve_now(waiter.bind(py), Some(ended))?;
     }
     Ok(false)
-}
-
-fn resolve(waiter: &Bound<'_, PyAny>, error: Option<PyErr>) -> PyResult<()> {
-    let py = waiter.py();
-    if waiter.call_method0(pyo3::intern!(py, "done"))?.is_truthy()? {
-        return Ok(());
-    }
-    match error {
-        None => waiter.call_method1(pyo3::intern!(py, "set_result"), (py.None(),))?,
-        Some(error) => {
-            waiter.call_method1(pyo3::intern!(py, "set_exception"), (error.into_value(py),))?;
-            // Looked at, so that the loop does not complain when its task was cancelled at the same moment.
-            waiter.call_method0(pyo3::intern!(py, "exception"))?
-        }
-    };
-    Ok(())
 }

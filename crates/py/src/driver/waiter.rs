@@ -1,0 +1,194 @@
+//! What a task of asyncio awaits for its reply: a future that resumes its task at once when the socket is read.
+//!
+//! asyncio's own future puts the task into the loop's queue, which costs one more turn of the loop, with its poll, for
+//! every reply. The reader callback runs outside of any task, so the task may as well go on right there. Everywhere
+//! else, where another task may be running, the loop's queue is used.
+
+use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit, intern};
+
+enum State {
+    Pending,
+    Arrived,
+    Failed(Py<PyAny>),
+    Cancelled(Option<Py<PyAny>>),
+}
+
+/// A future for one reply, as far as asyncio's tasks and `asyncio.wait` ask for one.
+#[pyclass(module = "mangonel._core", weakref)]
+pub struct Waiter {
+    event_loop: Py<PyAny>,
+    state: State,
+    callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
+    /// asyncio's mark that the object was yielded by an `await` and not by mistake.
+    #[pyo3(get, set, name = "_asyncio_future_blocking")]
+    is_blocking: bool,
+}
+
+impl Waiter {
+    /// Ends the wait and runs the callbacks now. Only for callers that run outside of any task.
+    pub fn resolve_now(slf: &Bound<'_, Self>, error: Option<PyErr>) -> PyResult<()> {
+        let py = slf.py();
+        let Some(callbacks) = Self::finish(slf, Self::outcome(py, error))? else { return Ok(()) };
+        for (callback, context) in callbacks {
+            match context {
+                Some(context) => context.call_method1(py, intern!(py, "run"), (callback, slf))?,
+                None => callback.call1(py, (slf,))?,
+            };
+        }
+        Ok(())
+    }
+
+    fn outcome(py: Python<'_>, error: Option<PyErr>) -> State {
+        error.map_or(State::Arrived, |error| State::Failed(error.into_value(py).into_any()))
+    }
+
+    /// Returns the callbacks to run, or `None` when it had ended before.
+    #[allow(clippy::type_complexity)] // One use; a name would say no more.
+    fn finish(slf: &Bound<'_, Self>, state: State) -> PyResult<Option<Vec<(Py<PyAny>, Option<Py<PyAny>>)>>> {
+        let mut waiter = slf.try_borrow_mut()?;
+        if !matches!(waiter.state, State::Pending) {
+            return Ok(None);
+        }
+        waiter.state = state;
+        Ok(Some(std::mem::take(&mut waiter.callbacks)))
+    }
+
+    fn schedule(slf: &Bound<'_, Self>, state: State) -> PyResult<bool> {
+        let Some(callbacks) = Self::finish(slf, state)? else { return Ok(false) };
+        for (callback, context) in callbacks {
+            Self::call_soon(slf, &callback, context.as_ref())?;
+        }
+        Ok(true)
+    }
+
+    fn call_soon(slf: &Bound<'_, Self>, callback: &Py<PyAny>, context: Option<&Py<PyAny>>) -> PyResult<()> {
+        let py = slf.py();
+        let event_loop = slf.try_borrow()?.event_loop.clone_ref(py);
+        let named = pyo3::types::PyDict::new(py);
+        named.set_item(intern!(py, "context"), context)?;
+        event_loop.bind(py).call_method(intern!(py, "call_soon"), (callback, slf), Some(&named))?;
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Waiter {
+    #[new]
+    fn new(event_loop: Py<PyAny>) -> Self {
+        Waiter { event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
+    }
+
+    /// Return the loop that the awaiting task must run on.
+    fn get_loop(&self, py: Python<'_>) -> Py<PyAny> {
+        self.event_loop.clone_ref(py)
+    }
+
+    /// Return whether the wait has ended, however.
+    fn done(&self) -> bool {
+        !matches!(self.state, State::Pending)
+    }
+
+    /// Return whether the wait was cancelled.
+    fn cancelled(&self) -> bool {
+        matches!(self.state, State::Cancelled(_))
+    }
+
+    /// Return None when the reply is there; raise what ended the wait otherwise.
+    fn result(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.state {
+            State::Arrived => Ok(()),
+            State::Failed(error) => Err(PyErr::from_value(error.bind(py).clone())),
+            State::Cancelled(None) => Err(CancelledError::new_err(())),
+            State::Cancelled(Some(message)) => Err(CancelledError::new_err((message.clone_ref(py),))),
+            State::Pending => Err(InvalidStateError::new_err("the reply has not arrived yet")),
+        }
+    }
+
+    /// Return what ended the wait, or None when the reply is there.
+    fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match &self.state {
+            State::Failed(error) => Ok(Some(error.clone_ref(py))),
+            _ => self.result(py).map(|()| None),
+        }
+    }
+
+    /// End the wait from wherever: its task goes on in the loop's next turn.
+    fn set_exception(slf: &Bound<'_, Self>, error: Py<PyAny>) -> PyResult<()> {
+        Self::schedule(slf, State::Failed(error)).map(drop)
+    }
+
+    /// Cancel the wait; return whether it had not ended yet.
+    #[pyo3(signature = (msg=None))]
+    fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        Self::schedule(slf, State::Cancelled(msg))
+    }
+
+    /// Have `callback` called with this object once the wait has ended.
+    #[pyo3(signature = (callback, *, context=None))]
+    fn add_done_callback(
+        slf: &Bound<'_, Self>,
+        callback: Py<PyAny>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        {
+            let mut waiter = slf.try_borrow_mut()?;
+            if matches!(waiter.state, State::Pending) {
+                waiter.callbacks.push((callback, context));
+                return Ok(());
+            }
+        }
+        Self::call_soon(slf, &callback, context.as_ref())
+    }
+
+    /// Forget a callback; return how often it had been added.
+    fn remove_done_callback(&mut self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let before = self.callbacks.len();
+        let mut kept = Vec::with_capacity(before);
+        for (known, context) in std::mem::take(&mut self.callbacks) {
+            if !known.bind(py).eq(callback)? {
+                kept.push((known, context));
+            }
+        }
+        self.callbacks = kept;
+        Ok(before - self.callbacks.len())
+    }
+
+    fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(slf: Bound<'_, Self>) -> PyResult<Option<Bound<'_, Self>>> {
+        {
+            let mut waiter = slf.try_borrow_mut()?;
+            if !waiter.done() {
+                waiter.is_blocking = true;
+                drop(waiter);
+                return Ok(Some(slf));
+            }
+        }
+        slf.try_borrow()?.result(slf.py()).map(|()| None)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        match &self.state {
+            State::Failed(held) | State::Cancelled(Some(held)) => visit.call(held)?,
+            _ => {}
+        }
+        for (callback, context) in &self.callbacks {
+            visit.call(callback)?;
+            visit.call(context)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&mut self) {
+        self.callbacks.clear();
+    }
+}
