@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from mangonel.server import Server, start
 sys.path.insert(0, str(Path(__file__).parent))
 
 from tools.scripted_server import ScriptedServer
+
+# A run in the background of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TEST_COMMANDS = {"enableTestCommands": 1}
 
