@@ -42,6 +42,8 @@ pub struct State {
     pub links: HashMap<LinkId, Py<Link>>,
     pub wakers: HashMap<ExchangeId, Py<PyAny>>,
     pub watchers: HashMap<(Address, Role), Watcher>,
+    /// Whether every observer has to end, since the interpreter is about to.
+    pub is_dismissed: bool,
     /// Called with an address and a role to start an observer.
     starter: Option<Py<PyAny>>,
 }
@@ -267,6 +269,7 @@ impl Core {
             links: HashMap::new(),
             wakers: HashMap::new(),
             watchers: HashMap::new(),
+            is_dismissed: false,
             starter: None,
         };
         Ok(Core { state: Mutex::new(state), epoch })
@@ -295,6 +298,21 @@ impl Core {
         })
         .into_iter()
         .for_each(|link| News { closing: vec![link], ..News::default() }.deliver(self, py));
+    }
+
+    /// End every observer, at interpreter exit: what they found out interests nobody any more. Operations go on.
+    fn dismiss_watchers(&self, py: Python<'_>) {
+        let news = {
+            let mut state = self.lock();
+            state.is_dismissed = true;
+            let mut news = News::default();
+            for watcher in state.watchers.values_mut() {
+                news.interrupting.extend(watcher.link.take());
+                news.waking.extend(watcher.waker.take());
+            }
+            news
+        };
+        news.deliver(self, py);
     }
 
     /// Close every connection and refuse every later operation.

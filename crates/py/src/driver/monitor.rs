@@ -34,6 +34,9 @@ impl Monitor {
         let core = self.core.clone_ref(py);
         let now = core.get().now();
         let (step, hello) = core.get().with(py, |state| {
+            if state.is_dismissed {
+                return (Step::Stop, None);
+            }
             let step = state.client.with_topology(|topology| match role {
                 Role::Watch => topology.poll_monitor(&address, now),
                 Role::Ping => topology.poll_pinger(&address, now),
