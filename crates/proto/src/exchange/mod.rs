@@ -25,26 +25,26 @@
 //! - A link that owes a reply is never checked in: [`Exchange::close`] discards it.
 //! - A command is stamped anew for every attempt; only its transaction number stays.
 
+mod attempt;
+mod handshake;
+mod placing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use mangonel_bson::RawDocument;
-
 use crate::client::{Client, ShardId};
-use crate::envelope::{Envelope, wire_preference};
 use crate::error::{Failure, ProtocolError};
 use crate::hello::hello_command;
-use crate::message::{Command, Replies, read_reply};
-use crate::operation::{Kind, Operation, SessionChoice};
-use crate::pool::{CheckOut, ExchangeId, LinkId, Pool};
+use crate::message::{Command, Replies};
+use crate::operation::{Operation, SessionChoice};
+use crate::pool::{ExchangeId, LinkId, Pool};
 use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
 use crate::retry;
 use crate::session::ServerSession;
 use crate::time::Instant;
 use crate::topology::monitor::HelloRequest;
-use crate::topology::select::Criteria;
-use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription, ServerType};
+use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription};
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
@@ -432,244 +432,6 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    fn select(&mut self, client: &mut Client, now: Instant) {
-        if client.is_closed() {
-            self.fail(Failure::Closed);
-            return self.end_session(client, now);
-        }
-        let selected = match &self.operation.server {
-            Some(address) => Ok(client.known_server(address)),
-            None => {
-                let preference = self.operation.read_preference.as_ref().unwrap_or(&PRIMARY);
-                let is_writing = !self.operation.kind.is_read() && self.operation.read_preference.is_none();
-                let criteria = if is_writing { Criteria::Writable } else { Criteria::Readable(preference) };
-                client.select(criteria, &self.deprioritized)
-            }
-        };
-        match selected {
-            Ok(Some(server)) => {
-                self.server = Some(server);
-                self.check_out(client, now);
-            }
-            Ok(None) if self.selection_deadline(client) <= now => self.fail_selection(client, now),
-            Ok(None) => {
-                self.phase = Phase::Selecting;
-                client.wait_for_change(self.id, now);
-            }
-            Err(error) => {
-                self.fail(Failure::Configuration(error.to_string()));
-                self.end_session(client, now);
-            }
-        }
-    }
-
-    fn check_out(&mut self, client: &mut Client, now: Instant) {
-        let (id, pinned) = (self.id, self.operation.pinned);
-        let Some(pool) = self.pool(client) else {
-            self.fail(Failure::Closed);
-            return self.end_session(client, now);
-        };
-        let Some(link) = pinned else {
-            let answer = pool.check_out(id, now);
-            return self.checked_out(client, answer, now);
-        };
-        // The server may have closed it since, or the process may have forked.
-        if !pool.is_out(link) {
-            let message = format!("{}: the connection of the cursor was lost", self.address());
-            self.fail(Failure::Network { message, timed_out: false });
-            return self.end_session(client, now);
-        }
-        self.link = Some(link);
-        self.send(client, now);
-    }
-
-    fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
-        self.generation = self.pool(client).map_or(0, |pool| pool.generation());
-        match answer {
-            CheckOut::Ready(link) => {
-                self.link = Some(link);
-                self.send(client, now);
-            }
-            CheckOut::Establish => self.phase = Phase::Connecting,
-            CheckOut::Wait => {
-                self.queued = now;
-                self.phase = Phase::Waiting;
-            }
-        }
-    }
-
-    /// Stamps the command for the connection it was given.
-    fn send(&mut self, client: &mut Client, now: Instant) {
-        let Some(server) = self.server.clone() else { return self.fail(Failure::Closed) };
-        if self.session.is_none() && client.session_timeout().is_some() {
-            match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
-                SessionChoice::Implicit => self.session = Some(client.take_session(now)),
-                SessionChoice::Of(session) => self.session = Some(session),
-                SessionChoice::None => {}
-            }
-        }
-        let is_retryable = self.operation.kind == Kind::RetryableWrite
-            && client.options.retry_writes
-            && self.session.is_some()
-            && takes_transaction_numbers(&server);
-        if let Some(session) = &mut self.session
-            && is_retryable
-            && self.attempt == 0
-        {
-            session.txn_number += 1;
-        }
-        self.has_transaction_number = is_retryable;
-        self.request_id = client.next_request();
-        let envelope = Envelope {
-            session: self.session.as_ref(),
-            is_retryable,
-            cluster_time: client.cluster_time(&server),
-            server_api: &client.options.server_api,
-            database: &self.operation.database,
-            read_preference: wire_preference(
-                self.operation.read_preference.as_ref(),
-                self.operation.kind.is_read(),
-                server.server_type,
-                client.description().topology_type,
-            ),
-        };
-        let command = &mut self.operation.command;
-        command.stamp(self.request_id, self.operation.replies, |out| envelope.append_to(out));
-        let size = command.outbound().len();
-        let largest = usize::try_from(server.max_message_size_bytes).unwrap_or(usize::MAX);
-        if size > largest {
-            self.check_in(client, now);
-            self.fail(Failure::TooLarge(format!(
-                "the command is {size} bytes, and {} takes at most {largest}; split it",
-                server.address
-            )));
-            return self.end_session(client, now);
-        }
-        self.is_sent = false;
-        self.phase = Phase::InFlight;
-    }
-
-    fn read_handshake(
-        &mut self,
-        client: &mut Client,
-        message: &[u8],
-        now: Instant,
-    ) -> Result<(), ProtocolError> {
-        let reply = self.answer_of(message)?;
-        let facts = Facts::read(reply)?;
-        if !facts.ok {
-            let why = reply.get_str("errmsg")?.unwrap_or("no reason given");
-            let message = format!("{}: the handshake was refused: {why}", self.address());
-            self.report(client, topology::Phase::BeforeHandshake, Cause::Reply(reply), &message, now);
-            self.drop_link(client, now);
-            self.back_off(client, message, now);
-            return Ok(());
-        }
-        self.handshake = None;
-        let (link, generation) = (self.link, self.generation);
-        if let (Some(link), Some(pool)) = (link, self.pool(client)) {
-            pool.established(link, generation, now);
-        }
-        self.send(client, now);
-        Ok(())
-    }
-
-    fn read_answer(
-        &mut self,
-        client: &mut Client,
-        message: &[u8],
-        now: Instant,
-    ) -> Result<(), ProtocolError> {
-        let more_to_come = read_reply(message)?.more_to_come;
-        let body = self.answer_of(message)?;
-        self.facts = Facts::read(body)?;
-        self.more_to_come = more_to_come;
-        if let Some(time) = self.facts.cluster_time.clone() {
-            client.advance_cluster_time(&body.as_bytes()[time]);
-        }
-        if !self.facts.ok || self.facts.write_concern_code.is_some() {
-            let message =
-                format!("{}: {}", self.address(), body.get_str("errmsg")?.unwrap_or("write concern error"));
-            self.report(client, topology::Phase::AfterHandshake, Cause::Reply(body), &message, now);
-        }
-        if !more_to_come {
-            self.check_in(client, now);
-        }
-        let options = &client.options;
-        let again =
-            retry::after_reply(self.operation.kind, &self.facts, options.retry_reads, options.retry_writes);
-        if again && self.may_retry() {
-            self.retry(client, now);
-            return Ok(());
-        }
-        self.failure = (!self.facts.ok).then_some(Failure::Command);
-        self.finish(client, now);
-        Ok(())
-    }
-
-    /// Checks that a message answers what was asked, and returns its body.
-    fn answer_of<'a>(&self, message: &'a [u8]) -> Result<RawDocument<'a>, ProtocolError> {
-        let reply = read_reply(message)?;
-        // The later replies of an exhaust cursor answer the reply before them, which the link has checked.
-        if reply.response_to != self.request_id && !self.operation.is_under_way {
-            return Err(ProtocolError::new(format!(
-                "expected the reply to request {}, found one to {}",
-                self.request_id, reply.response_to
-            )));
-        }
-        Ok(reply.body)
-    }
-
-    fn may_retry(&self) -> bool {
-        self.attempt == 0
-            && self.operation.pinned.is_none()
-            && self.operation.server.is_none()
-            && (self.operation.kind.is_read() || self.has_transaction_number)
-    }
-
-    fn retry(&mut self, client: &mut Client, now: Instant) {
-        self.attempt += 1;
-        self.deprioritized.extend(self.server().cloned());
-        self.select(client, now);
-    }
-
-    fn selection_deadline(&self, client: &Client) -> Instant {
-        self.begun + client.options.server_selection_timeout
-    }
-
-    /// Nothing was sent, so trying again is safe whatever the command; the monitor will tell when it is of no use.
-    fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
-        let until = now + RECONNECT_DELAY;
-        let earlier = match self.failure.replace(Failure::Network { message, timed_out: false }) {
-            Some(Failure::Network { message, .. }) if self.attempt > 0 => Some(message),
-            _ => None,
-        };
-        if let Some(message) = earlier {
-            self.failure = Some(Failure::Network { message, timed_out: false });
-        }
-        if until > self.selection_deadline(client) {
-            self.fail_selection(client, now);
-        } else {
-            self.phase = Phase::BackingOff(until);
-        }
-    }
-
-    fn fail_selection(&mut self, client: &mut Client, now: Instant) {
-        let limit = client.options.server_selection_timeout.as_secs_f64();
-        let wanted = match &self.operation.read_preference {
-            Some(preference) => format!("server for read preference {}", preference.mode().name()),
-            None if self.operation.kind.is_read() => "server for read preference primary".to_owned(),
-            None => "server that takes writes".to_owned(),
-        };
-        let earlier = match self.failure.take() {
-            Some(Failure::Network { message, .. }) => format!("; last attempt: {message}"),
-            _ => String::new(),
-        };
-        let description = client.description();
-        self.fail(Failure::ServerSelection(format!("no {wanted} within {limit} s: {description}{earlier}")));
-        self.end_session(client, now);
-    }
-
     fn report(
         &self,
         client: &mut Client,
@@ -752,9 +514,4 @@ impl Exchange {
         self.failure = Some(failure);
         self.phase = Phase::Done;
     }
-}
-
-/// Whether a write may carry a transaction number, so that the server knows a repetition when it sees one.
-fn takes_transaction_numbers(server: &ServerDescription) -> bool {
-    server.server_type != ServerType::Standalone
 }

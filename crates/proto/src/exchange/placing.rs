@@ -1,0 +1,114 @@
+//! Where an exchange goes: server selection, check-out, and waiting when neither is to be had.
+//! Spec: server-selection, connection-monitoring-and-pooling.
+
+use super::{Exchange, PRIMARY, Phase, RECONNECT_DELAY};
+use crate::client::Client;
+use crate::error::Failure;
+use crate::pool::CheckOut;
+use crate::time::Instant;
+use crate::topology::select::Criteria;
+
+impl Exchange {
+    pub(super) fn select(&mut self, client: &mut Client, now: Instant) {
+        if client.is_closed() {
+            self.fail(Failure::Closed);
+            return self.end_session(client, now);
+        }
+        let selected = match &self.operation.server {
+            Some(address) => Ok(client.known_server(address)),
+            None => {
+                let preference = self.operation.read_preference.as_ref().unwrap_or(&PRIMARY);
+                let is_writing = !self.operation.kind.is_read() && self.operation.read_preference.is_none();
+                let criteria = if is_writing { Criteria::Writable } else { Criteria::Readable(preference) };
+                client.select(criteria, &self.deprioritized)
+            }
+        };
+        match selected {
+            Ok(Some(server)) => {
+                self.server = Some(server);
+                self.check_out(client, now);
+            }
+            Ok(None) if self.selection_deadline(client) <= now => self.fail_selection(client, now),
+            Ok(None) => {
+                self.phase = Phase::Selecting;
+                client.wait_for_change(self.id, now);
+            }
+            Err(error) => {
+                self.fail(Failure::Configuration(error.to_string()));
+                self.end_session(client, now);
+            }
+        }
+    }
+
+    pub(super) fn check_out(&mut self, client: &mut Client, now: Instant) {
+        let (id, pinned) = (self.id, self.operation.pinned);
+        let Some(pool) = self.pool(client) else {
+            self.fail(Failure::Closed);
+            return self.end_session(client, now);
+        };
+        let Some(link) = pinned else {
+            let answer = pool.check_out(id, now);
+            return self.checked_out(client, answer, now);
+        };
+        // The server may have closed it since, or the process may have forked.
+        if !pool.is_out(link) {
+            let message = format!("{}: the connection of the cursor was lost", self.address());
+            self.fail(Failure::Network { message, timed_out: false });
+            return self.end_session(client, now);
+        }
+        self.link = Some(link);
+        self.send(client, now);
+    }
+
+    pub(super) fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
+        self.generation = self.pool(client).map_or(0, |pool| pool.generation());
+        match answer {
+            CheckOut::Ready(link) => {
+                self.link = Some(link);
+                self.send(client, now);
+            }
+            CheckOut::Establish => self.phase = Phase::Connecting,
+            CheckOut::Wait => {
+                self.queued = now;
+                self.phase = Phase::Waiting;
+            }
+        }
+    }
+
+    pub(super) fn selection_deadline(&self, client: &Client) -> Instant {
+        self.begun + client.options.server_selection_timeout
+    }
+
+    /// Nothing was sent, so trying again is safe whatever the command; the monitor will tell when it is of no use.
+    pub(super) fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
+        let until = now + RECONNECT_DELAY;
+        let earlier = match self.failure.replace(Failure::Network { message, timed_out: false }) {
+            Some(Failure::Network { message, .. }) if self.attempt > 0 => Some(message),
+            _ => None,
+        };
+        if let Some(message) = earlier {
+            self.failure = Some(Failure::Network { message, timed_out: false });
+        }
+        if until > self.selection_deadline(client) {
+            self.fail_selection(client, now);
+        } else {
+            self.phase = Phase::BackingOff(until);
+        }
+    }
+
+    pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
+        let limit = client.options.server_selection_timeout.as_secs_f64();
+        let wanted = match &self.operation.read_preference {
+            Some(preference) => format!("server for read preference {}", preference.mode().name()),
+            None if self.operation.kind.is_read() => "server for read preference primary".to_owned(),
+            None => "server that takes writes".to_owned(),
+        };
+        let earlier = match self.failure.take() {
+            Some(Failure::Network { message, .. }) => format!("; last attempt: {message}"),
+            _ => String::new(),
+        };
+        let description = client.description();
+        self.fail(Failure::ServerSelection(format!("no {wanted} within {limit} s: {description}{earlier}")));
+        self.end_session(client, now);
+    }
+}
