@@ -94,6 +94,7 @@ _MODULES = frozenset(
         "driver_info",
         "errors",
         "mongo_client",
+        "monitoring",
         "operations",
         "pool_options",
         "read_concern",

@@ -329,6 +329,10 @@ def event_listeners(option: str, value: Any) -> Any:
     """A sequence of listeners."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"{option} must be a list or tuple, not {type(value)}")
+    if value:
+        from mangonel.monitoring import check_listeners
+
+        check_listeners(option, value)
     return value
 
 

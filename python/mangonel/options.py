@@ -154,7 +154,6 @@ LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "timeoutms": ("client-side operation timeouts", lambda value: value is not None),
     "minpoolsize": ("the upkeep of pools in the background", bool),
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
-    "event_listeners": ("monitoring", bool),
     "server_selector": ("server selection", lambda value: value is not None),
     **dict.fromkeys(
         ("maxadaptiveretries", "max_adaptive_retries"),

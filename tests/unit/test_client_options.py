@@ -76,7 +76,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "timeoutMS": {"timeoutMS": 0},
     "minPoolSize": {"minPoolSize": 1},
     "auto_encryption_opts": {"auto_encryption_opts": object()},
-    "event_listeners": {"event_listeners": [object()]},
     "server_selector": {"server_selector": len},
     "maxAdaptiveRetries": {"maxAdaptiveRetries": 5},
     "enableOverloadRetargeting": {"enableOverloadRetargeting": True},

@@ -3,13 +3,14 @@
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mangonel_bson::{RawDocument, RawValue};
+use mangonel_bson::{ObjectId, RawDocument, RawValue};
 
 use crate::error::ProtocolError;
+use crate::events::{Event, EventQueue, Interests};
 use crate::hello::hello_command;
 use crate::message::Command;
 use crate::pool::{ExchangeId, LinkId, Pool, PoolOptions};
@@ -67,6 +68,15 @@ pub enum Errand {
     Stop(Address),
 }
 
+/// What a server said of a connection in its handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    /// The server's own number for it.
+    pub(crate) server_connection_id: Option<i64>,
+    /// The service behind a load balancer.
+    pub(crate) service_id: Option<ObjectId>,
+}
+
 /// The pools of one server, one for each shard that used it.
 #[derive(Default)]
 struct Server {
@@ -84,6 +94,8 @@ pub struct Client {
     woken: Vec<ExchangeId>,
     closing: Vec<LinkId>,
     errands: Vec<Errand>,
+    events: EventQueue,
+    lines: HashMap<LinkId, Line>,
     sessions: SessionPool,
     choices: IdSource,
     cluster_time: Option<(u64, Vec<u8>)>,
@@ -98,6 +110,13 @@ impl Client {
     /// Makes a client that has contacted nobody yet; its first errands wait until they are asked for.
     /// `seed`: good randomness for session ids.
     pub fn new(options: ClientOptions, seed: [u8; 16], now: Instant) -> Self {
+        Self::observed(options, Interests::default(), seed, now)
+    }
+
+    /// Makes a client as [`new`](Self::new) does, whose events of these kinds are to be fetched with
+    /// [`poll_events`](Self::poll_events).
+    pub fn observed(mut options: ClientOptions, interests: Interests, seed: [u8; 16], now: Instant) -> Self {
+        options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
         let mut ids = IdSource::new(seed);
         let choices = IdSource::new(ids.next_uuid());
         // Request ids start anywhere, so that two clients behind one proxy are told apart in its log.
@@ -112,6 +131,8 @@ impl Client {
             woken: Vec::new(),
             closing: Vec::new(),
             errands: Vec::new(),
+            events: EventQueue::new(interests),
+            lines: HashMap::new(),
             sessions: SessionPool::new(ids),
             choices,
             cluster_time: None,
@@ -157,12 +178,14 @@ impl Client {
     pub fn close_shard(&mut self, shard: ShardId) -> Vec<LinkId> {
         self.shards.remove(&shard);
         let pools = self.servers.values_mut().filter_map(|server| server.pools.remove(&shard));
-        pools
+        let links: Vec<LinkId> = pools
             .flat_map(|mut pool| {
                 pool.close();
                 pool.poll_closing()
             })
-            .collect()
+            .collect();
+        self.forget_lines(&links);
+        links
     }
 
     /// Ends the client: every later exchange fails, every waiter is woken, every link closes.
@@ -180,6 +203,8 @@ impl Client {
         self.woken.clear();
         self.closing.clear();
         self.errands.clear();
+        self.events.clear();
+        self.lines.clear();
         self.sessions.restart(IdSource::new(seed));
         self.choices = IdSource::new(seed);
         self.cluster_time = None;
@@ -198,6 +223,9 @@ impl Client {
 
     /// Does what the topology asks of pools and waiters, and notes what it asks of the face.
     fn settle(&mut self) {
+        while let Some(event) = self.topology.poll_event() {
+            self.events.push(Event::Topology(event));
+        }
         while let Some(effect) = self.topology.poll_effect() {
             match effect {
                 Effect::OpenPool { address } => {
@@ -340,6 +368,7 @@ impl Client {
         !self.woken.is_empty()
             || !self.closing.is_empty()
             || !self.errands.is_empty()
+            || !self.events.is_empty()
             || pools.any(Pool::has_news)
     }
 
@@ -348,6 +377,7 @@ impl Client {
         let mut closing = std::mem::take(&mut self.closing);
         let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
         pools.for_each(|pool| closing.append(&mut pool.poll_closing()));
+        self.forget_lines(&closing);
         closing
     }
 
@@ -362,6 +392,45 @@ impl Client {
     /// Returns what the face has to do for the deployment since the last call.
     pub fn poll_errands(&mut self) -> Vec<Errand> {
         std::mem::take(&mut self.errands)
+    }
+
+    /// Returns what happened since the last call, in order; only of the kinds that are wanted.
+    pub fn poll_events(&mut self) -> VecDeque<Event> {
+        self.events.take()
+    }
+
+    /// Changes which events are made from now on.
+    pub fn set_interests(&mut self, interests: Interests) {
+        self.events.set_interests(interests);
+        self.options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
+        self.topology.set_listened(interests.contains(Interests::TOPOLOGY));
+    }
+
+    pub(crate) fn wants(&self, kinds: Interests) -> bool {
+        self.events.wants(kinds)
+    }
+
+    pub(crate) fn publish(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Keeps what the server said of a connection in its handshake, until the connection is closed.
+    pub(crate) fn note_line(&mut self, link: LinkId, hello: RawDocument<'_>) {
+        let line = Line {
+            server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
+            service_id: hello.get_object_id("serviceId").ok().flatten(),
+        };
+        self.lines.insert(link, line);
+    }
+
+    fn forget_lines(&mut self, links: &[LinkId]) {
+        for link in links {
+            self.lines.remove(link);
+        }
+    }
+
+    pub(crate) fn line(&self, link: LinkId) -> Line {
+        self.lines.get(&link).copied().unwrap_or_default()
     }
 
     /// Returns the `$clusterTime` document to gossip, when one was seen and this deployment takes it.

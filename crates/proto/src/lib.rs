@@ -7,6 +7,7 @@ pub mod client;
 pub mod compress;
 pub mod envelope;
 pub mod error;
+pub mod events;
 pub mod exchange;
 pub mod frame;
 pub mod hello;

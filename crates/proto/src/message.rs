@@ -1,7 +1,7 @@
 //! OP_MSG: writing a command, reading a reply. Knows sections and flags, not what a command means.
 //! Spec: OP_MSG.
 
-use mangonel_bson::RawDocument;
+use mangonel_bson::{RawDocument, writer};
 
 use crate::error::ProtocolError;
 
@@ -163,6 +163,29 @@ impl Command {
         if self.start == IN_HEAD { &self.head } else { &self.sequence[self.start..] }
     }
 
+    /// Returns the stamped command as one document, its document sequences as arrays behind its body: what listeners
+    /// are shown. Copies all of it.
+    pub fn to_document(&self) -> Vec<u8> {
+        let body = RawDocument::prefix(self.head.get(BODY_START..).unwrap_or_default());
+        let body = body.map(|(body, _)| body.as_bytes()).unwrap_or(&[5, 0, 0, 0, 0]);
+        let mut whole = Vec::with_capacity(body.len() + self.sequence.len() + self.sequence.len() / 8);
+        whole.extend_from_slice(&body[..body.len() - 1]);
+        let mut sections = self.sequence.get(HEADROOM..).unwrap_or_default();
+        while let Some((identifier, documents, rest)) = split_section(sections) {
+            let array = writer::begin_array(&mut whole, identifier);
+            let mut documents = documents;
+            let mut index = 0usize;
+            while let Ok((document, behind)) = RawDocument::prefix(documents) {
+                writer::append_raw_document(&mut whole, &index.to_string(), document);
+                (documents, index) = (behind, index + 1);
+            }
+            writer::end_document(&mut whole, array);
+            sections = rest;
+        }
+        writer::end_document(&mut whole, 0);
+        whole
+    }
+
     /// Returns the size of the message if it were stamped with `envelope_size` bytes.
     pub fn size(&self, envelope_size: usize) -> usize {
         self.body_end + 1 + envelope_size + self.sequence.len().saturating_sub(HEADROOM)
@@ -182,6 +205,15 @@ pub struct Reply<'a> {
     pub body: RawDocument<'a>,
     /// Where the body starts in the message.
     pub body_start: usize,
+}
+
+/// Splits a document-sequence section into its name, its documents and what comes behind it.
+fn split_section(sections: &[u8]) -> Option<(&str, &[u8], &[u8])> {
+    let size = usize::try_from(read_i32(sections, 1)?).ok()?;
+    let section = sections.get(5..1 + size)?;
+    let end = section.iter().position(|byte| *byte == 0)?;
+    let identifier = std::str::from_utf8(&section[..end]).ok()?;
+    Some((identifier, &section[end + 1..], &sections[1 + size..]))
 }
 
 fn read_i32(bytes: &[u8], at: usize) -> Option<i32> {

@@ -88,6 +88,7 @@ class BlockingLoop:
             if sock.gettimeout() != timeout:
                 sock.settimeout(timeout)
             if is_write:
+                exchange.handle_sending()
                 sock.sendall(exchange)
                 exchange.handle_sent()
                 if exchange.step == DONE:

@@ -6,6 +6,7 @@ Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and
 from __future__ import annotations
 
 import os
+import sys
 
 from mangonel import _core
 from mangonel._faces.watch import Starter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Port
     from mangonel._shared.database import _Database
+    from mangonel._shared.events import Publisher
     from mangonel.bson.codec_options import CodecOptions, TypeRegistry
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
@@ -88,7 +90,10 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
         )
         self._database_name = "admin"
-        self._core = _core.Core(options.core_options(), os.urandom(16))
+        publisher = _publisher_for(options)
+        self._core = _core.Core(
+            options.core_options(), os.urandom(16), publisher, publisher.interests if publisher else 0
+        )
         self._core.set_starter(Starter(self._core))
         self._port: Port = self._port_class(self._core)
         self._housekeeper = Housekeeper(self._core)
@@ -235,3 +240,12 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         self._housekeeper = Housekeeper(self._core)
         for link in links:
             link.transport.abandon()
+
+
+def _publisher_for(options: ClientOptions) -> Publisher | None:
+    """Return what hears of the client's events; None, with nothing loaded, when nobody listens."""
+    if "mangonel.monitoring" not in sys.modules:
+        return None
+    from mangonel._shared.events import publisher_for
+
+    return publisher_for(options)

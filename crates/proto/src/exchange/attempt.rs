@@ -64,6 +64,7 @@ impl Exchange {
         }
         self.is_sent = false;
         self.phase = Phase::InFlight;
+        self.prepare_announcement(client, now);
     }
 
     pub(super) fn read_answer(
@@ -76,6 +77,7 @@ impl Exchange {
         let body = self.answer_of(message)?;
         self.facts = Facts::read(body)?;
         self.more_to_come = more_to_come;
+        self.announce_reply(client, body, self.facts.ok, now);
         if let Some(time) = self.facts.cluster_time.clone() {
             client.advance_cluster_time(&body.as_bytes()[time]);
         }

@@ -25,6 +25,7 @@ impl Exchange {
             return Ok(());
         }
         self.handshake = None;
+        self.link.into_iter().for_each(|link| client.note_line(link, reply));
         let (link, generation) = (self.link, self.generation);
         if let (Some(link), Some(pool)) = (link, self.pool(client)) {
             pool.established(link, generation, now);

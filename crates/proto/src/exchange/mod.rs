@@ -25,6 +25,7 @@
 //! - A link that owes a reply is never checked in: [`Exchange::close`] discards it.
 //! - A command is stamped anew for every attempt; only its transaction number stays.
 
+mod announcing;
 mod attempt;
 mod handshake;
 mod placing;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use crate::client::{Client, ShardId};
 use crate::error::{Failure, ProtocolError};
+use crate::events::CommandFailure;
 use crate::hello::hello_command;
 use crate::message::{Command, Replies};
 use crate::operation::{Operation, SessionChoice};
@@ -109,6 +111,9 @@ pub struct Exchange {
     has_transaction_number: bool,
     /// Whether the command went out ahead of the wait for its reply.
     is_sent: bool,
+    /// What listeners call this operation; its first request's number unless its caller chose one.
+    operation_id: Option<i64>,
+    announcement: announcing::Announcement,
 }
 
 impl Exchange {
@@ -134,6 +139,8 @@ impl Exchange {
             more_to_come: false,
             has_transaction_number: false,
             is_sent: false,
+            operation_id: None,
+            announcement: announcing::Announcement::default(),
         };
         exchange.select(client, now);
         exchange
@@ -278,6 +285,7 @@ impl Exchange {
     /// What arrived cannot be a message, or is not the one that was due. The link is closed; nothing is retried, for
     /// nobody knows what the peer did.
     pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
+        self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
         self.drop_link(client, now);
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
@@ -291,6 +299,7 @@ impl Exchange {
         self.is_sent = self.phase == Phase::InFlight;
         if self.phase == Phase::InFlight && self.operation.replies == Replies::None {
             self.facts = Facts { ok: true, ..Facts::default() };
+            self.announce_unacknowledged(client, now);
             self.check_in(client, now);
             self.finish(client, now);
         }
@@ -313,6 +322,8 @@ impl Exchange {
                 self.back_off(client, message, now);
             }
             Phase::InFlight => {
+                let failure = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
+                self.announce_failure(client, failure(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 if let Some(session) = &mut self.session {
@@ -413,6 +424,8 @@ impl Exchange {
                 }
             }
             Phase::Connecting | Phase::Handshake | Phase::InFlight => {
+                let failure = CommandFailure::Cancelled("the caller did not wait for the reply".to_owned());
+                self.announce_failure(client, failure, now);
                 if self.phase == Phase::InFlight
                     && let Some(session) = &mut self.session
                 {

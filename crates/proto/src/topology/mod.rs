@@ -128,6 +128,11 @@ impl Topology {
         self.events.pop_front()
     }
 
+    /// Has events made from now on, or not any more.
+    pub fn set_listened(&mut self, is_listened: bool) {
+        self.settings.has_listeners = is_listened;
+    }
+
     /// Returns what the monitor of this server wants done; [`Step::Stop`] once the server has left.
     pub fn poll_monitor(&mut self, address: &Address, now: Instant) -> Step {
         let Some(watch) = self.watches.get_mut(address) else { return Step::Stop };

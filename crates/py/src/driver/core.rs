@@ -1,10 +1,11 @@
 //! The client's shared state as a Python class: the core behind its lock, and the Python side of links and wakers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use mangonel_proto::client::{Client, ClientOptions, Errand, ShardId};
+use mangonel_proto::events::{Event, Interests};
 use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
@@ -15,6 +16,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use super::events;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
@@ -55,6 +57,7 @@ pub struct News {
     interrupting: Vec<Py<Link>>,
     waking: Vec<Py<PyAny>>,
     starting: Vec<(Address, Role)>,
+    events: VecDeque<Event>,
 }
 
 impl State {
@@ -68,6 +71,7 @@ impl State {
         let mut news = News {
             closing: closing.iter().filter_map(|link| self.links.remove(link)).collect(),
             waking: woken.iter().filter_map(|exchange| self.wakers.remove(exchange)).collect(),
+            events: self.client.poll_events(),
             ..News::default()
         };
         for errand in self.client.poll_errands() {
@@ -102,6 +106,10 @@ impl State {
 impl News {
     /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
     pub fn deliver(self, core: &Core, py: Python<'_>) {
+        // First, so that whoever is woken cannot be heard of before what woke it.
+        if let (false, Some(publisher)) = (self.events.is_empty(), &core.publisher) {
+            self.events.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
+        }
         for link in self.closing {
             if let Ok(mut link) = link.try_borrow_mut(py) {
                 let ending = link.end(py);
@@ -136,6 +144,8 @@ impl News {
 pub struct Core {
     state: Mutex<State>,
     epoch: std::time::Instant,
+    /// Whose methods are called with the events, when there is anyone to hear of them.
+    publisher: Option<Py<PyAny>>,
 }
 
 impl Core {
@@ -242,9 +252,16 @@ fn topology_settings(options: &Bound<'_, PyDict>) -> PyResult<TopologySettings> 
 #[pymethods]
 impl Core {
     /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
-    /// bytes.
+    /// bytes; `publisher`: its methods are called with the events whose bits are set in `interests`.
     #[new]
-    fn new(py: Python<'_>, options: &Bound<'_, PyDict>, seed: [u8; 16]) -> PyResult<Self> {
+    #[pyo3(signature = (options, seed, publisher=None, interests=0))]
+    fn new(
+        py: Python<'_>,
+        options: &Bound<'_, PyDict>,
+        seed: [u8; 16],
+        publisher: Option<Py<PyAny>>,
+        interests: u8,
+    ) -> PyResult<Self> {
         let made = ClientOptions {
             topology: topology_settings(options)?,
             local_threshold: milliseconds(options, "local_threshold_ms")?.unwrap_or_default(),
@@ -265,14 +282,19 @@ impl Core {
         };
         let epoch = std::time::Instant::now();
         let state = State {
-            client: Client::new(made, seed, Instant(epoch.elapsed())),
+            client: Client::observed(made, Interests(interests), seed, Instant(epoch.elapsed())),
             links: HashMap::new(),
             wakers: HashMap::new(),
             watchers: HashMap::new(),
             is_dismissed: false,
             starter: None,
         };
-        Ok(Core { state: Mutex::new(state), epoch })
+        Ok(Core { state: Mutex::new(state), epoch, publisher })
+    }
+
+    /// Make only events of these kinds from now on.
+    fn set_interests(&self, interests: u8) {
+        self.lock().client.set_interests(Interests(interests));
     }
 
     /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping) whenever an observer is due.

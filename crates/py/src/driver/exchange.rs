@@ -136,6 +136,13 @@ impl Exchange {
         Ok(())
     }
 
+    /// Tells listeners that the command is about to be sent, when there are any.
+    pub(crate) fn announce(&mut self, py: Python<'_>) {
+        if self.inner.is_announcement_due() {
+            self.advance(py, |inner, state, now| inner.announce(&mut state.client, now));
+        }
+    }
+
     pub(crate) fn sent(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_sent(&mut state.client, now));
     }
@@ -373,6 +380,13 @@ impl Exchange {
             inner.handle_connected(&mut state.client, id, now);
         });
         Ok(link)
+    }
+
+    /// The message is about to be sent by the face's own means.
+    fn handle_sending(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.check_not_lent()?;
+        self.announce(py);
+        Ok(())
     }
 
     /// A whole message has arrived on the link.

@@ -2,6 +2,7 @@
 
 mod batch;
 mod core;
+mod events;
 mod exchange;
 mod failure;
 mod link;

@@ -204,6 +204,9 @@ impl Monitor {
         Ok(link)
     }
 
+    /// The hello is about to be sent.
+    fn handle_sending(&self) {}
+
     /// The hello was sent.
     fn handle_sent(&mut self) {
         self.is_sent = true;

@@ -147,6 +147,7 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
             exchange.handle_link_lost(py)?;
             continue;
         }
+        exchange.announce(py);
         let (fd, mut deframer) = {
             let mut link = link.try_borrow_mut()?;
             if link.fd < 0 {
@@ -193,6 +194,9 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
 #[pyfunction]
 fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
     let py = exchange.py();
+    if exchange.try_borrow()?.inner.is_announcement_due() {
+        exchange.try_borrow_mut()?.announce(py);
+    }
     let exchange = exchange.try_borrow()?;
     let fd = exchange.link.as_ref().map_or(-1, |link| link.borrow(py).fd);
     let outbound = exchange.inner.outbound().get(offset..).unwrap_or_default();

@@ -1,0 +1,170 @@
+//! What the user's listeners, loggers and tracers hear of, as plain values in one queue. Calls nobody, and makes nothing
+//! that nobody asked for: each kind has its bit in [`Interests`].
+//! Spec: command-logging-and-monitoring, connection-monitoring-and-pooling, server-discovery-and-monitoring.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mangonel_bson::ObjectId;
+
+use crate::pool::LinkId;
+use crate::topology::{self, Address};
+
+/// Which kinds of events somebody wants, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Interests(pub u8);
+
+impl Interests {
+    /// Commands: started, succeeded, failed.
+    pub const COMMANDS: Interests = Interests(1);
+    /// Pools and their connections.
+    pub const POOLS: Interests = Interests(2);
+    /// The topology, its servers, and their heartbeats.
+    pub const TOPOLOGY: Interests = Interests(4);
+
+    /// Returns whether one of these kinds is wanted.
+    pub fn contains(self, kinds: Interests) -> bool {
+        self.0 & kinds.0 != 0
+    }
+}
+
+/// What all events of one command that was sent once have in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandFacts {
+    /// The command's name: its first key.
+    pub name: Box<str>,
+    /// The database it runs on.
+    pub database: Box<str>,
+    /// The server it goes to.
+    pub address: Address,
+    /// The `requestID` of its message.
+    pub request_id: i32,
+    /// What ties the attempts of an operation together, and the commands of one bulk write.
+    pub operation_id: i64,
+    /// The connection it is sent on.
+    pub link: LinkId,
+    /// The server's name for that connection, when it told.
+    pub server_connection_id: Option<i64>,
+    /// The service behind a load balancer.
+    pub service_id: Option<ObjectId>,
+    /// Whether neither the command nor its answer may be shown to anyone.
+    pub is_sensitive: bool,
+}
+
+/// Why a command has no reply that says `ok`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandFailure {
+    /// The server said so in this reply, a whole BSON document; of a sensitive command only what may be shown.
+    Reply(Vec<u8>),
+    /// The line broke.
+    Network(String),
+    /// The line was silent for too long.
+    Timeout(String),
+    /// What came is no reply.
+    Protocol(String),
+    /// Its caller did not wait for it.
+    Cancelled(String),
+}
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// A command is about to be sent.
+    CommandStarted {
+        /// Which one.
+        facts: Arc<CommandFacts>,
+        /// All of it, document sequences as arrays: a whole BSON document, empty when sensitive.
+        command: Vec<u8>,
+    },
+    /// A command was answered with `ok: 1`, or needed no answer.
+    CommandSucceeded {
+        /// Which one.
+        facts: Arc<CommandFacts>,
+        /// From the start of sending to the end of receiving.
+        duration: Duration,
+        /// The answer, a whole BSON document, empty when sensitive.
+        reply: Vec<u8>,
+    },
+    /// A command was refused or not answered.
+    CommandFailed {
+        /// Which one.
+        facts: Arc<CommandFacts>,
+        /// From the start of sending to the failure.
+        duration: Duration,
+        /// Why.
+        failure: CommandFailure,
+    },
+    /// Something happened to the deployment.
+    Topology(topology::Event),
+}
+
+/// Events that nobody has fetched yet, and who wants which.
+#[derive(Debug, Default)]
+pub struct EventQueue {
+    interests: Interests,
+    waiting: VecDeque<Event>,
+}
+
+impl EventQueue {
+    /// Returns an empty queue for these kinds.
+    pub fn new(interests: Interests) -> EventQueue {
+        EventQueue { interests, waiting: VecDeque::new() }
+    }
+
+    /// Returns whether one of these kinds is wanted.
+    pub fn wants(&self, kinds: Interests) -> bool {
+        self.interests.contains(kinds)
+    }
+
+    /// Takes only these kinds from now on; what waits already stays.
+    pub fn set_interests(&mut self, interests: Interests) {
+        self.interests = interests;
+    }
+
+    /// Appends an event that is wanted.
+    pub fn push(&mut self, event: Event) {
+        self.waiting.push_back(event);
+    }
+
+    /// Returns whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes all that waits, in the order it happened.
+    pub fn take(&mut self) -> VecDeque<Event> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Forgets all that waits: in a forked child it is the parent's.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+/// Commands whose content is a secret, in lower case.
+const SENSITIVE: &[&str] = &[
+    "authenticate",
+    "saslstart",
+    "saslcontinue",
+    "getnonce",
+    "createuser",
+    "updateuser",
+    "copydbgetnonce",
+    "copydbsaslstart",
+    "copydb",
+];
+
+/// The parts of a sensitive command's error that may be shown.
+pub(crate) const HARMLESS: &[&str] = &["code", "codeName", "errorLabels"];
+
+/// Returns whether a command of this name is secret whatever it holds.
+pub(crate) fn is_sensitive(name: &str) -> bool {
+    SENSITIVE.iter().any(|secret| secret.eq_ignore_ascii_case(name))
+}
+
+/// Returns whether a command of this name is secret when it holds `speculativeAuthenticate`.
+pub(crate) fn is_hello(name: &str) -> bool {
+    name.eq_ignore_ascii_case("hello") || name.eq_ignore_ascii_case("ismaster")
+}
