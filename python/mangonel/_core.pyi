@@ -10,6 +10,7 @@ from mangonel.bson.codec_options import CodecOptions
 
 # PyO3 lists every name of the module, so each addition below belongs here too.
 __all__ = [
+    "ASK",
     "CONNECT",
     "DONE",
     "KIND_READ",
@@ -44,11 +45,13 @@ __all__ = [
     "DocumentSource",
     "Exchange",
     "ImplicitSession",
+    "KeyQuestion",
     "Link",
     "Monitor",
     "NamespacedSource",
     "ObjectId",
     "Operation",
+    "SessionKeys",
     "Waiter",
     "_set_dict_layout",
     "decode",
@@ -116,6 +119,7 @@ READ: int
 CONNECT: int
 WAIT: int
 SLEEP: int
+ASK: int
 
 # How a reply is read, for `Operation(reading=...)`.
 READ_DOCUMENT: int
@@ -167,6 +171,13 @@ class Core:
     def servers(self) -> list[tuple[str, str]]: ...
 
 @final
+class KeyQuestion:
+    def __call__(self) -> SessionKeys: ...
+
+@final
+class SessionKeys: ...
+
+@final
 class Exchange(Buffer):
     @property
     def step(self) -> int: ...
@@ -189,6 +200,10 @@ class Exchange(Buffer):
     def handle_sent(self) -> None: ...
     def handle_protocol_error(self, message: str) -> None: ...
     def handle_network_error(self, error: BaseException, timed_out: bool = False) -> None: ...
+    @property
+    def question(self) -> Callable[[], Any]: ...
+    def handle_answer(self, answer: Any) -> None: ...
+    def handle_no_answer(self, error: BaseException) -> None: ...
     def handle_wake(self) -> None: ...
     def handle_timeout(self) -> None: ...
     def handle_link_lost(self) -> None: ...

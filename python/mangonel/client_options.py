@@ -6,6 +6,7 @@ Knows the option table and the URI parser; opens nothing. Spec: uri-options.
 from __future__ import annotations
 
 from mangonel._case_insensitive import CaseInsensitiveDict
+from mangonel.auth import build_credential
 from mangonel.common import MIN_HEARTBEAT_INTERVAL
 from mangonel.errors import ConfigurationError
 from mangonel.options import DEFAULTS, refuse_later_options, validate_keyword
@@ -87,6 +88,7 @@ class ClientOptions:
         )
         self._read_concern = ReadConcern(options.get("readconcernlevel"))
         tls = _parse_tls(options)
+        self._credentials = build_credential(options, username, password, database)
         self._pool_options = PoolOptions(
             max_pool_size=self._get("maxpoolsize"),
             min_pool_size=self._get("minpoolsize"),
@@ -106,7 +108,7 @@ class ClientOptions:
             raise ConfigurationError(
                 f"heartbeatFrequencyMS cannot be less than {MIN_HEARTBEAT_INTERVAL * 1000:.0f}"
             )
-        refuse_later_options({**options, "username": username, "password": password, "tls": tls})
+        refuse_later_options({**options, "tls": tls})
         if options.get("waitqueuemultiple") is not None:
             import warnings
 
@@ -291,7 +293,8 @@ class ClientOptions:
         `max_idle_time_ms`, `max_connecting`, `wait_queue_timeout_ms`, `connect_timeout_ms`,
         `socket_timeout_ms`, `server_selection_timeout_ms` (0: do not wait), `timeout_ms` (0: no limit),
         `heartbeat_frequency_ms`, `local_threshold_ms`, `server_monitoring_mode`, `is_faas`, `retry_writes`,
-        `retry_reads`, `api_version`, `api_strict`, `api_deprecation_errors`.
+        `retry_reads`, `credential` (a MongoCredential or None), `compressors` (names, the most wanted first),
+        `zlib_compression_level`, `api_version`, `api_strict`, `api_deprecation_errors`.
         """
         from mangonel.handshake_metadata import is_faas
 
@@ -319,6 +322,9 @@ class ClientOptions:
             "is_faas": is_faas(),
             "retry_writes": self.retry_writes,
             "retry_reads": self.retry_reads,
+            "credential": self._credentials,
+            "compressors": list(self._get("compressors")),
+            "zlib_compression_level": self._get("zlibcompressionlevel"),
             "api_version": api.version if api else None,
             "api_strict": api.strict if api else None,
             "api_deprecation_errors": api.deprecation_errors if api else None,

@@ -64,10 +64,6 @@ def test_database_of_the_uri_is_the_default_one() -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "username": {"username": "u", "password": "p"},
-    "password": {"password": "p"},
-    "authMechanism": {"authMechanism": "MONGODB-X509"},
-    "authMechanismProperties": {"authMechanismProperties": {"SERVICE_NAME": "x"}},
     "authoidcallowedhosts": {"authoidcallowedhosts": ["x"]},
     "tls": {"tls": True},
     "compressors": {"compressors": "zlib"},
@@ -100,7 +96,6 @@ def test_option_of_a_later_part_is_refused_by_name(name: str) -> None:
         {"ssl": True},
         {"tlsCAFile": __file__},
         {"tlsAllowInvalidHostnames": False},
-        {"host": "mongodb://u:p@a"},
         {"host": "mongodb://a/?ssl=true"},
     ],
     ids=str,

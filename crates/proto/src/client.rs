@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use mangonel_bson::{ObjectId, RawDocument, RawValue};
 
+use crate::auth::login::Login;
+use crate::compress::Compressor;
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests};
 use crate::hello::hello_command;
@@ -47,6 +49,10 @@ pub struct ClientOptions {
     pub metadata: Vec<u8>,
     /// `apiVersion` and its companions as one BSON document; empty without them.
     pub server_api: Vec<u8>,
+    /// Who its connections authenticate as; `None` for nobody.
+    pub login: Option<Login>,
+    /// How messages may be compressed, the most wanted first; empty for not at all.
+    pub compressors: Vec<Compressor>,
 }
 
 /// A face, or one event loop of it. Connections never cross from one to another.
@@ -208,6 +214,9 @@ impl Client {
         self.sessions.restart(IdSource::new(seed));
         self.choices = IdSource::new(seed);
         self.cluster_time = None;
+        if let Some(login) = &mut self.options.login {
+            login.restart_in_child(seed);
+        }
         if !self.is_closed {
             self.topology = Topology::new(self.options.topology.clone(), now);
             self.settle();
@@ -291,7 +300,7 @@ impl Client {
     pub fn hello(&mut self, server: &Address, request: HelloRequest) -> Result<Command, ProtocolError> {
         let hello_ok = self.description().servers.get(server).is_some_and(|server| server.hello_ok);
         let request_id = self.next_request();
-        hello_command(&self.options, request, hello_ok, request_id)
+        hello_command(&self.options, request, hello_ok, request_id, |_| {})
     }
 
     /// Has an exchange woken at the next change of the deployment, and the servers looked at soon.

@@ -45,6 +45,17 @@ pub enum Failure {
     Protocol(String),
     /// The server said `ok: 0`; the reply bytes hold why.
     Command,
+    /// The server refused the user, or could not be believed.
+    Authentication {
+        /// Who could not authenticate where, why, and what may help.
+        message: String,
+        /// The server's code, when it gave one.
+        code: Option<i64>,
+        /// The server's reply as BSON; empty when it did not refuse by itself.
+        reply: Vec<u8>,
+    },
+    /// What authentication asked for outside the core could not be had.
+    Unanswered,
     /// The server cannot work with this driver or these options.
     Configuration(String),
     /// The client was closed.

@@ -1,4 +1,5 @@
-//! The hello commands: of a connection's handshake, of a monitor and of a pinger. Their replies are read by
+//! The hello commands: of a connection's handshake, of a monitor and of a pinger; and the commands of authentication
+//! behind a hello. Their replies are read by
 //! [`crate::topology::ServerDescription`]. Spec: mongodb-handshake, server-monitoring.
 
 use mangonel_bson::{RawDocument, writer};
@@ -10,7 +11,8 @@ use crate::topology::monitor::HelloRequest;
 
 /// Returns the hello that was asked for, stamped and ready to be sent.
 ///
-/// `hello_ok`: whether the server is known to understand the command by its new name.
+/// `hello_ok`: whether the server is known to understand the command by its new name. `extras` appends what a
+/// connection for operations asks besides: authentication and compression.
 ///
 /// # Errors
 /// When the client's metadata is no BSON document.
@@ -19,6 +21,7 @@ pub fn hello_command(
     request: HelloRequest,
     hello_ok: bool,
     request_id: i32,
+    extras: impl FnOnce(&mut Vec<u8>),
 ) -> Result<Command, ProtocolError> {
     let mut head = Command::begin();
     let start = writer::begin_document(&mut head);
@@ -43,12 +46,49 @@ pub fn hello_command(
             writer::append_i64(&mut head, "maxAwaitTimeMS", milliseconds);
         }
     }
-    for element in api.iter().flat_map(|api| api.iter()).flatten() {
-        writer::append_value(&mut head, element.key, element.value);
+    extras(&mut head);
+    finish(options, head, start, "admin", replies, request_id)
+}
+
+/// Returns a command of an authentication, stamped and ready to be sent.
+///
+/// # Errors
+/// When `body` is no BSON document.
+pub fn auth_command(
+    options: &ClientOptions,
+    database: &str,
+    body: &[u8],
+    request_id: i32,
+) -> Result<Command, ProtocolError> {
+    let mut head = Command::begin();
+    let start = writer::begin_document(&mut head);
+    append_elements(&mut head, body)?;
+    finish(options, head, start, database, Replies::One, request_id)
+}
+
+/// Appends what every command carries, and stamps it.
+fn finish(
+    options: &ClientOptions,
+    mut head: Vec<u8>,
+    start: usize,
+    database: &str,
+    replies: Replies,
+    request_id: i32,
+) -> Result<Command, ProtocolError> {
+    if !options.server_api.is_empty() {
+        append_elements(&mut head, &options.server_api)?;
     }
-    writer::append_str(&mut head, "$db", "admin");
+    writer::append_str(&mut head, "$db", database);
     writer::end_document(&mut head, start);
     let mut command = Command::new(head, Vec::new())?;
     command.stamp(request_id, replies, |_| {});
     Ok(command)
+}
+
+fn append_elements(out: &mut Vec<u8>, document: &[u8]) -> Result<(), ProtocolError> {
+    for element in RawDocument::from_bytes(document)?.iter() {
+        let element = element?;
+        writer::append_value(out, element.key, element.value);
+    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ from os import strerror
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
-from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, receive_ready, send_some
+from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, receive_ready, send_some
 from mangonel._faces.sockets import resolve, tune
 from mangonel.errors import ProtocolError
 
@@ -111,6 +111,14 @@ class AioPort:
         elif step == SLEEP:
             await asyncio.sleep(exchange.time_left or 0)
             exchange.handle_timeout()
+        elif step == ASK:
+            try:
+                # Hashing a password takes milliseconds that the loop has not got.
+                answer = await home.loop.run_in_executor(None, exchange.question)
+            except Exception as error:
+                exchange.handle_no_answer(error)
+            else:
+                exchange.handle_answer(answer)
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Home:
         for home in list(self._homes):

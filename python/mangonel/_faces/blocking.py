@@ -11,7 +11,7 @@ from _thread import allocate_lock
 from collections.abc import Callable, Coroutine
 
 from mangonel import _core
-from mangonel._core import CONNECT, DONE, READ, SLEEP, WAIT, WRITE
+from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE
 from mangonel._faces.port import run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
@@ -59,6 +59,8 @@ class BlockingLoop:
         elif step == SLEEP:
             time.sleep(exchange.time_left or 0)
             exchange.handle_timeout()
+        elif step == ASK:
+            self._ask(exchange)  # type: ignore[arg-type]  # monitors do not authenticate
 
     def _connect(self, exchange: _core.Exchange | _core.Monitor) -> None:
         try:
@@ -68,6 +70,14 @@ class BlockingLoop:
         else:
             # Looked at per connection: gevent may patch after the client was made, but not after it was used.
             exchange.handle_connected(_Transport(sock), -1 if is_patched_by_gevent() else sock.fileno())
+
+    def _ask(self, exchange: _core.Exchange) -> None:
+        try:
+            answer = exchange.question()
+        except Exception as error:
+            exchange.handle_no_answer(error)
+        else:
+            exchange.handle_answer(answer)
 
     def _talk(self, exchange: _core.Exchange | _core.Monitor) -> None:
         """Send and receive through the socket object: the specification of `_core.transfer`."""

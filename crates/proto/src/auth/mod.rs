@@ -5,6 +5,7 @@
 //! [`Authentication::handle_hello`] with its reply, then whatever [`Authentication::poll_step`] says until it
 //! says [`Step::Done`]. An error ends the connection.
 
+pub mod login;
 pub mod plain;
 pub mod scram;
 pub mod x509;
@@ -144,7 +145,7 @@ impl fmt::Display for AuthError {
             }
             Self::ServerSignature => f.write_str("the server could not prove that it knows the password"),
             Self::Unproven => f.write_str("the server ended authentication before it proved who it is"),
-            Self::Refused { message, .. } => write!(f, "authentication failed: {message}"),
+            Self::Refused { message, .. } => write!(f, "the server says {message:?}"),
         }
     }
 }

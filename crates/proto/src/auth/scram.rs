@@ -139,7 +139,7 @@ impl KeyRequest {
 }
 
 /// Keys of earlier conversations. A client talks as few users to few servers, so a small one is enough.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KeyCache {
     keys: HashMap<KeyId, Keys>,
 }

@@ -14,6 +14,9 @@ use crate::retry;
 use crate::time::Instant;
 use crate::topology::{self, Cause, ServerDescription, ServerType};
 
+/// The server wants the user to authenticate once more before it runs the command.
+const REAUTHENTICATION_REQUIRED: i64 = 391;
+
 impl Exchange {
     /// Stamps the command for the connection it was given.
     pub(super) fn send(&mut self, client: &mut Client, now: Instant) {
@@ -32,6 +35,7 @@ impl Exchange {
         if let Some(session) = &mut self.session
             && is_retryable
             && self.attempt == 0
+            && !self.is_reauthenticated
         {
             session.txn_number += 1;
         }
@@ -80,6 +84,10 @@ impl Exchange {
         self.announce_reply(client, body, self.facts.ok, now);
         if let Some(time) = self.facts.cluster_time.clone() {
             client.advance_cluster_time(&body.as_bytes()[time]);
+        }
+        if self.facts.code == Some(REAUTHENTICATION_REQUIRED) && self.may_reauthenticate(client) {
+            self.begin_reauthentication(client, now);
+            return Ok(());
         }
         if !self.facts.ok || self.facts.write_concern_code.is_some() {
             let message =

@@ -1,13 +1,160 @@
-//! The conversation that makes a new connection usable. Spec: mongodb-handshake.
+//! The conversation that makes a new connection usable: hello, then the commands of authentication; and the second half
+//! of it once more when the server asks for it later. Spec: mongodb-handshake; auth; OP_COMPRESSED.
 
-use super::Exchange;
-use crate::client::Client;
-use crate::error::ProtocolError;
+use mangonel_bson::{RawDocument, RawValue, writer};
+
+use super::{Exchange, Phase, Step};
+use crate::auth::scram::{KeyRequest, Keys};
+use crate::auth::{self, AuthError, Authentication};
+use crate::client::{Client, ClientOptions};
+use crate::compress::{Compressor, negotiate};
+use crate::error::{Failure, ProtocolError};
+use crate::hello::{auth_command, hello_command};
+use crate::message::Command;
 use crate::reply::Facts;
 use crate::time::Instant;
-use crate::topology::{self, Cause};
+use crate::topology::monitor::HelloRequest;
+use crate::topology::{self, Cause, is_state_change};
+
+/// The server's code for a wrong name or password.
+const AUTHENTICATION_FAILED: i64 = 18;
+
+/// What a connection has come to on its way to be usable.
+pub(super) struct Handshake {
+    /// What is sent next or was sent last; `None` while a question is open.
+    command: Option<Command>,
+    authentication: Option<Authentication>,
+    /// Whether the reply that is due is the one to hello.
+    is_hello: bool,
+    compressor: Option<Compressor>,
+}
+
+impl Handshake {
+    pub(super) fn outbound(&self) -> &[u8] {
+        self.command.as_ref().map(Command::outbound).unwrap_or_default()
+    }
+}
+
+/// What authentication needs and the core cannot give: it takes too long under a lock.
+#[derive(Clone, Debug)]
+pub enum Question {
+    /// Derive the keys of a password.
+    Keys(KeyRequest),
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug)]
+pub enum Answer {
+    /// The keys.
+    Keys(Keys),
+}
 
 impl Exchange {
+    pub(super) fn handshake_step(&self) -> Step {
+        match &self.handshake {
+            Some(handshake) if handshake.command.is_none() => Step::Ask,
+            _ => Step::Write,
+        }
+    }
+
+    /// Whether the connection has said hello and is busy with its user.
+    pub(super) fn is_authenticating(&self) -> bool {
+        matches!(self.phase, Phase::Handshake | Phase::Reauthenticating)
+            && self.handshake.as_ref().is_some_and(|handshake| !handshake.is_hello)
+    }
+
+    /// Returns how the connection that just became usable compresses; `None` for not at all.
+    pub fn compressor(&self) -> Option<Compressor> {
+        self.compressor
+    }
+
+    /// Returns what has to be found out at [`Step::Ask`].
+    pub fn question(&self) -> Option<Question> {
+        if self.step() != Step::Ask {
+            return None;
+        }
+        let authentication = self.handshake.as_ref()?.authentication.as_ref()?;
+        match authentication.poll_step()? {
+            auth::Step::Derive(request) => Some(Question::Keys(request.clone())),
+            auth::Step::Send { .. } | auth::Step::Done => None,
+        }
+    }
+
+    /// Takes what was found out.
+    pub fn handle_answer(&mut self, client: &mut Client, answer: Answer, now: Instant) {
+        let question = self.question();
+        let Some(authentication) = self.authentication() else { return };
+        match (answer, question) {
+            (Answer::Keys(keys), Some(Question::Keys(request))) => {
+                authentication.handle_keys(&keys);
+                if let Some(login) = &mut client.options.login {
+                    login.keep_keys(&request, keys);
+                }
+            }
+            _ => return,
+        }
+        self.go_on(client, now);
+    }
+
+    /// What was asked for cannot be had; why, is the owner's to tell. It says nothing about the server.
+    pub fn handle_no_answer(&mut self, client: &mut Client, now: Instant) {
+        if self.step() == Step::Ask {
+            self.drop_link(client, now);
+            self.fail(Failure::Unanswered);
+            self.end_session(client, now);
+        }
+    }
+
+    pub(super) fn begin_handshake(&mut self, client: &mut Client, now: Instant) {
+        self.phase = Phase::Handshake;
+        self.request_id = client.next_request();
+        let authentication = match client.options.login.as_mut().map(|login| login.begin()).transpose() {
+            Ok(authentication) => authentication,
+            Err(error) => return self.refuse_credential(client, &error, now),
+        };
+        let hello_ok = self.server.as_ref().is_some_and(|server| server.hello_ok);
+        let options = &client.options;
+        let hello = hello_command(options, HelloRequest::Handshake, hello_ok, self.request_id, |out| {
+            append_compression(out, options);
+            if let Some(authentication) = &authentication {
+                authentication.append_to_hello(out);
+            }
+        });
+        match hello {
+            Ok(command) => {
+                let command = Some(command);
+                let handshake = Handshake { command, authentication, is_hello: true, compressor: None };
+                self.handshake = Some(Box::new(handshake));
+            }
+            Err(error) => {
+                self.drop_link(client, now);
+                self.fail(Failure::Protocol(error.to_string()));
+                self.end_session(client, now);
+            }
+        }
+    }
+
+    pub(super) fn may_reauthenticate(&self, client: &Client) -> bool {
+        !self.facts.ok && !self.is_reauthenticated && client.options.login.is_some() && !self.more_to_come
+    }
+
+    /// The server wants to see the user's credentials once more; the command did not run.
+    pub(super) fn begin_reauthentication(&mut self, client: &mut Client, now: Instant) {
+        self.is_reauthenticated = true;
+        let Some(login) = &mut client.options.login else { return };
+        match login.begin_again() {
+            Ok(authentication) => {
+                self.phase = Phase::Reauthenticating;
+                let authentication = Some(authentication);
+                let handshake =
+                    Handshake { command: None, authentication, is_hello: false, compressor: None };
+                self.handshake = Some(Box::new(handshake));
+                self.go_on(client, now);
+            }
+            Err(error) => self.refuse_credential(client, &error, now),
+        }
+    }
+
     pub(super) fn read_handshake(
         &mut self,
         client: &mut Client,
@@ -16,21 +163,183 @@ impl Exchange {
     ) -> Result<(), ProtocolError> {
         let reply = self.answer_of(message)?;
         let facts = Facts::read(reply)?;
-        if !facts.ok {
-            let why = reply.get_str("errmsg")?.unwrap_or("no reason given");
-            let message = format!("{}: the handshake was refused: {why}", self.address());
-            self.report(client, topology::Phase::BeforeHandshake, Cause::Reply(reply), &message, now);
+        let is_hello = self.handshake.as_ref().is_some_and(|handshake| handshake.is_hello);
+        let errmsg = reply.get_str("errmsg")?.unwrap_or("no reason given");
+        // A server that is about to go away says so to a user as to anyone.
+        if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
+            let message = format!("{}: the handshake was refused: {errmsg}", self.address());
+            self.report(client, self.progress(), Cause::Reply(reply), &message, now);
             self.drop_link(client, now);
             self.back_off(client, message, now);
             return Ok(());
         }
-        self.handshake = None;
-        self.link.into_iter().for_each(|link| client.note_line(link, reply));
-        let (link, generation) = (self.link, self.generation);
-        if let (Some(link), Some(pool)) = (link, self.pool(client)) {
-            pool.established(link, generation, now);
+        let Some(handshake) = &mut self.handshake else { return Ok(()) };
+        if is_hello {
+            handshake.is_hello = false;
+            self.link.into_iter().for_each(|link| client.note_line(link, reply));
+            handshake.compressor = read_compression(reply, &client.options);
+            // An arbiter holds no users; whoever connects to one is nobody there.
+            if reply.get_bool_lenient("arbiterOnly").ok().flatten() == Some(true) {
+                handshake.authentication = None;
+            }
         }
-        self.send(client, now);
+        let outcome = match (&mut handshake.authentication, is_hello) {
+            (Some(authentication), true) => authentication.handle_hello(reply),
+            (Some(authentication), false) => authentication.handle_reply(reply),
+            (None, _) => Ok(()),
+        };
+        match outcome {
+            Ok(()) => self.go_on(client, now),
+            Err(error) => self.fail_authentication(client, &error, reply, now),
+        }
         Ok(())
     }
+
+    /// Does what the authentication wants next, as far as it can be done here.
+    fn go_on(&mut self, client: &mut Client, now: Instant) {
+        loop {
+            let Some(authentication) = self.authentication() else { return self.establish(client, now) };
+            match authentication.poll_step() {
+                Some(auth::Step::Derive(request)) => {
+                    let known = client.options.login.as_ref().and_then(|login| login.find_keys(request));
+                    let Some(keys) = known else {
+                        if let Some(handshake) = &mut self.handshake {
+                            handshake.command = None;
+                        }
+                        return;
+                    };
+                    authentication.handle_keys(keys);
+                }
+                Some(auth::Step::Send { database, command }) => {
+                    let request_id = client.next_request();
+                    let command = auth_command(&client.options, database, command, request_id);
+                    match command {
+                        Ok(command) => {
+                            self.request_id = request_id;
+                            if let Some(handshake) = &mut self.handshake {
+                                handshake.command = Some(command);
+                            }
+                        }
+                        Err(error) => self.handle_protocol_error(client, &error.to_string(), now),
+                    }
+                    return;
+                }
+                Some(auth::Step::Done) => return self.establish(client, now),
+                None => return self.handle_protocol_error(client, "authentication stands still", now),
+            }
+        }
+    }
+
+    /// The connection is usable, and the command goes out on it.
+    fn establish(&mut self, client: &mut Client, now: Instant) {
+        let handshake = self.handshake.take();
+        if let (Some(authentication), Some(login)) = (
+            handshake.as_ref().and_then(|handshake| handshake.authentication.as_ref()),
+            &mut client.options.login,
+        ) {
+            login.settle(authentication.mechanism());
+        }
+        if self.phase == Phase::Handshake {
+            self.compressor = handshake.and_then(|handshake| handshake.compressor);
+            let (link, generation) = (self.link, self.generation);
+            if let (Some(link), Some(pool)) = (link, self.pool(client)) {
+                pool.established(link, generation, now);
+            }
+        }
+        self.send(client, now);
+    }
+
+    fn fail_authentication(
+        &mut self,
+        client: &mut Client,
+        error: &AuthError,
+        reply: RawDocument<'_>,
+        now: Instant,
+    ) {
+        let message = self.explain(client, error);
+        self.report(client, self.progress(), Cause::Auth, &message, now);
+        self.drop_link(client, now);
+        let (code, reply) = match error {
+            AuthError::Refused { code, .. } => (*code, reply.as_bytes().to_vec()),
+            _ => (None, Vec::new()),
+        };
+        self.fail(Failure::Authentication { message, code, reply });
+        self.end_session(client, now);
+    }
+
+    /// The user cannot authenticate anywhere, whatever the server says.
+    fn refuse_credential(&mut self, client: &mut Client, error: &AuthError, now: Instant) {
+        let message = self.explain(client, error);
+        self.drop_link(client, now);
+        self.fail(Failure::Configuration(message));
+        self.end_session(client, now);
+    }
+
+    /// Says who could not authenticate how and where, why, and what may help. Never the password.
+    fn explain(&self, client: &Client, error: &AuthError) -> String {
+        let Some(login) = &client.options.login else { return error.to_string() };
+        let credential = login.credential();
+        let settled =
+            self.handshake.as_ref().and_then(|handshake| handshake.authentication.as_ref()?.mechanism());
+        let mechanism = settled.or(credential.mechanism).map_or("SCRAM", |mechanism| mechanism.name());
+        let user = match &credential.username {
+            Some(name) => format!("{name:?}"),
+            None => "a user without a name".to_owned(),
+        };
+        let remedy = match error {
+            AuthError::Refused { code: Some(AUTHENTICATION_FAILED), .. }
+                if mechanism.starts_with("SCRAM") =>
+            {
+                "; check the name and the password, and that authSource names the database the user was made in"
+            }
+            AuthError::ServerSignature | AuthError::Nonce | AuthError::Unproven => {
+                "; the peer may not be the server that it claims to be"
+            }
+            _ => "",
+        };
+        format!(
+            "{}: cannot authenticate {user} with {mechanism} against database {:?}: {error}{remedy}",
+            self.address(),
+            credential.source
+        )
+    }
+
+    fn progress(&self) -> topology::Phase {
+        match self.phase {
+            Phase::Reauthenticating => topology::Phase::AfterHandshake,
+            _ => topology::Phase::BeforeHandshake,
+        }
+    }
+
+    fn authentication(&mut self) -> Option<&mut Authentication> {
+        self.handshake.as_mut()?.authentication.as_mut()
+    }
+}
+
+fn append_compression(out: &mut Vec<u8>, options: &ClientOptions) {
+    if options.compressors.is_empty() {
+        return;
+    }
+    let names = writer::begin_array(out, "compression");
+    for (index, compressor) in options.compressors.iter().enumerate() {
+        writer::append_str(out, &index.to_string(), compressor.name());
+    }
+    writer::end_document(out, names);
+}
+
+fn read_compression(reply: RawDocument<'_>, options: &ClientOptions) -> Option<Compressor> {
+    if options.compressors.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = reply
+        .get_array("compression")
+        .ok()
+        .flatten()?
+        .iter()
+        .filter_map(|name| match name {
+            Ok(RawValue::String(name)) => Some(name),
+            _ => None,
+        })
+        .collect();
+    negotiate(&options.compressors, names)
 }

@@ -30,14 +30,17 @@ mod attempt;
 mod handshake;
 mod placing;
 
+pub use handshake::{Answer, Question};
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::handshake::Handshake;
 use crate::client::{Client, ShardId};
+use crate::compress::Compressor;
 use crate::error::{Failure, ProtocolError};
 use crate::events::CommandFailure;
-use crate::hello::hello_command;
-use crate::message::{Command, Replies};
+use crate::message::Replies;
 use crate::operation::{Operation, SessionChoice};
 use crate::pool::{ExchangeId, LinkId, Pool};
 use crate::read_preference::ReadPreference;
@@ -45,7 +48,6 @@ use crate::reply::Facts;
 use crate::retry;
 use crate::session::ServerSession;
 use crate::time::Instant;
-use crate::topology::monitor::HelloRequest;
 use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription};
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
@@ -62,6 +64,8 @@ pub enum Step {
     Write,
     /// Receive a message without sending one: the server already writes.
     Read,
+    /// Find the answer to [`Exchange::question`], which may take long, then [`Exchange::handle_answer`].
+    Ask,
     /// Wait to be woken or for [`Exchange::deadline`].
     Wait,
     /// Wait for this moment, then [`Exchange::handle_timeout`].
@@ -78,6 +82,8 @@ enum Phase {
     Waiting,
     Connecting,
     Handshake,
+    /// Authenticating once more, on a connection that works, because the server asked for it.
+    Reauthenticating,
     InFlight,
     BackingOff(Instant),
     Done,
@@ -88,7 +94,8 @@ pub struct Exchange {
     id: ExchangeId,
     shard: ShardId,
     operation: Operation,
-    handshake: Option<Command>,
+    /// In a box, since most commands never shake hands.
+    handshake: Option<Box<Handshake>>,
     phase: Phase,
     /// Where it goes, once a server was selected.
     server: Option<Arc<ServerDescription>>,
@@ -114,6 +121,10 @@ pub struct Exchange {
     /// What listeners call this operation; its first request's number unless its caller chose one.
     operation_id: Option<i64>,
     announcement: announcing::Announcement,
+    /// Whether it authenticated once more already; a second time would not help.
+    is_reauthenticated: bool,
+    /// How the connection that it opened compresses.
+    compressor: Option<Compressor>,
 }
 
 impl Exchange {
@@ -141,6 +152,8 @@ impl Exchange {
             is_sent: false,
             operation_id: None,
             announcement: announcing::Announcement::default(),
+            is_reauthenticated: false,
+            compressor: None,
         };
         exchange.select(client, now);
         exchange
@@ -150,7 +163,7 @@ impl Exchange {
     pub fn step(&self) -> Step {
         match self.phase {
             Phase::Connecting => Step::Connect,
-            Phase::Handshake => Step::Write,
+            Phase::Handshake | Phase::Reauthenticating => self.handshake_step(),
             Phase::InFlight if self.operation.is_under_way || self.is_sent => Step::Read,
             Phase::InFlight => Step::Write,
             Phase::Selecting | Phase::Waiting => Step::Wait,
@@ -182,7 +195,7 @@ impl Exchange {
     /// Returns the message to send.
     pub fn outbound(&self) -> &[u8] {
         match (&self.phase, &self.handshake) {
-            (Phase::Handshake, Some(hello)) => hello.outbound(),
+            (Phase::Handshake | Phase::Reauthenticating, Some(handshake)) => handshake.outbound(),
             _ => self.operation.command.outbound(),
         }
     }
@@ -195,7 +208,7 @@ impl Exchange {
     /// Returns how long the current step may take on the line; `None` for no limit.
     pub fn line_timeout(&self, client: &Client) -> Option<Duration> {
         match self.phase {
-            Phase::Connecting | Phase::Handshake => client.options.connect_timeout,
+            Phase::Connecting | Phase::Handshake | Phase::Reauthenticating => client.options.connect_timeout,
             _ => client.options.socket_timeout,
         }
     }
@@ -258,22 +271,13 @@ impl Exchange {
             self.drop_link(client, now);
             return self.fail(Failure::Closed);
         }
-        self.phase = Phase::Handshake;
-        self.request_id = client.next_request();
-        let hello_ok = self.server.as_ref().is_some_and(|server| server.hello_ok);
-        match hello_command(&client.options, HelloRequest::Handshake, hello_ok, self.request_id) {
-            Ok(command) => self.handshake = Some(command),
-            Err(error) => {
-                self.drop_link(client, now);
-                self.fail(Failure::Protocol(error.to_string()));
-            }
-        }
+        self.begin_handshake(client, now);
     }
 
     /// A whole message arrived on the link. Afterwards the step is `Done`, or `Write` for what comes next.
     pub fn handle_reply(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         let outcome = match self.phase {
-            Phase::Handshake => self.read_handshake(client, message, now),
+            Phase::Handshake | Phase::Reauthenticating => self.read_handshake(client, message, now),
             Phase::InFlight => self.read_answer(client, message, now),
             _ => Err(ProtocolError::new("expected no message, found one")),
         };
@@ -316,6 +320,12 @@ impl Exchange {
         let message = format!("{}: {message}", self.address());
         let cause = if timed_out { Cause::Timeout } else { Cause::Network };
         match self.phase {
+            Phase::Reauthenticating => {
+                self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
+                self.drop_link(client, now);
+                // The command was refused before it ran, so it may be sent again whatever it does.
+                self.back_off(client, message, now);
+            }
             Phase::Connecting | Phase::Handshake => {
                 self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
                 self.drop_link(client, now);
@@ -344,6 +354,16 @@ impl Exchange {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The name of the server could not be looked up. Unlike a connection refused it says nothing of the server's load.
+    pub fn handle_name_error(&mut self, client: &mut Client, message: &str, now: Instant) {
+        if self.phase == Phase::Connecting {
+            let message = format!("{}: {message}", self.address());
+            self.report_load(client, topology::Phase::BeforeHandshake, Cause::Network, &message, false, now);
+            self.drop_link(client, now);
+            self.back_off(client, message, now);
         }
     }
 
@@ -423,7 +443,7 @@ impl Exchange {
                     pool.abandon(id, now);
                 }
             }
-            Phase::Connecting | Phase::Handshake | Phase::InFlight => {
+            Phase::Connecting | Phase::Handshake | Phase::Reauthenticating | Phase::InFlight => {
                 let failure = CommandFailure::Cancelled("the caller did not wait for the reply".to_owned());
                 self.announce_failure(client, failure, now);
                 if self.phase == Phase::InFlight
@@ -453,12 +473,25 @@ impl Exchange {
         message: &str,
         now: Instant,
     ) {
-        let Some(server) = &self.server else { return };
-        let generation = self.generation;
         // A connection that cannot be made may say no more than that the server has too much to do; its monitor will
         // find out (client-backpressure).
-        let is_overload =
-            phase == topology::Phase::BeforeHandshake && matches!(cause, Cause::Network | Cause::Timeout);
+        let is_overload = phase == topology::Phase::BeforeHandshake
+            && matches!(cause, Cause::Network | Cause::Timeout)
+            && !self.is_authenticating();
+        self.report_load(client, phase, cause, message, is_overload, now);
+    }
+
+    fn report_load(
+        &self,
+        client: &mut Client,
+        phase: topology::Phase,
+        cause: Cause<'_>,
+        message: &str,
+        is_overload: bool,
+        now: Instant,
+    ) {
+        let Some(server) = &self.server else { return };
+        let generation = self.generation;
         let current = client.pool(&server.address, self.shard).map_or(generation, Pool::generation);
         let error = ApplicationError {
             address: &server.address,

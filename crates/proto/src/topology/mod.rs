@@ -27,7 +27,7 @@ pub use self::description::{
 };
 pub use self::event::{Effect, Event};
 use self::failure::Verdict;
-pub use self::failure::{ApplicationError, Cause, Phase};
+pub use self::failure::{ApplicationError, Cause, Phase, is_state_change};
 use self::monitor::{Check, Monitor};
 pub use self::monitor::{Failure, MonitorSettings, ServerMonitoringMode, Step};
 use self::rtt::RttPinger;

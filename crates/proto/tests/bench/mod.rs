@@ -73,6 +73,8 @@ pub fn options() -> ClientOptions {
         retry_writes: true,
         metadata: bson(&json!({"driver": {"name": "test"}})),
         server_api: Vec::new(),
+        login: None,
+        compressors: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use mangonel_proto::client::{Client, ClientOptions, Errand, ShardId};
+use mangonel_proto::compress::Compressor;
 use mangonel_proto::events::{Event, Interests};
 use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
 use mangonel_proto::session::ServerSession;
@@ -221,6 +222,13 @@ fn server_api(options: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
     Ok(fields)
 }
 
+/// Reads the names of compressors, which were checked before.
+fn compressors(options: &Bound<'_, PyDict>) -> PyResult<Vec<Compressor>> {
+    let names: Vec<String> = option(options, "compressors")?;
+    let level: i32 = option(options, "zlib_compression_level")?;
+    Ok(names.iter().filter_map(|name| Compressor::from_name(name, level)).collect())
+}
+
 fn topology_settings(options: &Bound<'_, PyDict>) -> PyResult<TopologySettings> {
     let hosts: Vec<(String, Option<u16>)> = option(options, "hosts")?;
     let parse = |path: &str| Address::parse(path).map_err(|error| PyValueError::new_err(error.to_string()));
@@ -279,6 +287,8 @@ impl Core {
             retry_writes: option(options, "retry_writes")?,
             metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
             server_api: server_api(options)?,
+            login: super::auth::login(py, &option::<Bound<'_, PyAny>>(options, "credential")?)?,
+            compressors: compressors(options)?,
         };
         let epoch = std::time::Instant::now();
         let state = State {

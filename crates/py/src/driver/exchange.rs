@@ -6,7 +6,7 @@ use std::time::Duration;
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::client::ShardId;
 use mangonel_proto::error::Failure;
-use mangonel_proto::exchange::{Exchange as CoreExchange, Step};
+use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
 use mangonel_proto::message::read_reply;
 use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use super::auth::{KeyQuestion, SessionKeys};
 use super::batch::Batch;
 use super::core::{Core, State};
 use super::failure;
@@ -28,6 +29,7 @@ pub const READ: u8 = 2;
 pub const CONNECT: u8 = 3;
 pub const WAIT: u8 = 4;
 pub const SLEEP: u8 = 5;
+pub const ASK: u8 = 6;
 
 /// Adds the numbers of the steps.
 pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -38,6 +40,7 @@ pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("CONNECT", CONNECT),
         ("WAIT", WAIT),
         ("SLEEP", SLEEP),
+        ("ASK", ASK),
     ];
     steps.iter().try_for_each(|(name, number)| module.add(*name, number))
 }
@@ -155,12 +158,18 @@ impl Exchange {
     pub(crate) fn network_error(&mut self, py: Python<'_>, error: &PyErr, timed_out: bool) {
         let message = error.value(py).to_string();
         self.cause = Some(error.value(py).clone().into_any().unbind());
-        self.advance(py, |inner, state, now| {
-            inner.handle_network_error(&mut state.client, &message, timed_out, now);
+        // `socket.gaierror`, without the import of a module that may not be loaded.
+        let is_name_unknown = error.get_type(py).name().is_ok_and(|name| name == "gaierror");
+        self.advance(py, |inner, state, now| match is_name_unknown {
+            true => inner.handle_name_error(&mut state.client, &message, now),
+            false => inner.handle_network_error(&mut state.client, &message, timed_out, now),
         });
     }
 
     fn failure(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        if let (Failure::Unanswered, Some(error)) = (failure, &self.cause) {
+            return PyErr::from_value(error.bind(py).clone());
+        }
         let error = if *failure == Failure::Command {
             match self
                 .body(py)
@@ -313,7 +322,7 @@ fn seconds(span: Duration) -> f64 {
 
 #[pymethods]
 impl Exchange {
-    /// What to do next: DONE, WRITE, READ, CONNECT, WAIT or SLEEP.
+    /// What to do next: DONE, WRITE, READ, CONNECT, WAIT, SLEEP or ASK.
     #[getter]
     pub(crate) fn step(&self) -> u8 {
         match self.inner.step() {
@@ -323,6 +332,7 @@ impl Exchange {
             Step::Connect => CONNECT,
             Step::Wait => WAIT,
             Step::Sleep(_) => SLEEP,
+            Step::Ask => ASK,
         }
     }
 
@@ -371,6 +381,7 @@ impl Exchange {
 
     /// A connection was opened: `transport` is the face's, with a `close()`; `fd` for plain sockets, else -1.
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
+        self.check_not_lent()?;
         let core = self.core.clone_ref(py);
         let id = core.get().with(py, |state| state.client.next_link());
         let link = Py::new(py, Link::new(id, self.inner.shard().0, transport, fd))?;
@@ -387,6 +398,30 @@ impl Exchange {
         self.check_not_lent()?;
         self.announce(py);
         Ok(())
+    }
+
+    /// What to call at ASK: a function without arguments that may take long. Its result is for `handle_answer`, an
+    /// exception of it for `handle_no_answer`.
+    #[getter]
+    fn question(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.inner.question() {
+            Some(Question::Keys(request)) => Ok(Py::new(py, KeyQuestion::new(request))?.into_any()),
+            None => Err(failure::bug(py, "expected an open question, found none")),
+        }
+    }
+
+    /// What `question` returned.
+    fn handle_answer(&mut self, py: Python<'_>, answer: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check_not_lent()?;
+        let answer = Answer::Keys(answer.cast::<SessionKeys>()?.get().0.clone());
+        self.advance(py, |inner, state, now| inner.handle_answer(&mut state.client, answer, now));
+        Ok(())
+    }
+
+    /// `question` raised: the exchange is done, and its result raises the same.
+    fn handle_no_answer(&mut self, py: Python<'_>, error: Py<PyAny>) {
+        self.cause = Some(error);
+        self.advance(py, |inner, state, now| inner.handle_no_answer(&mut state.client, now));
     }
 
     /// A whole message has arrived on the link.

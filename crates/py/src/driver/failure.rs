@@ -4,6 +4,8 @@ use mangonel_proto::error::Failure;
 use pyo3::exceptions::PyConnectionResetError;
 use pyo3::prelude::*;
 
+use crate::codec::{self, Codec};
+
 fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
     raise_from(py, "mangonel.errors", class, message)
 }
@@ -62,7 +64,24 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
         Failure::Configuration(message) => raise(py, "ConfigurationError", message),
         Failure::TooLarge(message) => raise(py, "DocumentTooLarge", message),
         Failure::Closed => closed_client(py),
+        Failure::Authentication { message, code, reply } => refused_user(py, message, *code, reply),
+        Failure::Unanswered => bug(py, "expected the reason why authentication ended, found none"),
         Failure::Command => bug(py, "expected a reply beside a command failure, found none"),
+    }
+}
+
+/// The server refused a user.
+fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) -> PyErr {
+    let made = (|| {
+        let details = match reply {
+            [] => py.None(),
+            reply => codec::decode_document(py, reply, Codec::default_for(py)?.get())?,
+        };
+        py.import("mangonel.errors")?.getattr("OperationFailure")?.call1((message, code, details))
+    })();
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
     }
 }
 

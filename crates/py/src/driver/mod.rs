@@ -1,5 +1,6 @@
 //! The core's machines as Python classes. Decides nothing about the protocol and waits for nothing.
 
+mod auth;
 mod batch;
 mod core;
 mod events;
@@ -21,6 +22,8 @@ use pyo3::prelude::*;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Core>()?;
     module.add_class::<exchange::Exchange>()?;
+    module.add_class::<auth::KeyQuestion>()?;
+    module.add_class::<auth::SessionKeys>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<monitor::Monitor>()?;
     module.add_class::<operation::Operation>()?;
