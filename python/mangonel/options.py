@@ -144,7 +144,6 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "authoidcallowedhosts": ("MONGODB-OIDC", lambda value: value is not None),
     "tls": ("TLS", bool),
-    "compressors": ("wire compression", bool),
     "loadbalanced": ("load balancers", bool),
     "mongodb+srv": ("SRV discovery and polling", bool),
     "timeoutms": ("client-side operation timeouts", lambda value: value is not None),

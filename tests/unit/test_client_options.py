@@ -66,7 +66,6 @@ def test_database_of_the_uri_is_the_default_one() -> None:
 REFUSED: dict[str, dict[str, Any]] = {
     "authoidcallowedhosts": {"authoidcallowedhosts": ["x"]},
     "tls": {"tls": True},
-    "compressors": {"compressors": "zlib"},
     "loadBalanced": {"loadBalanced": True},
     "mongodb+srv": {"host": "mongodb+srv://a.b.c"},
     "timeoutMS": {"timeoutMS": 0},

@@ -7,7 +7,7 @@ use super::{Exchange, Phase, Step};
 use crate::auth::scram::{KeyRequest, Keys};
 use crate::auth::{self, AuthError, Authentication};
 use crate::client::{Client, ClientOptions};
-use crate::compress::{Compressor, negotiate};
+use crate::compress::{Compressor, is_compressible, negotiate};
 use crate::error::{Failure, ProtocolError};
 use crate::hello::{auth_command, hello_command};
 use crate::message::Command;
@@ -63,9 +63,16 @@ impl Exchange {
             && self.handshake.as_ref().is_some_and(|handshake| !handshake.is_hello)
     }
 
-    /// Returns how the connection that just became usable compresses; `None` for not at all.
-    pub fn compressor(&self) -> Option<Compressor> {
-        self.compressor
+    /// Takes how the connection that just became usable compresses; `None` for not at all, or told before.
+    pub fn take_compressor(&mut self) -> Option<Compressor> {
+        self.compressor.take()
+    }
+
+    /// Returns whether the message to send may be compressed, once the connection agreed on how.
+    pub fn may_compress(&self) -> bool {
+        self.phase == Phase::InFlight
+            && self.step() == Step::Write
+            && is_compressible(self.operation.command.name())
     }
 
     /// Returns what has to be found out at [`Step::Ask`].

@@ -192,6 +192,11 @@ impl Exchange {
         self.link
     }
 
+    /// Returns the number of the request that was stamped last; every stamp takes another.
+    pub fn request_id(&self) -> i32 {
+        self.request_id
+    }
+
     /// Returns the message to send.
     pub fn outbound(&self) -> &[u8] {
         match (&self.phase, &self.handshake) {

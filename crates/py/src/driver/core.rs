@@ -144,6 +144,8 @@ impl News {
 #[pyclass(frozen, module = "mangonel._core", weakref)]
 pub struct Core {
     state: Mutex<State>,
+    /// Whether some of its connections may compress; a question that is asked for every message.
+    pub(crate) compresses: bool,
     epoch: std::time::Instant,
     /// Whose methods are called with the events, when there is anyone to hear of them.
     publisher: Option<Py<PyAny>>,
@@ -290,6 +292,7 @@ impl Core {
             login: super::auth::login(py, &option::<Bound<'_, PyAny>>(options, "credential")?)?,
             compressors: compressors(options)?,
         };
+        let compresses = !made.compressors.is_empty();
         let epoch = std::time::Instant::now();
         let state = State {
             client: Client::observed(made, Interests(interests), seed, Instant(epoch.elapsed())),
@@ -299,7 +302,7 @@ impl Core {
             is_dismissed: false,
             starter: None,
         };
-        Ok(Core { state: Mutex::new(state), epoch, publisher })
+        Ok(Core { state: Mutex::new(state), compresses, epoch, publisher })
     }
 
     /// Make only events of these kinds from now on.

@@ -65,6 +65,8 @@ pub struct Exchange {
     has_handed_over: bool,
     /// Views of the outbound message that Python holds at this moment.
     lent: usize,
+    /// The outbound message compressed, and the number of the request that it is.
+    packed: Option<(i32, Vec<u8>)>,
 }
 
 impl Exchange {
@@ -85,7 +87,7 @@ impl Exchange {
             (inner, link)
         });
         let core = core.clone().unbind();
-        Ok(Exchange {
+        let mut exchange = Exchange {
             core,
             inner,
             link,
@@ -96,7 +98,36 @@ impl Exchange {
             cause: None,
             has_handed_over: false,
             lent: 0,
-        })
+            packed: None,
+        };
+        if exchange.core.get().compresses {
+            exchange.pack(py);
+        }
+        Ok(exchange)
+    }
+
+    /// Compresses the message to send when its connection agreed to that: here, since the lock is no place for it.
+    fn pack(&mut self, py: Python<'_>) {
+        let compressor = self.inner.take_compressor();
+        if self.inner.step() != Step::Write || self.lent > 0 {
+            return;
+        }
+        let Some(Ok(mut link)) = self.link.as_ref().map(|link| link.try_borrow_mut(py)) else { return };
+        if compressor.is_some() {
+            link.compressor = compressor;
+        }
+        let request_id = self.inner.request_id();
+        if self.inner.may_compress() && self.packed.as_ref().is_none_or(|packed| packed.0 != request_id) {
+            self.packed = link.pack(py, self.inner.outbound()).map(|packed| (request_id, packed));
+        }
+    }
+
+    /// Returns the message to send.
+    pub(crate) fn outbound(&self) -> &[u8] {
+        match &self.packed {
+            Some((request_id, packed)) if *request_id == self.inner.request_id() => packed,
+            _ => self.inner.outbound(),
+        }
     }
 
     /// Runs one change of the core's exchange, and follows it to another link when it took one.
@@ -111,6 +142,9 @@ impl Exchange {
         // A link that another thread closed is known to nobody any more, but still to be read from, to its end.
         if link.is_some() || self.inner.link().is_none() {
             self.link = link;
+        }
+        if core.get().compresses {
+            self.pack(py);
         }
     }
 
@@ -130,7 +164,14 @@ impl Exchange {
             let mut link = link.bind(py).try_borrow_mut()?;
             link.check_not_lent()?;
             link.idle_since = std::time::Instant::now();
-            link.deframer.take().map_err(|error| failure::protocol_error(py, &error.to_string()))?
+            link.take_message(py)
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => {
+                self.protocol_broken(py, &error);
+                return Ok(());
+            }
         };
         self.advance(py, |inner, state, now| inner.handle_reply(&mut state.client, &message, now));
         if self.inner.step() == Step::Done {
@@ -524,7 +565,7 @@ impl Exchange {
     }
 
     fn __len__(&self) -> usize {
-        self.inner.outbound().len()
+        self.outbound().len()
     }
 
     /// Lends the message to send.
@@ -535,7 +576,7 @@ impl Exchange {
         let mut exchange = slf.try_borrow_mut()?;
         // SAFETY: the message stays where it is until it is stamped again, which only `handle_*` does, and those refuse
         // while a view is lent; the view holds a reference to the exchange.
-        unsafe { lend(slf.as_any(), exchange.inner.outbound(), view, flags) }?;
+        unsafe { lend(slf.as_any(), exchange.outbound(), view, flags) }?;
         exchange.lent += 1;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::os::raw::c_int;
 use std::time::Duration;
 
+use mangonel_proto::compress::{self, Compressor};
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::pool::LinkId;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
@@ -39,7 +40,14 @@ pub struct Link {
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<Waiter>>,
+    /// How messages to the server are compressed, once it agreed to that.
+    pub(crate) compressor: Option<Compressor>,
+    /// The working memory of compression, made when the first compressed message comes or goes.
+    packer: Option<Box<compress::Codec>>,
 }
+
+/// Messages of this size are compressed and decompressed without the interpreter's lock; below it the switch costs more.
+const WORTH_DETACHING: usize = 16 * 1024;
 
 impl Link {
     /// Makes the books of a connection that was just opened.
@@ -55,7 +63,41 @@ impl Link {
             is_doomed: false,
             idle_since: std::time::Instant::now(),
             waiter: None,
+            compressor: None,
+            packer: None,
         }
+    }
+
+    /// Hands out the message that has arrived, decompressed.
+    ///
+    /// # Errors
+    /// When it is no message, or does not decompress to one within the limits. Nothing more may be read then.
+    pub(crate) fn take_message(&mut self, py: Python<'_>) -> Result<Vec<u8>, String> {
+        let message = self.deframer.take().map_err(|error| error.to_string())?;
+        if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
+            return Ok(message);
+        }
+        let mut packer = self.packer.take().unwrap_or_default();
+        let mut unpack = || packer.decompress(&message).map_err(|error| error.to_string());
+        // Few bytes may claim to become many, so the claim counts.
+        let claimed = message.get(20..24).map_or(0, |size| size[2] | size[3]);
+        let unpacked =
+            if claimed > 0 || message.len() > WORTH_DETACHING { py.detach(unpack) } else { unpack() };
+        self.packer = Some(packer);
+        unpacked
+    }
+
+    /// Compresses a whole message as the server agreed to; `None` when it did not, or the message must stay as it is.
+    pub(crate) fn pack(&mut self, py: Python<'_>, message: &[u8]) -> Option<Vec<u8>> {
+        let compressor = self.compressor?;
+        let mut packer = self.packer.take().unwrap_or_default();
+        let mut pack = || {
+            let mut packed = Vec::new();
+            packer.compress(compressor, message, &mut packed).ok().map(|()| packed)
+        };
+        let packed = if message.len() > WORTH_DETACHING { py.detach(pack) } else { pack() };
+        self.packer = Some(packer);
+        packed
     }
 
     /// Fails when Python still holds the memory that is about to change.

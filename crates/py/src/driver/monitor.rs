@@ -91,7 +91,7 @@ impl Monitor {
         let message = {
             let mut link = link.bind(py).try_borrow_mut()?;
             link.check_not_lent()?;
-            link.deframer.take().map_err(|error| failure::protocol_error(py, &error.to_string()))?
+            link.take_message(py).map_err(|error| failure::protocol_error(py, &error))?
         };
         let reply = read_reply(&message).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         let (address, role) = (self.address.clone(), self.role);

@@ -158,7 +158,7 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         };
         let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
-        let outbound = if is_read { &[][..] } else { exchange.inner.outbound() };
+        let outbound = if is_read { &[][..] } else { exchange.outbound() };
         let mut conversation = Conversation { fd, outbound, expects_reply, timeout };
         let ended = loop {
             match py.detach(|| conversation.run(&mut deframer)) {
@@ -199,7 +199,7 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
     }
     let exchange = exchange.try_borrow()?;
     let fd = exchange.link.as_ref().map_or(-1, |link| link.borrow(py).fd);
-    let outbound = exchange.inner.outbound().get(offset..).unwrap_or_default();
+    let outbound = exchange.outbound().get(offset..).unwrap_or_default();
     match send(fd, outbound, libc::MSG_DONTWAIT) {
         Ok(Progress::Moved(count)) => Ok(count),
         Ok(Progress::WouldBlock | Progress::Interrupted) => Ok(0),
