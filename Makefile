@@ -42,7 +42,7 @@ lint: build    ## Formatting, clippy, types, floors, stubs
 	$(BIN)/ruff check .
 	$(PYTHON) tools/stubs.py --check
 	$(BIN)/mypy
-	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
+	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api mangonel.gridfs.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/lint-imports --no-cache
 	$(PYTHON) tools/flows.py
 

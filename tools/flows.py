@@ -18,10 +18,10 @@ SOURCES = Path(__file__).resolve().parent.parent / "python" / "mangonel"
 FLOORS = ("_shared", "gridfs", "odm", "websessions")
 
 # What a port offers to flows; see `_faces/port.py`.
-PORT_METHODS = {"arun", "call", "finish"}
+PORT_METHODS = {"arun", "call", "finish", "outlast"}
 
 # These define what only the asyncio face has, so their coroutines are no flows.
-FACE_OF_ITS_OWN = {"_shared/iteration.py"}
+FACE_OF_ITS_OWN = {"_shared/iteration.py", "gridfs/_iteration.py"}
 
 
 def check(source: str, name: str) -> list[str]:

@@ -22,7 +22,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "python"
 WIDTH = 110
 
 # The modules whose public classes are written; each joins definitions with a face, class by class.
-TARGETS = ("mangonel.api",)
+TARGETS = ("mangonel.api", "mangonel.gridfs.api")
 
 # Methods that hand their arguments on to a constructor: their stub shows its signature, without the first argument.
 # A parameter that the method itself names keeps the method's own annotation.
@@ -31,6 +31,9 @@ TAKES_ARGUMENTS_OF = {
     ("_Collection", "find_one"): "_Cursor",
     ("_Collection", "find_raw_batches"): "_Cursor",
 }
+
+# Names with an underscore that users need all the same: the id of a stored file.
+PUBLIC = {"_id"}
 
 # Methods left out: calling a collection is a misspelt method, which a type checker should report.
 LEFT_OUT = {"__call__", "__del__"}
@@ -430,7 +433,7 @@ class Writer:
 def is_public(name: str) -> bool:
     """Return whether users may call it: no underscore, or one of Python's own names."""
     is_special = name.startswith("__") and name.endswith("__")
-    return (is_special or not name.startswith("_")) and name not in LEFT_OUT
+    return (is_special or name in PUBLIC or not name.startswith("_")) and name not in LEFT_OUT
 
 
 def is_literal(node: ast.expr) -> bool:

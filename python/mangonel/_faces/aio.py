@@ -142,11 +142,14 @@ class AioPort:
         value = callback(*args)
         return await value if isawaitable(value) else value
 
-    def start(self, operation: _core.Operation) -> asyncio.Task[Any]:
+    def start(self, operation: _core.Operation, connects: bool = False) -> asyncio.Task[Any]:
         return get_running_loop().create_task(self.arun(operation))
 
     async def finish(self, started: asyncio.Task[Any]) -> Any:
         return await started
+
+    async def outlast(self, started: asyncio.Task[Any]) -> Any:
+        return await asyncio.shield(started)
 
     def give_up(self, started: asyncio.Task[Any]) -> None:
         loop = started.get_loop()

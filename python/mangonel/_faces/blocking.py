@@ -147,8 +147,17 @@ class BlockingPort(BlockingLoop):
     async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         return callback(*args)
 
-    def start(self, operation: _core.Operation) -> _core.Exchange:
+    def start(self, operation: _core.Operation, connects: bool = False) -> _core.Exchange:
         exchange = self._core.begin(operation, self._shard)
+        try:
+            while connects and (exchange.step == CONNECT or exchange.is_handshake):
+                if exchange.step == CONNECT:
+                    self._connect(exchange)
+                else:
+                    self._talk(exchange)
+        except BaseException:
+            exchange.close()
+            raise
         # Only what can be sent without waiting goes ahead; the rest is done by `finish`.
         if exchange.step == WRITE and exchange.link.fd >= 0:
             try:
@@ -162,6 +171,9 @@ class BlockingPort(BlockingLoop):
         return exchange
 
     async def finish(self, started: _core.Exchange) -> Any:
+        return self.drive(started)
+
+    async def outlast(self, started: _core.Exchange) -> Any:
         return self.drive(started)
 
     def give_up(self, started: _core.Exchange) -> None:

@@ -40,11 +40,17 @@ class Port(Protocol):
     def call(self, callback: Callable[..., Any], *args: Any) -> Awaitable[Any]:
         """Call the user's function inside a flow; on asyncio it may be a coroutine function."""
 
-    def start(self, operation: _core.Operation) -> Any:
-        """Send one operation without waiting for its answer; give the result to `finish` or `give_up`."""
+    def start(self, operation: _core.Operation, connects: bool = False) -> Any:
+        """Send one operation without waiting for its answer; give the result to `finish` or `give_up`.
+
+        Without an idle connection a blocking port sends it in `finish` only, unless it `connects` for it now.
+        """
 
     def finish(self, started: Any) -> Awaitable[Any]:
         """Wait inside a flow for the answer to a started operation."""
+
+    def outlast(self, started: Any) -> Awaitable[Any]:
+        """Wait as `finish` does; when the caller is cancelled the operation goes on and may be waited for again."""
 
     def give_up(self, started: Any) -> None:
         """Close the connection that a started operation still owes a reply."""

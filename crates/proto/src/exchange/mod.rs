@@ -172,6 +172,11 @@ impl Exchange {
         }
     }
 
+    /// Returns whether the connection is still being made usable, so that the message to send is not the command.
+    pub fn is_handshake(&self) -> bool {
+        self.phase == Phase::Handshake
+    }
+
     /// Returns the name that wakers and the pool know it by.
     pub fn id(&self) -> ExchangeId {
         self.id

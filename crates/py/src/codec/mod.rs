@@ -116,6 +116,22 @@ pub fn encode_for_insert(
     Ok(id.unbind())
 }
 
+/// Returns the bytes of a fresh ObjectId.
+///
+/// # Errors
+/// When the system has no random bytes to give.
+pub fn generate_object_id(py: Python<'_>) -> PyResult<[u8; 12]> {
+    object_id::generate(py)
+}
+
+/// Makes an ObjectId of its bytes.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn object_id_of(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, PyAny>> {
+    object_id::of_bytes(py, bytes)
+}
+
 /// Decodes bytes that are exactly one document.
 ///
 /// # Errors

@@ -123,7 +123,11 @@ pub(super) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
 
 /// Creates an instance with a fresh id.
 pub(super) fn fresh(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let bytes = generate(py)?;
+    of_bytes(py, generate(py)?)
+}
+
+/// Creates an instance.
+pub(super) fn of_bytes(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, PyAny>> {
     let class = class(py)?.as_ptr().cast();
     // SAFETY: `class` is our class; the result is a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, create(py, class, bytes)) }

@@ -1,6 +1,8 @@
 //! One batch of a cursor in Rust memory, and the iterators that hand its documents out one by one.
 //! A document becomes a Python object only when it is asked for.
 
+use std::ops::Range;
+
 use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_proto::reply::CursorFacts;
 use pyo3::prelude::*;
@@ -63,24 +65,23 @@ impl Batch {
 
     /// Returns the bytes of the next document, and moves past it.
     fn next_document(&mut self, py: Python<'_>) -> PyResult<Option<&[u8]>> {
-        let elements = self.message.get(self.position..self.end).unwrap_or_default();
-        let Some((kind, rest)) = elements.split_first() else { return Ok(None) };
-        let broken = |found: &str| {
-            Err(failure::protocol_error(py, &format!("expected a batch of documents, found {found}")))
-        };
-        if *kind != 0x03 {
-            self.position = self.end;
-            return broken(&format!("an element of type {kind:#04x}"));
+        match next_in(&self.message, self.position, self.end) {
+            Ok(Some(range)) => {
+                self.position = range.end;
+                Ok(self.message.get(range))
+            }
+            Ok(None) => Ok(None),
+            Err(found) => {
+                self.position = self.end;
+                Err(failure::protocol_error(py, &format!("expected a batch of documents, found {found}")))
+            }
         }
-        let key_end = memchr::memchr(0, rest);
-        let document = key_end.and_then(|end| RawDocument::prefix(&rest[end + 1..]).ok());
-        let (Some(key_end), Some((document, _))) = (key_end, document) else {
-            self.position = self.end;
-            return broken("a document that reaches beyond it");
-        };
-        let start = self.position + 1 + key_end + 1;
-        self.position = start + document.as_bytes().len();
-        Ok(Some(&self.message[start..self.position]))
+    }
+
+    /// Takes the documents out: the message, where the next one stands in it, and where they end.
+    pub fn take_documents(&mut self) -> (Vec<u8>, usize, usize) {
+        let position = std::mem::replace(&mut self.position, self.end);
+        (std::mem::take(&mut self.message), position, self.end)
     }
 
     /// Decodes the next document; of a raw batch, returns all that is left as bytes.
@@ -201,6 +202,22 @@ impl Batch {
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
+}
+
+/// Finds the next document of an array's elements; the error says what stands there instead.
+pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Range<usize>>, String> {
+    let elements = message.get(position..end).unwrap_or_default();
+    let Some((kind, rest)) = elements.split_first() else { return Ok(None) };
+    if *kind != 0x03 {
+        return Err(format!("an element of type {kind:#04x}"));
+    }
+    let key_end = memchr::memchr(0, rest);
+    let document = key_end.and_then(|end| RawDocument::prefix(&rest[end + 1..]).ok());
+    let (Some(key_end), Some((document, _))) = (key_end, document) else {
+        return Err("a document that reaches beyond it".to_owned());
+    };
+    let start = position + 1 + key_end + 1;
+    Ok(Some(start..start + document.as_bytes().len()))
 }
 
 /// What both faces' cursors keep in Rust: the current batch.

@@ -377,6 +377,12 @@ impl Exchange {
         }
     }
 
+    /// Whether the connection is still being made usable, so that what is sent next is not the command.
+    #[getter]
+    fn is_handshake(&self) -> bool {
+        self.inner.is_handshake()
+    }
+
     /// Host and port of the server it goes to, or the path of its socket and None; None before one was selected.
     #[getter]
     fn address(&self) -> Option<(String, Option<u16>)> {

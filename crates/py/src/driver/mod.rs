@@ -2,6 +2,7 @@
 
 mod auth;
 mod batch;
+mod chunks;
 mod core;
 mod events;
 mod exchange;
@@ -37,6 +38,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<waiter::Waiter>()?;
     exchange::add_constants(module)?;
     operation::add_constants(module)?;
+    chunks::register(module)?;
     source::register(module)?;
     transfer::register(module)
 }

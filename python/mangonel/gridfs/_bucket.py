@@ -1,0 +1,377 @@
+"""GridFS by the interface of the specification: a bucket of files. One definition for both faces. Spec: gridfs."""
+
+from __future__ import annotations
+
+from mangonel._light import Any
+from mangonel._shared.returns import Returns
+from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_filename, root_of_bucket
+from mangonel.gridfs._versions import version_flow
+from mangonel.gridfs.errors import NoFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._shared.database import _Database
+    from mangonel.bson.objectid import ObjectId
+    from mangonel.gridfs._cursor import _GridOutCursor
+    from mangonel.gridfs._grid_in import _GridIn
+    from mangonel.gridfs._grid_out import _GridOut
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+
+class _GridFSBucket:
+    """Files of any size in a database, each cut into chunks.
+
+    Args:
+        db: where the files are.
+        bucket_name: the prefix of the bucket's two collections.
+        chunk_size_bytes: bytes per chunk of new files.
+        write_concern: of uploads and changes; it must be confirmed. None: the database's.
+        read_preference: which servers files are read from. None: the database's.
+
+    Raises:
+        TypeError: `db` is no database.
+        ConfigurationError: the write concern is 0.
+
+    Example:
+        >>> bucket = GridFSBucket(client.shop)
+        >>> file_id = bucket.upload_from_stream("greeting", b"hello")
+        >>> bucket.open_download_stream(file_id).read()
+        b'hello'
+    """
+
+    _is_async = False
+    _in_class: type[_GridIn]
+    _out_class: type[_GridOut]
+    _cursor_class: type[_GridOutCursor]
+
+    def __init__(
+        self,
+        db: _Database[Any],
+        bucket_name: str = "fs",
+        chunk_size_bytes: int = DEFAULT_CHUNK_SIZE,
+        write_concern: WriteConcern | None = None,
+        read_preference: _ServerMode | None = None,
+    ) -> None:
+        self._collection = root_of_bucket(db, bucket_name, self._is_async, write_concern, read_preference)
+        self._port = self._collection._port
+        self._bucket_name = bucket_name
+        self._files = self._collection["files"]
+        self._chunks = self._collection["chunks"]
+        self._chunk_size_bytes = chunk_size_bytes
+
+    # Uploads.
+
+    def open_upload_stream(
+        self,
+        filename: str,
+        chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        session: Any = None,
+    ) -> _GridIn:
+        """Return a new file to write to; nothing is sent yet.
+
+        Args:
+            filename: its name; several files may have the same.
+            chunk_size_bytes: bytes per chunk. None: the bucket's.
+            metadata: document to store beside it.
+            session: run inside this session.
+
+        Example:
+            >>> with bucket.open_upload_stream("greeting", metadata={"language": "en"}) as target:
+            ...     target.write(b"hello")
+        """
+        return self._new_file({}, filename, chunk_size_bytes, metadata, session)
+
+    def open_upload_stream_with_id(
+        self,
+        file_id: Any,
+        filename: str,
+        chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        session: Any = None,
+    ) -> _GridIn:
+        """Return a new file with an `_id` of the caller's choice to write to; nothing is sent yet.
+
+        Args:
+            file_id: its `_id`; that it is taken is found out when the first chunks are sent.
+            filename, chunk_size_bytes, metadata, session: as for `open_upload_stream`.
+
+        Example:
+            >>> bucket.open_upload_stream_with_id("greeting-1", "greeting")
+        """
+        return self._new_file({"_id": file_id}, filename, chunk_size_bytes, metadata, session)
+
+    def upload_from_stream(
+        self,
+        filename: str,
+        source: Any,
+        chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        session: Any = None,
+    ) -> Returns[ObjectId]:
+        """Store what `source` has as a new file and return its `_id`.
+
+        Args:
+            filename: its name.
+            source: bytes, or a file object to read to its end.
+            chunk_size_bytes, metadata, session: as for `open_upload_stream`.
+
+        Raises:
+            PyMongoError: something could not be stored; nothing is left of the file.
+
+        Example:
+            >>> with open("photo.jpg", "rb") as source:
+            ...     file_id = bucket.upload_from_stream("photo.jpg", source)
+        """
+        target = self._new_file({}, filename, chunk_size_bytes, metadata, session)
+        return self._port.flow(self._upload_flow(target, source))
+
+    def upload_from_stream_with_id(
+        self,
+        file_id: Any,
+        filename: str,
+        source: Any,
+        chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        session: Any = None,
+    ) -> Returns[None]:
+        """Store what `source` has as a new file with an `_id` of the caller's choice.
+
+        Args:
+            file_id: its `_id`.
+            filename, source, chunk_size_bytes, metadata, session: as for `upload_from_stream`.
+
+        Raises:
+            FileExists: the `_id` belongs to another file, which stays as it is.
+            PyMongoError: something could not be stored; nothing is left of the file.
+
+        Example:
+            >>> bucket.upload_from_stream_with_id("greeting-1", "greeting", b"hello")
+        """
+        target = self._new_file({"_id": file_id}, filename, chunk_size_bytes, metadata, session)
+        return self._port.flow(self._upload_with_id_flow(target, source))
+
+    def _new_file(
+        self,
+        fields: dict[str, Any],
+        filename: str,
+        chunk_size_bytes: int | None,
+        metadata: Mapping[str, Any] | None,
+        session: Any,
+    ) -> _GridIn:
+        check_filename(filename)
+        fields["filename"] = filename
+        fields["chunk_size"] = self._chunk_size_bytes if chunk_size_bytes is None else chunk_size_bytes
+        if metadata is not None:
+            fields["metadata"] = metadata
+        return self._in_class(self._collection, session=session, **fields)
+
+    async def _upload_flow(self, target: _GridIn, source: Any) -> Any:
+        await target._write_flow(source)
+        await target._close_flow()
+        return target._id
+
+    async def _upload_with_id_flow(self, target: _GridIn, source: Any) -> None:
+        await self._upload_flow(target, source)
+
+    # Downloads.
+
+    def open_download_stream(self, file_id: Any, session: Any = None) -> Returns[_GridOut]:
+        """Return the file with this `_id`, open for reading.
+
+        Args:
+            file_id: its `_id`.
+            session: run inside this session; reading from the file too.
+
+        Raises:
+            NoFile: there is none.
+
+        Example:
+            >>> bucket.open_download_stream(file_id).read(5)
+            b'hello'
+        """
+        return self._port.flow(self._open_flow(file_id, session))
+
+    async def _open_flow(self, file_id: Any, session: Any) -> _GridOut:
+        found = self._out_class(self._collection, file_id, session=session)
+        await found._open_flow()
+        return found
+
+    def open_download_stream_by_name(
+        self, filename: str, revision: int = -1, session: Any = None
+    ) -> Returns[_GridOut]:
+        """Return one of the files of a name, open for reading.
+
+        Args:
+            filename: its name.
+            revision: 0 for the first upload, 1 for the second; -1 for the last, -2 for the one before.
+            session: run inside this session.
+
+        Raises:
+            NoFile: there is none of this name, or not so many.
+
+        Example:
+            >>> bucket.open_download_stream_by_name("greeting").read()
+            b'hello'
+        """
+        check_filename(filename)
+        return self._port.flow(self._open_by_name_flow(filename, revision, session))
+
+    async def _open_by_name_flow(self, filename: str, revision: int, session: Any) -> _GridOut:
+        file = await version_flow(self._files, filename, {"filename": filename}, revision, session)
+        return self._out_class(self._collection, file_document=file, session=session)
+
+    def download_to_stream(self, file_id: Any, destination: Any, session: Any = None) -> Returns[None]:
+        """Write a whole file to `destination`, chunk by chunk.
+
+        Args:
+            file_id: its `_id`.
+            destination: an object with `write`; on the asyncio face that may be a coroutine function.
+            session: run inside this session.
+
+        Raises:
+            NoFile: there is none.
+            CorruptGridFile: a chunk is damaged; those before it were written.
+
+        Example:
+            >>> with open("photo.jpg", "wb") as destination:
+            ...     bucket.download_to_stream(file_id, destination)
+        """
+        return self._port.flow(self._download_flow(file_id, destination, session))
+
+    async def _download_flow(self, file_id: Any, destination: Any, session: Any) -> None:
+        await self._copy_flow(await self._open_flow(file_id, session), destination)
+
+    def download_to_stream_by_name(
+        self, filename: str, destination: Any, revision: int = -1, session: Any = None
+    ) -> Returns[None]:
+        """Write one of the files of a name to `destination`, chunk by chunk.
+
+        Args:
+            filename, revision: as for `open_download_stream_by_name`.
+            destination, session: as for `download_to_stream`.
+
+        Raises:
+            NoFile: there is none of this name, or not so many.
+            CorruptGridFile: a chunk is damaged; those before it were written.
+
+        Example:
+            >>> bucket.download_to_stream_by_name("photo.jpg", destination)
+        """
+        check_filename(filename)
+        return self._port.flow(self._download_by_name_flow(filename, destination, revision, session))
+
+    async def _download_by_name_flow(
+        self, filename: str, destination: Any, revision: int, session: Any
+    ) -> None:
+        await self._copy_flow(await self._open_by_name_flow(filename, revision, session), destination)
+
+    async def _copy_flow(self, source: _GridOut, destination: Any) -> None:
+        try:
+            while piece := await source._read_chunk_flow():
+                await self._port.call(destination.write, piece)
+        finally:
+            await source._close_flow()
+
+    # Files as such.
+
+    def find(self, *args: Any, **kwargs: Any) -> _GridOutCursor:
+        """Return a cursor over the files that match, each open for reading; nothing is sent yet.
+
+        Args:
+            *args, **kwargs: as for `GridOutCursor`, without the collection: `filter`, `skip`, `limit`,
+                `no_cursor_timeout`, `sort`, `batch_size`, `session`.
+
+        Example:
+            >>> [file.filename for file in bucket.find({"length": {"$gt": 1024}}, batch_size=100)]
+            ['photo.jpg']
+        """
+        return self._cursor_class(self._collection, *args, **kwargs)
+
+    def delete(self, file_id: Any, session: Any = None) -> Returns[None]:
+        """Remove a file and its chunks.
+
+        Args:
+            file_id: its `_id`.
+            session: run inside this session.
+
+        Raises:
+            NoFile: there is none; chunks without a file are removed all the same.
+
+        Example:
+            >>> bucket.delete(file_id)
+        """
+        return self._port.flow(self._delete_flow([file_id], f"_id {file_id!r}", session))
+
+    def delete_by_name(self, filename: str, session: Any = None) -> Returns[None]:
+        """Remove all files of a name.
+
+        Args:
+            filename: their name.
+            session: run inside this session.
+
+        Raises:
+            NoFile: there is none.
+
+        Example:
+            >>> bucket.delete_by_name("greeting")
+        """
+        return self._port.flow(self._delete_by_name_flow(filename, session))
+
+    async def _delete_by_name_flow(self, filename: str, session: Any) -> None:
+        cursor = self._files.find({"filename": filename}, {"_id": 1}, session=session)
+        ids = [file["_id"] for file in await cursor._to_list_flow(None)]
+        await self._delete_flow(ids, f"filename {filename!r}", session)
+
+    async def _delete_flow(self, ids: list[Any], which: str, session: Any) -> None:
+        # Their documents first: whoever reads a file meanwhile can tell that it is gone.
+        wanted = {"$eq": ids[0]} if len(ids) == 1 else {"$in": ids}
+        result = await self._port.call(lambda: self._files.delete_many({"_id": wanted}, session=session))
+        await self._port.call(lambda: self._chunks.delete_many({"files_id": wanted}, session=session))
+        if not result.deleted_count:
+            raise NoFile(f"no file could be deleted because none matched {which}")
+
+    def rename(self, file_id: Any, new_filename: str, session: Any = None) -> Returns[None]:
+        """Give a file another name.
+
+        Args:
+            file_id: its `_id`.
+            new_filename: the name it gets; others may have it too.
+            session: run inside this session.
+
+        Raises:
+            NoFile: there is none.
+
+        Example:
+            >>> bucket.rename(file_id, "farewell")
+        """
+        return self._port.flow(
+            self._rename_flow({"_id": {"$eq": file_id}}, new_filename, f"file_id {file_id!r}", session)
+        )
+
+    def rename_by_name(self, filename: str, new_filename: str, session: Any = None) -> Returns[None]:
+        """Give all files of a name another one.
+
+        Args:
+            filename: their name.
+            new_filename: the name they get.
+            session: run inside this session.
+
+        Raises:
+            NoFile: there is none of this name.
+
+        Example:
+            >>> bucket.rename_by_name("greeting", "farewell")
+        """
+        return self._port.flow(
+            self._rename_flow({"filename": filename}, new_filename, f"filename {filename!r}", session)
+        )
+
+    async def _rename_flow(self, filter: dict[str, Any], new_filename: str, which: str, session: Any) -> None:
+        update = {"$set": {"filename": new_filename}}
+        result = await self._port.call(lambda: self._files.update_many(filter, update, session=session))
+        if not result.matched_count:
+            raise NoFile(f"no files could be renamed {new_filename!r} because none matched {which}")

@@ -1,0 +1,252 @@
+"""Reading a file's chunks: one cursor, the next batch on its way while this one is used, everything checked.
+
+Bytes go from the batch's message into the caller's memory in `_core.ChunkReader`; here is what happens per batch.
+Spec: gridfs (file download).
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._light import Any
+from mangonel._shared.find_cursor import _Cursor
+from mangonel.errors import (
+    NOT_PRIMARY_CODES,
+    AutoReconnect,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+from mangonel.gridfs._names import is_in_transaction
+from mangonel.gridfs.errors import CorruptGridFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._shared.collection import _Collection
+
+# Bytes of one reply. Two of them are held at most, the one in use and the next one; small enough for that, large
+# enough that a round trip of some milliseconds costs little.
+BATCH_SIZE = 11 * 1024 * 1024
+
+# The server ended the cursor, but not the file: it was idle for too long, killed, or its member is going away.
+_RESUMABLE_CODES = NOT_PRIMARY_CODES | {6, 7, 43, 89, 175, 237, 262, 9001}
+
+
+class _ChunkCursor(_Cursor[Any], _core.BatchCursor):
+    """The cursor over one file's chunks; its reader says how many it wants next."""
+
+    _stream: ChunkStream
+
+    def _more_operation(self) -> _core.Operation:
+        self._batch_size = self._stream.plan_batch()
+        return super()._more_operation()
+
+
+class ChunkStream:
+    """The bytes of one file from `position` on, in order.
+
+    Args:
+        root: the bucket's root collection.
+        file: the file's document.
+        position: the first byte wanted.
+        end: the first byte not wanted any more. None: the file's end, and what stands behind it is looked at.
+        session: run inside this session.
+    """
+
+    def __init__(
+        self,
+        root: _Collection[Any],
+        file: Mapping[str, Any],
+        position: int = 0,
+        end: int | None = None,
+        session: Any = None,
+    ) -> None:
+        self._port = root._port
+        self._chunks: _Collection[Any] = root["chunks"]
+        self._files: _Collection[Any] = root["files"]
+        self._file = file
+        self._session = session
+        self._chunk_size = int(file.get("chunkSize") or 0)
+        self._length = int(file.get("length") or 0)
+        try:
+            self.reader = _core.ChunkReader(self._chunk_size, self._length, position)
+        except (ValueError, OverflowError) as error:
+            raise CorruptGridFile(f"file {file.get('_id')!r}: {error}") from None
+        self._end = end
+        count = -(-self._length // self._chunk_size)
+        # One document more than there should be tells whether there are extra chunks, without another round trip.
+        self._last = count + 1 if end is None else -(-end // self._chunk_size)
+        self._cursor: _ChunkCursor | None = None
+        self._asked_until = 0
+        self._batch_count = 0
+        self._wanted = 0
+        self._resumed_at = -1
+        self._is_trusted = False
+
+    # What the caller asks.
+
+    async def fill_flow(self, target: _core.ChunkTarget) -> None:
+        """Read until `target` is full; the file has as much, as its document says.
+
+        Raises:
+            CorruptGridFile: the chunks do not.
+        """
+        while target.filled < target.size:
+            if not self.reader.pour(target):
+                await self.load_flow(target.size - target.filled)
+        await self._trust_flow()
+
+    async def piece_flow(self, limit: int | None = None) -> bytes:
+        """Return the rest of the current chunk or the next one, at most `limit` bytes. Not to be asked at the end."""
+        while True:
+            piece = self.reader.piece(limit)
+            if piece is not None:
+                await self._trust_flow()
+                return piece
+            await self.load_flow(self._chunk_size)
+
+    async def next_flow(self) -> None:
+        """Make the next chunk the current one. Not to be asked at the end."""
+        while not self.reader.advance():
+            await self.load_flow(self._chunk_size)
+        await self._trust_flow()
+
+    async def check_end_flow(self) -> None:
+        """Look behind the last chunk, once all bytes were read.
+
+        Raises:
+            CorruptGridFile: there is another one.
+        """
+        while self._cursor is not None:
+            self.reader.check_rest()
+            self._raise_fault()
+            if not await self._fetch_flow():
+                self._cursor = None
+                return
+            self._take_batch()
+
+    async def load_flow(self, wanted: int) -> None:
+        """Load the next batch; the caller has a use for `wanted` bytes now.
+
+        Raises:
+            CorruptGridFile: the chunk that is due is damaged, or there is none.
+        """
+        self._raise_fault()
+        self._wanted = wanted
+        if not await self._fetch_flow():
+            raise CorruptGridFile(
+                f"missing chunk: expected chunk #{self.reader.next_chunk}, found no more chunks"
+            )
+        self._take_batch()
+
+    async def close_flow(self) -> None:
+        """End the cursor."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            await cursor._close_flow()
+
+    def drop(self) -> None:
+        """End the cursor without waiting."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor._abandon()
+
+    # One batch after the other.
+
+    def plan_batch(self) -> int:
+        """Return how many chunks to ask for next: as many as are wanted now, more if reading goes on, within bounds."""
+        left = self._last - self._asked_until
+        most = max(1, BATCH_SIZE // self._chunk_size)
+        size = -(-self._wanted // self._chunk_size) + 1
+        if self._batch_count:
+            size = max(size, 2 << min(self._batch_count, 16))
+        size = max(1, min(size, most, left))
+        self._asked_until += size
+        return size
+
+    def _open(self) -> None:
+        first = self.reader.next_chunk
+        numbers: dict[str, Any] = {"$gte": first} if first else {}
+        if self._end is not None:
+            numbers["$lt"] = self._last
+        filter: dict[str, Any] = {"files_id": {"$eq": self._file["_id"]}}
+        if numbers:
+            filter["n"] = numbers
+        self._asked_until = first
+        cursor = _ChunkCursor(self._chunks, filter, sort=[("n", 1)], session=self._session)
+        cursor._stream = self
+        cursor._batch_size = self.plan_batch()
+        self._cursor = cursor
+
+    async def _fetch_flow(self) -> bool:
+        """Ask for the next batch; a cursor that has ended is opened anew, once for each place."""
+        if self._cursor is None:
+            self._open()
+        cursor = self._cursor
+        assert cursor is not None
+        # A caller that reads on will want the next batch as well. Not in a session: it runs one command at a time.
+        cursor._prefetch = self._session is None and (self._batch_count > 0 or self._wanted > BATCH_SIZE)
+        try:
+            return await cursor._fetch_flow()
+        except PyMongoError as error:
+            if not self._may_resume(error):
+                raise
+        cursor._abandon()
+        self._resumed_at = self.reader.next_chunk
+        await self._verify_flow()
+        self._open()
+        assert self._cursor is not None
+        return await self._cursor._fetch_flow()
+
+    def _may_resume(self, error: PyMongoError) -> bool:
+        if self._resumed_at == self.reader.next_chunk or is_in_transaction(self._session):
+            return False
+        if isinstance(error, ServerSelectionTimeoutError):
+            return False
+        if isinstance(error, OperationFailure):
+            return error.code in _RESUMABLE_CODES
+        return isinstance(error, AutoReconnect)
+
+    def _take_batch(self) -> None:
+        batch = None if self._cursor is None else self._cursor._batch
+        if batch is not None:
+            self.reader.take(batch)
+        self._batch_count += 1
+        self._is_trusted = False
+
+    def _raise_fault(self) -> None:
+        if self.reader.fault is not None:
+            fault = self.reader.fault
+            self.drop()
+            raise CorruptGridFile(fault)
+
+    # The file may be replaced meanwhile.
+
+    async def _trust_flow(self) -> None:
+        """Look at the file's document again if the chunks read so far may be of two files."""
+        if self.reader.is_suspicious:
+            if not self._is_trusted:
+                await self._verify_flow()
+                # Whoever replaces a file removes its document first, so what the batch held was the file's own.
+                self._is_trusted = True
+            self.reader.clear_suspicion()
+
+    async def _verify_flow(self) -> None:
+        operation = self._files._read_operation(
+            {
+                "find": self._files._name,
+                "filter": {"_id": {"$eq": self._file["_id"]}},
+                "limit": 1,
+                "singleBatch": True,
+            },
+            _core.READ_FIRST,
+            session=self._session,
+        )
+        now = await self._port.arun(operation)
+        if now is None:
+            self.drop()
+            raise CorruptGridFile(f"file {self._file['_id']!r} was removed while it was read")
+        if any(now.get(name) != self._file.get(name) for name in ("length", "chunkSize", "uploadDate")):
+            self.drop()
+            raise CorruptGridFile(f"file {self._file['_id']!r} was replaced while it was read")

@@ -1,0 +1,347 @@
+"""A new file, open for writing. One definition for both faces. Spec: gridfs (file upload)."""
+
+from __future__ import annotations
+
+from mangonel._light import Any
+from mangonel._shared.returns import Returns
+from mangonel.bson.objectid import ObjectId
+from mangonel.errors import ConfigurationError, DuplicateKeyError
+from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, without_custom_types
+from mangonel.gridfs._upload import ChunkSender, file_exists
+from mangonel.read_preferences import ReadPreference
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Iterable
+    from typing import NoReturn
+
+    from mangonel._shared.collection import _Collection
+
+
+class _GridIn:
+    """A new file, open for writing. Nobody sees it before `close`.
+
+    Made by `GridFS.new_file` and `GridFSBucket.open_upload_stream`. Attributes that are set become fields of the file's
+    document. Used with `with`, an exception inside removes what was sent.
+
+    Args:
+        root_collection: the bucket's root, as `database.fs`.
+        session: run inside this session. In a transaction the file appears when that is committed.
+        **kwargs: fields of the file's document: `_id`, `filename`, `metadata`, `chunkSize` (or `chunk_size`),
+            `contentType` (or `content_type`), `encoding` for writing str, and any other.
+
+    Example:
+        >>> with fs.new_file(filename="greeting") as target:
+        ...     target.write(b"hello")
+    """
+
+    _is_async = False
+
+    def __init__(self, root_collection: _Collection[Any], session: Any = None, **kwargs: Any) -> None:
+        check_root(root_collection, self._is_async)
+        if not root_collection.write_concern.acknowledged:
+            raise ConfigurationError("root_collection must use acknowledged write_concern")
+        for ours, stored in (("content_type", "contentType"), ("chunk_size", "chunkSize")):
+            if ours in kwargs:
+                kwargs[stored] = kwargs.pop(ours)
+        is_own_id = "_id" not in kwargs
+        if is_own_id:
+            kwargs["_id"] = ObjectId()
+        kwargs.setdefault("chunkSize", DEFAULT_CHUNK_SIZE)
+        root = without_custom_types(root_collection, ReadPreference.PRIMARY)
+        keep = super().__setattr__
+        keep("_port", root._port)
+        keep("_files", root["files"])
+        keep("_file", kwargs)
+        keep("_session", session)
+        keep("_closed", False)
+        keep("_is_stored", False)
+        keep("_sender", ChunkSender(root, kwargs["_id"], int(kwargs["chunkSize"]), is_own_id, session))
+
+    if TYPE_CHECKING:
+        _port: Any
+        _files: Any
+        _file: dict[str, Any]
+        _session: Any
+        _closed: bool
+        _is_stored: bool
+        _sender: ChunkSender
+
+    # The file's document.
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file was closed or given up."""
+        return self._closed
+
+    @property
+    def _id(self) -> Any:
+        """The file's `_id`."""
+        return self._file["_id"]
+
+    @property
+    def filename(self) -> str | None:
+        """The file's name."""
+        return self._file.get("filename")
+
+    @filename.setter
+    def filename(self, value: str | None) -> None:
+        self._assign("filename", value)
+
+    @property
+    def name(self) -> str | None:
+        """The same as `filename`."""
+        return self._file.get("filename")
+
+    @name.setter
+    def name(self, value: str | None) -> None:
+        self._assign("filename", value)
+
+    @property
+    def content_type(self) -> str | None:
+        """Deprecated: the file's type; new files keep it in `metadata`."""
+        self._deprecated("contentType")
+        return self._file.get("contentType")
+
+    @content_type.setter
+    def content_type(self, value: str | None) -> None:
+        self._deprecated("contentType")
+        self._assign("contentType", value)
+
+    @property
+    def chunk_size(self) -> int:
+        """How many bytes each chunk has, but for the last."""
+        return self._file["chunkSize"]  # type: ignore[no-any-return]
+
+    @property
+    def length(self) -> int:
+        """How many bytes the file has, once it is closed."""
+        self._check_closed("length")
+        return self._file.get("length", 0)  # type: ignore[no-any-return]
+
+    @property
+    def upload_date(self) -> datetime.datetime | None:
+        """When the upload was complete, once the file is closed."""
+        self._check_closed("uploadDate")
+        return self._file.get("uploadDate")
+
+    @property
+    def md5(self) -> str | None:
+        """Deprecated: a digest, if one was given; none is made."""
+        self._deprecated("md5")
+        self._check_closed("md5")
+        return self._file.get("md5")
+
+    def _check_closed(self, name: str) -> None:
+        if not self._closed:
+            raise AttributeError(f"can only get {name!r} on a closed file")
+
+    def _deprecated(self, name: str) -> None:
+        import warnings
+
+        warnings.warn(
+            f"{name!r} of a file is deprecated by the GridFS specification; keep it in its metadata",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        file = self.__dict__.get("_file", {})
+        if name in file:
+            return file[name]
+        if isinstance(getattr(type(self), name, None), property):
+            # The property has refused; Python asks here whether there is anything else of that name.
+            self._check_closed(name)
+        raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            self._assign(name, value)
+
+    def _assign(self, name: str, value: Any) -> None:
+        if self._closed and self._is_async:
+            raise AttributeError(
+                f"cannot set {name!r} of a closed file without waiting; use `await file.set({name!r}, value)`"
+            )
+        self._port.flow(self._set_flow(name, value)) if self._closed else self._file.__setitem__(name, value)
+
+    def set(self, name: str, value: Any) -> Returns[None]:
+        """Set a field of the file's document, of a closed file on the server too.
+
+        Args:
+            name: the field.
+            value: what to store in it.
+
+        Example:
+            >>> target.set("status", "checked")
+        """
+        return self._port.flow(self._set_flow(name, value))
+
+    async def _set_flow(self, name: str, value: Any) -> None:
+        self._file[name] = value
+        if self._closed:
+            update = {"$set": {name: value}}
+            await self._port.call(
+                lambda: self._files.update_one(
+                    {"_id": {"$eq": self._file["_id"]}}, update, session=self._session
+                )
+            )
+
+    # Writing.
+
+    def write(self, data: Any) -> Returns[None]:
+        """Take bytes; they are sent in inserts of some megabytes while more are written.
+
+        Args:
+            data: bytes or another buffer; a str if the file has an `encoding`; or a file object, which is read to its
+                end. On the asyncio face its `read` may be a coroutine function.
+
+        Raises:
+            ValueError: the file is closed.
+            TypeError: `data` is nothing of these. Nothing was written.
+            FileExists: the id belongs to another file. The upload is given up.
+            PyMongoError: chunks could not be stored. The upload is given up and what was stored is removed.
+
+        Example:
+            >>> target.write(b"hello")
+        """
+        return self._port.flow(self._write_flow(data))
+
+    async def _write_flow(self, data: Any) -> None:
+        if self._closed:
+            raise ValueError("cannot write to a closed file")
+        read = getattr(data, "read", None)
+        if read is None:
+            data = self._bytes_of(data)
+        try:
+            if read is None:
+                await self._sender.write_flow(data)
+                return
+            while piece := await self._port.call(read, self._sender.room):
+                await self._sender.write_flow(piece)
+        except BaseException:
+            await self._give_up_flow()
+            raise
+
+    def _bytes_of(self, data: Any) -> Any:
+        if isinstance(data, str):
+            encoding = self._file.get("encoding")
+            if encoding is None:
+                raise TypeError("must specify an encoding for file in order to write str")
+            return data.encode(encoding)
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            return data
+        try:
+            return memoryview(data)
+        except TypeError:
+            raise TypeError("can only write strings or file-like objects") from None
+
+    def writelines(self, sequence: Iterable[Any]) -> Returns[None]:
+        """Write each item of `sequence`; no separators are added. Raises as `write` does.
+
+        Example:
+            >>> target.writelines([b"one\\n", b"two\\n"])
+        """
+        return self._port.flow(self._write_lines_flow(sequence))
+
+    async def _write_lines_flow(self, sequence: Iterable[Any]) -> None:
+        for line in sequence:
+            await self._write_flow(line)
+
+    # The end.
+
+    def close(self) -> Returns[None]:
+        """Send what is left and store the file's document: from then on the file exists. Closing twice is no error.
+
+        Raises:
+            FileExists: the id belongs to another file. The upload is given up.
+            PyMongoError: something could not be stored. The upload is given up and what was stored is removed.
+
+        Example:
+            >>> target.close()
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        if self._closed:
+            return
+        import datetime
+
+        from mangonel.bson.int64 import Int64
+
+        is_stored = False
+        try:
+            await self._sender.finish_flow()
+            self._file["length"] = Int64(self._sender.length)
+            self._file["uploadDate"] = datetime.datetime.now(tz=datetime.UTC)
+            is_stored = True
+            await self._port.call(lambda: self._files.insert_one(self._file, session=self._session))
+        except DuplicateKeyError as error:
+            await self._give_up_flow()
+            raise file_exists(self._id) from error
+        except BaseException:
+            # Whether the document was stored may not be known; a file without chunks must not stay.
+            await self._give_up_flow(with_file=is_stored)
+            raise
+        self._is_stored = True
+        self._closed = True
+
+    def abort(self) -> Returns[None]:
+        """Give the file up: remove what was sent, of a closed file the file itself.
+
+        Raises:
+            PyMongoError: a closed file could not be removed.
+
+        Example:
+            >>> target.abort()
+        """
+        return self._port.flow(self._abort_flow())
+
+    async def _abort_flow(self) -> None:
+        if not self._is_stored:
+            await self._give_up_flow()
+            return
+        file_id, session = self._file["_id"], self._session
+        await self._port.call(lambda: self._files.delete_one({"_id": {"$eq": file_id}}, session=session))
+        await self._port.call(
+            lambda: self._sender._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
+        )
+
+    async def _give_up_flow(self, with_file: bool = False) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._sender.discard_flow(with_file)
+
+    # What file objects have.
+
+    def read(self, size: int = -1) -> NoReturn:
+        """Refuse: the file is open for writing, whatever `size` is.
+
+        Raises:
+            io.UnsupportedOperation: always.
+        """
+        import io
+
+        raise io.UnsupportedOperation("read")
+
+    def readable(self) -> bool:
+        """Return False."""
+        return False
+
+    def seekable(self) -> bool:
+        """Return False."""
+        return False
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writeable(self) -> bool:
+        """Return True; PyMongo's spelling."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.__dict__.get('_file', {}).get('_id')!r}>"

@@ -1,0 +1,438 @@
+"""A stored file, open for reading. One definition for both faces. Spec: gridfs (file download)."""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._light import Any
+from mangonel._shared.returns import Returns
+from mangonel.errors import InvalidOperation
+from mangonel.gridfs._download import ChunkStream
+from mangonel.gridfs._names import check_root, without_custom_types
+from mangonel.gridfs.errors import NoFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from typing_extensions import Buffer
+
+    from mangonel._shared.collection import _Collection
+
+_SEEK_SET, _SEEK_CUR, _SEEK_END = 0, 1, 2
+_EINVAL = 22
+
+
+class _GridOut:
+    """A stored file, open for reading: a file object with the file's document as attributes.
+
+    Made by `GridFS.get`, `GridFSBucket.open_download_stream` and their like. Every chunk is compared with what the
+    file's document says; a damaged one raises CorruptGridFile and none of its bytes are handed out.
+
+    Args:
+        root_collection: the bucket's root, as `database.fs`.
+        file_id: the file's `_id`, looked up when it is first needed.
+        file_document: the file's document, if it is at hand.
+        session: run inside this session.
+
+    Example:
+        >>> with bucket.open_download_stream(file_id) as source:
+        ...     head = source.read(100)
+    """
+
+    _is_async = False
+
+    def __init__(
+        self,
+        root_collection: _Collection[Any],
+        file_id: Any = None,
+        file_document: Mapping[str, Any] | None = None,
+        session: Any = None,
+    ) -> None:
+        check_root(root_collection, self._is_async)
+        super().__init__()
+        self._root = without_custom_types(root_collection)
+        self._port = root_collection._port
+        self._file_id = file_id
+        self._file = file_document
+        self._session = session
+        self._position = 0
+        self._stream: ChunkStream | None = None
+
+    # The file's document.
+
+    def open(self) -> Returns[None]:
+        """Look the file up, unless that was done.
+
+        Raises:
+            NoFile: there is none of this id.
+
+        Example:
+            >>> source.open()
+        """
+        return self._port.flow(self._open_flow())
+
+    async def _open_flow(self) -> Mapping[str, Any]:
+        if not self._file:
+            files = self._root["files"]
+            command = {
+                "find": files._name,
+                "filter": {"_id": {"$eq": self._file_id}},
+                "limit": 1,
+                "singleBatch": True,
+            }
+            operation = files._read_operation(command, _core.READ_FIRST, session=self._session)
+            self._file = await self._port.arun(operation)
+            if not self._file:
+                raise NoFile(f"no file in gridfs collection {files.full_name!r} with _id {self._file_id!r}")
+        return self._file
+
+    def _document(self, name: str) -> Mapping[str, Any]:
+        if not self._file:
+            if self._is_async:
+                raise InvalidOperation(
+                    f"call open() before using {name!r}: it is a field of the file's document"
+                )
+            self._port.flow(self._open_flow())
+        assert self._file is not None
+        return self._file
+
+    def _deprecated(self, name: str) -> Any:
+        import warnings
+
+        warnings.warn(
+            f"{name!r} of a file is deprecated by the GridFS specification; keep it in its metadata",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return self._document(name).get(name)
+
+    @property
+    def _id(self) -> Any:
+        """The file's `_id`."""
+        return self._document("_id").get("_id")
+
+    @property
+    def filename(self) -> str | None:
+        """The file's name."""
+        return self._document("filename").get("filename")
+
+    @property
+    def name(self) -> str | None:
+        """The same as `filename`."""
+        return self._document("filename").get("filename")
+
+    @property
+    def content_type(self) -> str | None:
+        """Deprecated: the file's type; new files keep it in `metadata`."""
+        found: str | None = self._deprecated("contentType")
+        return found
+
+    @property
+    def length(self) -> int:
+        """How many bytes the file has."""
+        return self._document("length").get("length", 0)  # type: ignore[no-any-return]
+
+    @property
+    def chunk_size(self) -> int:
+        """How many bytes each chunk has, but for the last."""
+        return self._document("chunkSize").get("chunkSize")  # type: ignore[return-value]
+
+    @property
+    def upload_date(self) -> datetime.datetime | None:
+        """When the upload was complete."""
+        return self._document("uploadDate").get("uploadDate")
+
+    @property
+    def aliases(self) -> list[str] | None:
+        """Deprecated: further names."""
+        found: list[str] | None = self._deprecated("aliases")
+        return found
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        """What was stored beside the file."""
+        return self._document("metadata").get("metadata")
+
+    @property
+    def md5(self) -> str | None:
+        """Deprecated: the digest that older drivers stored."""
+        found: str | None = self._deprecated("md5")
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and not self.__dict__.get("_file"):
+            # Copying, pickling and finalizing ask for such names; no reason to ask a server.
+            raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
+        file = self._document(name)
+        if name in file:
+            return file[name]
+        raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
+
+    # Reading.
+
+    def read(self, size: int | None = -1) -> Returns[bytes]:
+        """Return the next `size` bytes, fewer at the file's end; all that are left if it is negative or None.
+
+        Raises:
+            NoFile: the file does not exist.
+            CorruptGridFile: a chunk is damaged, or the file was replaced while it was read.
+            AutoReconnect: the line broke and the file could not be read on from another server.
+
+        Example:
+            >>> source.read(5)
+            b'hello'
+        """
+        return self._port.flow(self._read_flow(-1 if size is None else size))
+
+    async def _read_flow(self, size: int) -> bytes:
+        file = await self._open_flow()
+        left = int(file.get("length", 0)) - self._position
+        if size < 0 or size > left:
+            size = max(left, 0)
+        if size == 0:
+            return b""
+        stream = self._reading(file)
+        if size <= stream.reader.ready:
+            found = await stream.piece_flow(size)
+        else:
+            target = _core.ChunkTarget(size)
+            await stream.fill_flow(target)
+            found = target.finish()
+        return await self._moved_flow(stream, found, size == left)
+
+    def readinto(self, buffer: Buffer) -> Returns[int]:
+        """Read into a writable buffer, as far as the file goes; return how many bytes that were.
+
+        Args:
+            buffer: a bytearray, memoryview, array or the like; its bytes come straight from the chunks.
+
+        Raises:
+            NoFile, CorruptGridFile, AutoReconnect: as for `read`; the buffer may hold some of the bytes then.
+
+        Example:
+            >>> room = bytearray(1024)
+            >>> source.readinto(room)
+            1024
+        """
+        return self._port.flow(self._read_into_flow(buffer))
+
+    async def _read_into_flow(self, buffer: Buffer) -> int:
+        file = await self._open_flow()
+        left = max(int(file.get("length", 0)) - self._position, 0)
+        view = memoryview(buffer).cast("B")
+        if left == 0 or not view.nbytes:
+            return 0
+        stream = self._reading(file)
+        target = _core.ChunkTarget(view[:left])
+        await stream.fill_flow(target)
+        count: int = target.finish()
+        await self._moved_flow(stream, b"", count == left)
+        return count
+
+    def readchunk(self) -> Returns[bytes]:
+        """Return the rest of the current chunk, or the next one; nothing at the file's end.
+
+        Raises:
+            NoFile, CorruptGridFile, AutoReconnect: as for `read`.
+
+        Example:
+            >>> len(source.readchunk())
+            261120
+        """
+        return self._port.flow(self._read_chunk_flow())
+
+    async def _read_chunk_flow(self) -> bytes:
+        file = await self._open_flow()
+        left = int(file.get("length", 0)) - self._position
+        if left <= 0:
+            return b""
+        stream = self._reading(file)
+        found = await stream.piece_flow()
+        return await self._moved_flow(stream, found, len(found) == left)
+
+    def readline(self, size: int | None = -1) -> Returns[bytes]:
+        """Return the bytes up to the next line's end, at most `size` of them unless it is negative or None.
+
+        Raises:
+            NoFile, CorruptGridFile, AutoReconnect: as for `read`.
+
+        Example:
+            >>> source.readline()
+            b'first line\\n'
+        """
+        return self._port.flow(self._read_line_flow(-1 if size is None else size))
+
+    async def _read_line_flow(self, size: int = -1) -> bytes:
+        file = await self._open_flow()
+        left = int(file.get("length", 0)) - self._position
+        if size < 0 or size > left:
+            size = max(left, 0)
+        if size == 0:
+            return b""
+        stream = self._reading(file)
+        line = stream.reader.line(size)
+        if line is None:
+            pieces: list[bytes] = []
+            missing = size
+            while line is None and missing:
+                if stream.reader.ready:
+                    pieces.append(await stream.piece_flow(min(missing, stream.reader.ready)))
+                    missing -= len(pieces[-1])
+                else:
+                    await stream.next_flow()
+                line = stream.reader.line(missing) if missing else None
+            if line is not None:
+                pieces.append(line)
+            line = b"".join(pieces)
+        return await self._moved_flow(stream, line, len(line) == left)
+
+    def readlines(self, size: int | None = -1) -> Returns[list[bytes]]:
+        """Return the lines that are left; with `size`, no more once they have so many bytes together.
+
+        Raises:
+            NoFile, CorruptGridFile, AutoReconnect: as for `read`.
+
+        Example:
+            >>> source.readlines()
+            [b'first line\\n', b'second line']
+        """
+        return self._port.flow(self._read_lines_flow(-1 if size is None else size))
+
+    async def _read_lines_flow(self, size: int) -> list[bytes]:
+        lines: list[bytes] = []
+        total = 0
+        while line := await self._read_line_flow():
+            lines.append(line)
+            total += len(line)
+            if 0 < size <= total:
+                break
+        return lines
+
+    def tell(self) -> int:
+        """Return how many bytes stand before the next one."""
+        return self._position
+
+    def seek(self, pos: int, whence: int = _SEEK_SET) -> Returns[int]:
+        """Go to another place in the file and return it. Chunks in between are not read.
+
+        Args:
+            pos: bytes from there; may be negative unless it counts from the start.
+            whence: 0 (`os.SEEK_SET`) counts from the start, 1 from the current place, 2 from the end.
+
+        Raises:
+            OSError: another `whence`, or a place before the start.
+            NoFile: the file does not exist, found out when counting from its end.
+
+        Example:
+            >>> source.seek(-128, 2)
+            872
+        """
+        return self._port.flow(self._seek_flow(pos, whence))
+
+    async def _seek_flow(self, pos: int, whence: int) -> int:
+        if whence == _SEEK_SET:
+            place = pos
+        elif whence == _SEEK_CUR:
+            place = self._position + pos
+        elif whence == _SEEK_END:
+            place = int((await self._open_flow()).get("length", 0)) + pos
+        else:
+            raise OSError(_EINVAL, f"expected 0, 1 or 2 as whence, found {whence!r}")
+        if place < 0:
+            raise OSError(_EINVAL, f"expected a place of 0 or more, found {place}")
+        stream = self._stream
+        if stream is not None and place != self._position and not stream.reader.move_to(place):
+            self._stream = None
+            await stream.close_flow()
+        self._position = place
+        return place
+
+    def _reading(self, file: Mapping[str, Any]) -> ChunkStream:
+        if self._stream is None:
+            self._stream = ChunkStream(self._root, file, self._position, None, self._session)
+        return self._stream
+
+    async def _moved_flow(self, stream: ChunkStream, found: bytes, is_at_end: bool) -> bytes:
+        """Note the new place; look behind the file's last byte once it was read."""
+        self._position = stream.reader.position
+        if is_at_end:
+            await stream.check_end_flow()
+        return found
+
+    # The end.
+
+    def close(self) -> Returns[None]:
+        """End the reading; a cursor that is open on the server is ended too.
+
+        Example:
+            >>> source.close()
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        stream, self._stream = self._stream, None
+        self._mark_closed()
+        if stream is not None:
+            await stream.close_flow()
+
+    if TYPE_CHECKING:
+
+        def _mark_closed(self) -> None: ...
+
+    # What file objects have.
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return False."""
+        return False
+
+    def isatty(self) -> bool:
+        """Return False."""
+        return False
+
+    def flush(self) -> None:
+        """Do nothing: nothing was written."""
+
+    def write(self, value: Any) -> NoReturn:
+        """Refuse: the file is open for reading.
+
+        Raises:
+            io.UnsupportedOperation: always.
+        """
+        raise _unsupported("write")
+
+    def writelines(self, lines: Any) -> NoReturn:
+        """Refuse, as `write` does."""
+        raise _unsupported("writelines")
+
+    def fileno(self) -> NoReturn:
+        """Refuse: there is no file of the operating system.
+
+        Raises:
+            io.UnsupportedOperation: always.
+        """
+        raise _unsupported("fileno")
+
+    def truncate(self, size: int | None = None) -> NoReturn:
+        """Refuse, as `write` does; `size` does not matter."""
+        raise _unsupported("truncate")
+
+    def __repr__(self) -> str:
+        file = self.__dict__.get("_file")
+        shown = repr(file["_id"]) if file else repr(self.__dict__.get("_file_id"))
+        return f"<{type(self).__name__} {shown}>"
+
+
+def _unsupported(what: str) -> Exception:
+    import io
+
+    return io.UnsupportedOperation(what)

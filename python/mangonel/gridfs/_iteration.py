@@ -1,0 +1,136 @@
+"""What only one face of GridFS has: the dunder methods of `for` and `with`, and of `async for` and `async with`."""
+
+from __future__ import annotations
+
+import io
+
+from mangonel._light import Any
+from mangonel._shared.iteration import AsyncIteration, BlockingIteration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+
+class BlockingReading(io.IOBase):
+    """A stored file as Python's own file objects are: lines, `with`, and whatever takes an `io.IOBase`."""
+
+    if TYPE_CHECKING:
+        _read_line_flow: Any
+        _port: Any
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        line: bytes = self._port.flow(self._read_line_flow())
+        if line:
+            return line
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _mark_closed(self) -> None:
+        # Through `io.IOBase.close`, which would call `flush` on a file that is open elsewhere, nothing is lost.
+        io.IOBase.close(self)
+
+    def __del__(self) -> None:
+        # Not `io.IOBase`'s: that one closes, and closing may ask the server.
+        return
+
+
+class AsyncReading:
+    """A stored file on asyncio: its lines by `async for`, `async with`."""
+
+    closed: bool = False
+
+    if TYPE_CHECKING:
+        _read_line_flow: Any
+        close: Callable[[], Any]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        line: bytes = await self._read_line_flow()
+        if line:
+            return line
+        raise StopAsyncIteration
+
+    async def to_list(self) -> list[bytes]:
+        """Return the lines that are left.
+
+        Example:
+            >>> await source.to_list()
+            [b'first line\\n', b'second line']
+        """
+        return [line async for line in self]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def _mark_closed(self) -> None:
+        self.closed = True
+
+
+class BlockingWriting:
+    """`with` for a new file: closed when all went well, given up when not."""
+
+    if TYPE_CHECKING:
+        _port: Any
+        _give_up_flow: Any
+        close: Callable[[], Any]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *exc_info: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._port.flow(self._give_up_flow())
+
+
+class AsyncWriting:
+    """`async with` for a new file: closed when all went well, given up when not."""
+
+    if TYPE_CHECKING:
+        _give_up_flow: Any
+        close: Callable[[], Any]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *exc_info: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            await self._give_up_flow()
+
+
+class BlockingFiles(BlockingIteration[Any]):
+    """Hands out files where the cursor below hands out their documents."""
+
+    if TYPE_CHECKING:
+        _file_of: Callable[[Any], Any]
+
+    def __next__(self) -> Any:
+        return self._file_of(super().__next__())
+
+
+class AsyncFiles(AsyncIteration[Any]):
+    """Hands out files where the cursor below hands out their documents."""
+
+    if TYPE_CHECKING:
+        _file_of: Callable[[Any], Any]
+
+    async def __anext__(self) -> Any:
+        return self._file_of(await super().__anext__())

@@ -1,0 +1,66 @@
+"""What the parts of GridFS share: default sizes, the checks of a database, and running collection methods in a flow."""
+
+from __future__ import annotations
+
+from mangonel._light import Any
+from mangonel._shared.collection import _Collection
+from mangonel._shared.database import _Database
+from mangonel.errors import ConfigurationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+DEFAULT_CHUNK_SIZE = 255 * 1024
+"""Bytes per chunk unless said otherwise: a chunk and its document stay below a power of two."""
+
+
+def root_of_bucket(
+    database: _Database[Any],
+    name: str,
+    is_async: bool,
+    write_concern: WriteConcern | None = None,
+    read_preference: _ServerMode | None = None,
+) -> _Collection[Any]:
+    """Return the collection that a bucket's two are named after.
+
+    Raises:
+        TypeError: `database` is none, or of the other face.
+        ConfigurationError: its writes are not confirmed.
+    """
+    if not isinstance(database, _Database) or database._port.is_async != is_async:
+        wanted = "AsyncDatabase" if is_async else "Database"
+        raise TypeError(f"database must be an instance of {wanted}, not {type(database)}")
+    concern = database.write_concern if write_concern is None else write_concern
+    if not concern.acknowledged:
+        raise ConfigurationError(
+            "database must use acknowledged write_concern: a file is whole only if all its chunks are known to be"
+        )
+    return without_custom_types(database[name].with_options(None, read_preference, write_concern))
+
+
+def check_root(collection: object, is_async: bool) -> None:
+    """Raise TypeError unless `collection` is one of the right face."""
+    if not isinstance(collection, _Collection) or collection._port.is_async != is_async:
+        wanted = "AsyncCollection" if is_async else "Collection"
+        raise TypeError(f"root_collection must be an instance of {wanted}, not {type(collection)}")
+
+
+def without_custom_types(
+    collection: _Collection[Any], read_preference: _ServerMode | None = None
+) -> _Collection[Any]:
+    """Return the collection with a codec that knows no custom types: chunks and file documents have none."""
+    options = collection.codec_options.with_options(type_registry=None)
+    return collection.with_options(codec_options=options, read_preference=read_preference)
+
+
+def is_in_transaction(session: Any) -> bool:
+    """Return whether commands in this session belong to a transaction."""
+    return session is not None and bool(session.in_transaction)
+
+
+def check_filename(filename: object) -> None:
+    """Raise TypeError unless a file's name is a str."""
+    if not isinstance(filename, str):
+        raise TypeError(f"filename must be an instance of str, not {type(filename)}")

@@ -1,0 +1,219 @@
+"""Sending a file's chunks: packed into inserts while the caller produces, several of them on their way at once.
+
+Bytes go from the caller's memory into the insert's message in `_core.ChunkPacker`; here is what happens per insert.
+Spec: gridfs (file upload, indexes).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+
+from mangonel import _core
+from mangonel._core import KIND_RETRYABLE_WRITE, READ_FIRST, READ_WRITE
+from mangonel._light import Any
+from mangonel.errors import DUPLICATE_KEY_CODES, OperationFailure, PyMongoError, write_error
+from mangonel.gridfs._names import is_in_transaction
+from mangonel.gridfs.errors import FileExists
+from mangonel.read_preferences import ReadPreference
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._shared.collection import _Collection
+
+# Bytes of one insert, and how many inserts are on their way at once: the server stores one while it reads the next.
+BATCH_SIZE = 4 * 1024 * 1024
+IN_FLIGHT = 2
+
+_FILES_INDEX = {"filename": 1, "uploadDate": 1}
+_CHUNKS_INDEX = {"files_id": 1, "n": 1}
+# Chunk ids in one delete.
+_IDS_AT_ONCE = 50_000
+
+
+class ChunkSender:
+    """The chunks of one new file.
+
+    Args:
+        root: the bucket's root collection, reading from the primary.
+        file_id: the file's `_id`.
+        chunk_size: bytes per chunk.
+        is_own_id: whether the id was made for this file, so that no other file can have it.
+        session: run inside this session.
+    """
+
+    def __init__(
+        self, root: _Collection[Any], file_id: Any, chunk_size: int, is_own_id: bool, session: Any = None
+    ) -> None:
+        self._port = root._port
+        self._root = root
+        self._chunks: _Collection[Any] = root["chunks"]
+        self._file_id = file_id
+        self._is_own_id = is_own_id
+        self._session = session
+        self._packer = _core.ChunkPacker({"files_id": file_id}, root._codec, chunk_size, BATCH_SIZE)
+        # A session runs one command at a time.
+        self._most = IN_FLIGHT if session is None else 1
+        self._started: deque[Any] = deque()
+        self._has_indexes = False
+        self._has_sent = False
+
+    @property
+    def length(self) -> int:
+        """How many bytes were taken so far."""
+        return self._packer.length
+
+    @property
+    def room(self) -> int:
+        """How many bytes complete the current chunk."""
+        return self._packer.room
+
+    async def write_flow(self, data: Any) -> None:
+        """Take all of `data`, a buffer; send what fills an insert.
+
+        Raises:
+            FileExists: the id belongs to another file.
+        """
+        at, size = 0, memoryview(data).nbytes
+        while at < size:
+            at = self._packer.write(data, at)
+            if self._packer.is_full:
+                await self._send_flow(is_last=False)
+
+    async def finish_flow(self) -> None:
+        """Send the rest and wait until the server has confirmed every chunk."""
+        await self._ensure_indexes_flow()
+        await self._send_flow(is_last=True)
+        while self._started:
+            await self._settle_flow()
+
+    async def discard_flow(self, with_file: bool = False) -> None:
+        """Remove the chunks sent so far, after the last of them has arrived. Errors are kept quiet.
+
+        Args:
+            with_file: remove the file's document first, in case it was stored.
+        """
+        while self._started:
+            with suppress(PyMongoError):
+                await self._port.outlast(self._started[0])
+            self._started.popleft()
+        if not self._has_sent:
+            return
+        try:
+            if with_file:
+                files = self._root["files"]
+                await self._port.call(lambda: files.delete_one({"_id": self._file_id}, session=self._session))
+            for filter in self._own_chunks():
+                await self._port.call(self._delete, filter)
+        except PyMongoError:
+            # The error that led here is the one to be told.
+            return
+
+    def _delete(self, filter: Mapping[str, Any]) -> Any:
+        return self._chunks.delete_many(filter, session=self._session)
+
+    def _own_chunks(self) -> list[dict[str, Any]]:
+        if self._is_own_id:
+            return [{"files_id": {"$eq": self._file_id}}]
+        # A file of that id may have existed before: its chunks are not ours to remove.
+        ids = self._packer.ids
+        parts = range(0, len(ids), _IDS_AT_ONCE)
+        return [
+            {"files_id": {"$eq": self._file_id}, "_id": {"$in": ids[at : at + _IDS_AT_ONCE]}} for at in parts
+        ]
+
+    async def _send_flow(self, is_last: bool) -> None:
+        if not self._has_indexes:
+            await self._ensure_indexes_flow()
+        command: dict[str, Any] = {"insert": self._chunks._name, "ordered": True}
+        concern = self._chunks._write_concern
+        if not concern.is_server_default and not is_in_transaction(self._session):
+            command["writeConcern"] = concern.document
+        operation = self._packer.next_operation(
+            self._chunks._database_name,
+            command,
+            KIND_RETRYABLE_WRITE,
+            READ_WRITE,
+            is_last,
+            self._session,
+        )
+        if operation is None:
+            return
+        while len(self._started) >= self._most:
+            await self._settle_flow()
+        self._has_sent = True
+        self._started.append(self._port.start(operation))
+
+    async def _settle_flow(self) -> None:
+        """Wait for the oldest insert. One that fails stays in the queue no longer."""
+        try:
+            reply = await self._port.outlast(self._started[0])
+        except PyMongoError:
+            self._started.popleft()
+            raise
+        self._started.popleft()
+        error = write_error(reply)
+        if error is not None:
+            if error.code in DUPLICATE_KEY_CODES:
+                raise file_exists(self._file_id) from error
+            raise error
+
+    # Indexes.
+
+    async def _ensure_indexes_flow(self) -> None:
+        """Make the bucket's indexes if it is new: an index on a full collection is not this upload's business."""
+        if self._has_indexes:
+            return
+        self._has_indexes = True
+        parts = [(self._root["files"], _FILES_INDEX, False), (self._chunks, _CHUNKS_INDEX, True)]
+        # Indexes cannot be made inside a transaction, once there are documents.
+        session = None if is_in_transaction(self._session) else self._session
+        # The second question goes out before the first is answered. In a session one has to wait for the other.
+        later = self._port.start(_any_document(parts[1][0], None)) if session is None else None
+        try:
+            first = await self._port.arun(_any_document(parts[0][0], session))
+        except BaseException:
+            if later is not None:
+                self._port.give_up(later)
+            raise
+        if later is not None:
+            second = await self._port.finish(later)
+        else:
+            second = await self._port.arun(_any_document(parts[1][0], session))
+        for found, (collection, keys, is_unique) in zip((first, second), parts, strict=True):
+            if found is None:
+                await _create_index_flow(collection, keys, is_unique, session)
+
+
+def _any_document(collection: _Collection[Any], session: Any) -> _core.Operation:
+    command = {
+        "find": collection._name,
+        "filter": {},
+        "projection": {"_id": 1},
+        "limit": 1,
+        "singleBatch": True,
+    }
+    return collection._read_operation(
+        command, READ_FIRST, session=session, read_preference=ReadPreference.PRIMARY
+    )
+
+
+async def _create_index_flow(
+    collection: _Collection[Any], keys: dict[str, int], is_unique: bool, session: Any
+) -> None:
+    port = collection._port
+    try:
+        cursor = await port.call(lambda: collection.list_indexes(session=session))
+        known = [list(index["key"].items()) for index in await cursor._to_list_flow(None)]
+    except OperationFailure:
+        known = []
+    if list(keys.items()) not in known:
+        options = {"unique": True} if is_unique else {}
+        await port.call(lambda: collection.create_index(list(keys.items()), session=session, **options))
+
+
+def file_exists(file_id: Any) -> FileExists:
+    """Return the exception for an id that another file has."""
+    return FileExists(f"file with _id {file_id!r} already exists")

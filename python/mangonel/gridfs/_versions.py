@@ -1,0 +1,31 @@
+"""Files of the same name by the order of their uploads. Spec: gridfs (revisions)."""
+
+from __future__ import annotations
+
+from mangonel._light import Any
+from mangonel.gridfs.errors import NoFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._shared.collection import _Collection
+
+
+async def version_flow(
+    files: _Collection[Any], filename: str | None, query: Mapping[str, Any], version: int, session: Any
+) -> Any:
+    """Return the document of one version: 0 is the first upload, -1 the last.
+
+    Raises:
+        NoFile: there are not so many.
+    """
+    cursor = files.find(query, session=session)
+    if version < 0:
+        cursor.limit(-1).skip(-version - 1).sort("uploadDate", -1)
+    else:
+        cursor.limit(-1).skip(version).sort("uploadDate", 1)
+    found = await cursor._next_or_none_flow()
+    if found is None:
+        raise NoFile(f"no version {version} for filename {filename!r}")
+    return found

@@ -1,0 +1,80 @@
+"""The public classes of GridFS: for each noun, the definition joined with a face. No logic lives here.
+
+`api.pyi` is written by `tools/stubs.py`; run `make stubs` after changing a signature.
+"""
+
+from __future__ import annotations
+
+from mangonel._core import AsyncCursorBase, BlockingCursor
+from mangonel.gridfs._bucket import _GridFSBucket
+from mangonel.gridfs._cursor import _GridOutCursor
+from mangonel.gridfs._grid_fs import _GridFS
+from mangonel.gridfs._grid_in import _GridIn
+from mangonel.gridfs._grid_out import _GridOut
+from mangonel.gridfs._iteration import (
+    AsyncFiles,
+    AsyncReading,
+    AsyncWriting,
+    BlockingFiles,
+    BlockingReading,
+    BlockingWriting,
+)
+
+
+class GridIn(BlockingWriting, _GridIn):
+    __doc__ = _GridIn.__doc__
+
+
+class AsyncGridIn(AsyncWriting, _GridIn):
+    __doc__ = _GridIn.__doc__
+    _is_async = True
+
+
+class GridOut(_GridOut, BlockingReading):
+    __doc__ = _GridOut.__doc__
+
+
+class AsyncGridOut(AsyncReading, _GridOut):
+    __doc__ = _GridOut.__doc__
+    _is_async = True
+
+
+class GridOutCursor(BlockingFiles, _GridOutCursor, BlockingCursor):
+    __doc__ = _GridOutCursor.__doc__
+    _file_class = GridOut
+
+
+class AsyncGridOutCursor(AsyncFiles, _GridOutCursor, AsyncCursorBase):
+    __doc__ = _GridOutCursor.__doc__
+    _is_async = True
+    _file_class = AsyncGridOut
+
+
+class GridFS(_GridFS):
+    __doc__ = _GridFS.__doc__
+    _in_class = GridIn
+    _out_class = GridOut
+    _cursor_class = GridOutCursor
+
+
+class AsyncGridFS(_GridFS):
+    __doc__ = _GridFS.__doc__
+    _is_async = True
+    _in_class = AsyncGridIn
+    _out_class = AsyncGridOut
+    _cursor_class = AsyncGridOutCursor
+
+
+class GridFSBucket(_GridFSBucket):
+    __doc__ = _GridFSBucket.__doc__
+    _in_class = GridIn
+    _out_class = GridOut
+    _cursor_class = GridOutCursor
+
+
+class AsyncGridFSBucket(_GridFSBucket):
+    __doc__ = _GridFSBucket.__doc__
+    _is_async = True
+    _in_class = AsyncGridIn
+    _out_class = AsyncGridOut
+    _cursor_class = AsyncGridOutCursor

@@ -1,0 +1,297 @@
+"""Writing a file: what may be written, what is stored, and that nothing is left when it does not come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from typing import Any
+
+import pytest
+
+from mangonel.errors import ConfigurationError
+from mangonel.gridfs import FileExists
+from mangonel.write_concern import WriteConcern
+
+
+def left_over(peer: Any) -> tuple[int, int]:
+    """How many file documents and chunks there are."""
+    return peer["fs.files"].count_documents({}), peer["fs.chunks"].count_documents({})
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 11, 100, 105])
+def test_pymongo_reads_what_is_written(face: Any, bucket: Any, peer: Any, size: int) -> None:
+    import gridfs
+
+    data = os.urandom(size)
+    face.wait(bucket.upload_from_stream("file", data, metadata={"kind": "test"}))
+
+    found = gridfs.GridFS(peer).find_one({"filename": "file"})
+    assert found is not None
+    assert found.read() == data
+    assert (found.length, found.chunk_size, found.metadata) == (size, 10, {"kind": "test"})
+    chunks = list(peer["fs.chunks"].find({}, sort=[("n", 1)]))
+    assert [chunk["n"] for chunk in chunks] == list(range(-(-size // 10)))
+    assert all(list(chunk) == ["_id", "files_id", "n", "data"] for chunk in chunks)
+
+
+@pytest.mark.parametrize("data", [b"12345678901", bytearray(b"12345678901"), memoryview(b"12345678901")])
+def test_any_buffer_is_written(face: Any, bucket: Any, data: Any) -> None:
+    file_id = face.wait(bucket.upload_from_stream("file", data))
+
+    assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == bytes(data)
+
+
+def test_file_object_is_read_to_its_end(face: Any, bucket: Any) -> None:
+    class Trickle(io.RawIOBase):
+        left = 35
+
+        def read(self, size: int = -1) -> bytes:
+            count = min(3, self.left)
+            self.left -= count
+            return b"x" * count
+
+    file_id = face.wait(bucket.upload_from_stream("file", Trickle()))
+
+    assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == b"x" * 35
+
+
+def test_asyncio_reads_from_what_has_to_be_awaited(face: Any, bucket: Any) -> None:
+    if not face.is_async:
+        pytest.skip("a blocking face awaits nothing")
+
+    class Source:
+        left = 35
+
+        async def read(self, size: int) -> bytes:
+            await asyncio.sleep(0)
+            count = min(size, self.left)
+            self.left -= count
+            return b"y" * count
+
+    file_id = face.wait(bucket.upload_from_stream("file", Source()))
+
+    assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == b"y" * 35
+
+
+def test_str_needs_an_encoding(face: Any, database: Any) -> None:
+    fs = face.fs_class(database)
+
+    with pytest.raises(TypeError, match="encoding"):
+        face.wait(fs.put("grün"))
+    file_id = face.wait(fs.put("grün", encoding="utf-8"))
+
+    assert face.wait(face.wait(fs.get(file_id)).read()) == "grün".encode()
+
+
+@pytest.mark.parametrize("data", [5, None, ["x"]])
+def test_what_has_no_bytes_is_refused(face: Any, database: Any, data: Any) -> None:
+    with pytest.raises(TypeError, match="can only write strings or file-like objects"):
+        face.wait(face.fs_class(database).put(data))
+
+
+def test_attributes_become_fields(face: Any, database: Any, peer: Any) -> None:
+    fs = face.fs_class(database)
+    target = fs.new_file(filename="first", colour="blue")
+    target.filename = "second"
+    target.size_class = "small"
+
+    face.wait(target.write(b"hello"))
+    face.wait(target.close())
+
+    found = peer["fs.files"].find_one()
+    assert (found["filename"], found["colour"], found["size_class"]) == ("second", "blue", "small")
+    assert (target.length, target.colour, target.closed) == (5, "blue", True)
+    assert target.upload_date is not None
+
+
+def test_attributes_of_a_closed_file_are_set_on_the_server(face: Any, database: Any, peer: Any) -> None:
+    target = face.fs_class(database).new_file(filename="file")
+    face.wait(target.close())
+
+    if face.is_async:
+        with pytest.raises(AttributeError, match="set"):
+            target.colour = "blue"
+        face.wait(target.set("colour", "blue"))
+    else:
+        target.colour = "blue"
+
+    assert peer["fs.files"].find_one()["colour"] == "blue"
+
+
+def test_length_and_date_are_known_at_the_end(face: Any, database: Any) -> None:
+    target = face.fs_class(database).new_file()
+
+    for name in ("length", "upload_date"):
+        with pytest.raises(AttributeError, match="closed file"):
+            getattr(target, name)
+
+
+def test_closed_file_takes_nothing_more(face: Any, database: Any) -> None:
+    target = face.fs_class(database).new_file()
+    face.wait(target.close())
+    face.wait(target.close())
+
+    with pytest.raises(ValueError, match="closed"):
+        face.wait(target.write(b"x"))
+
+
+def test_id_of_another_file_is_refused_and_that_file_stays(face: Any, bucket: Any, peer: Any) -> None:
+    face.wait(bucket.upload_from_stream_with_id("mine", "file", b"x" * 35))
+
+    with pytest.raises(FileExists, match="'mine'"):
+        face.wait(bucket.upload_from_stream_with_id("mine", "other", b"y" * 95))
+
+    assert left_over(peer) == (1, 4)
+    assert face.wait(face.wait(bucket.open_download_stream("mine")).read()) == b"x" * 35
+
+
+def test_id_of_an_empty_file_is_refused_and_no_chunk_is_left(face: Any, bucket: Any, peer: Any) -> None:
+    face.wait(bucket.upload_from_stream_with_id("mine", "file", b""))
+
+    with pytest.raises(FileExists):
+        face.wait(bucket.upload_from_stream_with_id("mine", "other", b"y" * 95))
+
+    assert left_over(peer) == (1, 0)
+
+
+def test_indexes_are_those_of_the_specification(face: Any, bucket: Any, peer: Any) -> None:
+    face.wait(bucket.upload_from_stream("file", b"x"))
+
+    files = peer["fs.files"].index_information()["filename_1_uploadDate_1"]
+    chunks = peer["fs.chunks"].index_information()["files_id_1_n_1"]
+    assert files.get("unique", False) is False
+    assert chunks["unique"] is True
+
+
+def test_indexes_of_a_bucket_in_use_are_left_alone(face: Any, bucket: Any, peer: Any) -> None:
+    peer["fs.files"].insert_one({})
+    peer["fs.chunks"].insert_one({})
+
+    face.wait(bucket.upload_from_stream("file", b"x"))
+
+    assert list(peer["fs.files"].index_information()) == ["_id_"]
+
+
+def test_abort_removes_every_chunk(face: Any, bucket: Any, peer: Any) -> None:
+    target = bucket.open_upload_stream("file", chunk_size_bytes=1024)
+    face.wait(target.write(os.urandom(9_000_000)))
+
+    face.wait(target.abort())
+
+    assert left_over(peer) == (0, 0)
+    assert target.closed
+
+
+def test_abort_of_a_closed_file_removes_it(face: Any, bucket: Any, peer: Any) -> None:
+    target = bucket.open_upload_stream("file")
+    face.wait(target.write(b"x" * 25))
+    face.wait(target.close())
+
+    face.wait(target.abort())
+
+    assert left_over(peer) == (0, 0)
+
+
+def test_exception_inside_with_leaves_no_chunk(face: Any, bucket: Any, peer: Any) -> None:
+    target = bucket.open_upload_stream("file", chunk_size_bytes=1024)
+
+    def fail(opened: Any) -> Any:
+        if face.is_async:
+
+            async def steps() -> None:
+                await opened.write(os.urandom(9_000_000))
+                raise ZeroDivisionError
+
+            return steps()
+        opened.write(os.urandom(9_000_000))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        face.inside(target, fail)
+
+    assert left_over(peer) == (0, 0)
+    assert target.closed
+
+
+def test_source_that_fails_leaves_no_chunk(face: Any, bucket: Any, peer: Any) -> None:
+    class Broken:
+        left = 9
+
+        def read(self, size: int) -> bytes:
+            self.left -= 1
+            if not self.left:
+                raise OSError("the disk is gone")
+            return os.urandom(size)
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        face.wait(bucket.upload_from_stream("file", Broken(), chunk_size_bytes=1024 * 1024))
+
+    assert left_over(peer) == (0, 0)
+
+
+def test_cancelled_upload_leaves_no_chunk(face: Any, bucket: Any, peer: Any) -> None:
+    if not face.is_async:
+        pytest.skip("only tasks are cancelled")
+
+    async def steps() -> None:
+        sent = asyncio.Event()
+
+        class Endless:
+            count = 0
+
+            async def read(self, size: int) -> bytes:
+                self.count += 1
+                if self.count > 12:
+                    sent.set()
+                await asyncio.sleep(0)
+                return os.urandom(size)
+
+        task = asyncio.ensure_future(
+            bucket.upload_from_stream("file", Endless(), chunk_size_bytes=1024 * 1024)
+        )
+        await sent.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    face.wait(steps())
+
+    assert left_over(peer) == (0, 0)
+
+
+def test_unconfirmed_writes_are_refused(face: Any, database: Any) -> None:
+    unconfirmed = database.with_options(write_concern=WriteConcern(w=0))
+
+    for make in (
+        lambda: face.fs_class(unconfirmed),
+        lambda: face.bucket_class(unconfirmed),
+        lambda: face.bucket_class(database, write_concern=WriteConcern(w=0)),
+        lambda: face.in_class(unconfirmed["fs"]),
+    ):
+        with pytest.raises(ConfigurationError, match="acknowledged"):
+            make()
+
+
+def test_what_is_no_database_is_refused(face: Any, database: Any) -> None:
+    for make in (
+        lambda: face.fs_class("shop"),
+        lambda: face.bucket_class(database["fs"]),
+        lambda: face.in_class(database),
+        lambda: face.out_class(database),
+    ):
+        with pytest.raises(TypeError, match="must be an instance of"):
+            make()
+
+
+def test_what_a_writer_cannot_do_is_unsupported(face: Any, bucket: Any) -> None:
+    target = bucket.open_upload_stream("file")
+
+    assert (target.readable(), target.seekable(), target.writable(), target.writeable()) == (
+        False,
+        False,
+        True,
+        True,
+    )
+    with pytest.raises(io.UnsupportedOperation):
+        target.read()
