@@ -343,6 +343,13 @@ def callable_object(option: str, value: Any) -> Any:
     return value
 
 
+def ssl_context(option: str, value: Any) -> Any:
+    """A ready ssl.SSLContext for the client's side."""
+    from ssl import SSLContext
+
+    return _instance(option, value, SSLContext)
+
+
 def anything(option: str, value: Any) -> Any:
     """Whatever it is; the part of the project that will take it will check it."""
     return value

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mangonel._tls import Security
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_preferences import _ServerMode
     from mangonel.typings import _Address
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["ClientOptions"]
 
 # Any value of these turns TLS on; of the flags, only False does (they loosen what TLS checks).
-_IMPLIES_TLS = ("tlscertificatekeyfile", "tlscertificatekeyfilepassword", "tlscafile", "tlscrlfile")
+_FILES_OF_TLS = ("tlscertificatekeyfile", "tlscertificatekeyfilepassword", "tlscafile", "tlscrlfile")
+_IMPLIES_TLS = (*_FILES_OF_TLS, "ssl_context")
 _FALSE_IMPLIES_TLS = (
     "tlsallowinvalidcertificates",
     "tlsallowinvalidhostnames",
@@ -87,8 +89,8 @@ class ClientOptions:
             options.get("w"), options.get("wtimeoutms"), options.get("journal"), options.get("fsync")
         )
         self._read_concern = ReadConcern(options.get("readconcernlevel"))
-        tls = _parse_tls(options)
         self._credentials = build_credential(options, username, password, database)
+        self._security = _parse_tls(options)
         self._pool_options = PoolOptions(
             max_pool_size=self._get("maxpoolsize"),
             min_pool_size=self._get("minpoolsize"),
@@ -108,7 +110,7 @@ class ClientOptions:
             raise ConfigurationError(
                 f"heartbeatFrequencyMS cannot be less than {MIN_HEARTBEAT_INTERVAL * 1000:.0f}"
             )
-        refuse_later_options({**options, "tls": tls})
+        refuse_later_options(options)
         if options.get("waitqueuemultiple") is not None:
             import warnings
 
@@ -237,6 +239,11 @@ class ClientOptions:
     def read_concern(self) -> ReadConcern:
         """The read concern of reads that do not say otherwise."""
         return self._read_concern
+
+    @property
+    def security(self) -> Security | None:
+        """How connections are secured with TLS; None for plain ones."""
+        return self._security
 
     @property
     def timeout(self) -> float | None:
@@ -386,8 +393,8 @@ def _parse_read_preference(options: Mapping[str, Any]) -> _ServerMode:
     )
 
 
-def _parse_tls(options: Mapping[str, Any]) -> bool:
-    """Return whether TLS is on, by itself or by an option that makes no sense without it."""
+def _parse_tls(options: Mapping[str, Any]) -> Security | None:
+    """Return how TLS is done when it is on, by itself or by an option that makes no sense without it."""
     tls: bool | None = options.get("tls")
     implying = [name for name in _IMPLIES_TLS if options.get(name)]
     implying += [name for name in _FALSE_IMPLIES_TLS if options.get(name, True) is False]
@@ -395,7 +402,18 @@ def _parse_tls(options: Mapping[str, Any]) -> bool:
         raise ConfigurationError(
             f"TLS is off, but these options need it: {', '.join(implying)}; set tls=True or remove them"
         )
-    return bool(implying) if tls is None else tls
+    if not (bool(implying) if tls is None else tls):
+        return None
+    if options.get("ssl_context") is not None:
+        beside = [name for name in _FILES_OF_TLS if options.get(name)]
+        beside += [name for name in _FALSE_IMPLIES_TLS if options.get(name)]
+        if beside:
+            raise ConfigurationError(
+                f"ssl_context settles what these options ask for: {', '.join(beside)}; set it up in the context"
+            )
+    from mangonel._tls import Security
+
+    return Security(options)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -122,6 +122,7 @@ _KEYWORDS = (
     Option("read_preference", check.read_preference, None, "read preference"),
     Option("server_selector", _optional(check.callable_object), None, "topology"),
     Option("srv_host_validator", _optional(check.callable_object), None, "srv"),
+    Option("ssl_context", _optional(check.ssl_context), None, "tls"),
     Option("type_registry", _optional(check.type_registry), None, "codec"),
     Option("tzinfo", _optional(check.tz_info), None, "codec"),
     Option("username", _string_or_none, None, "credentials"),
@@ -143,7 +144,6 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 # TODO(driver): take a row out when its part lands; this table is gone when all have.
 LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "authoidcallowedhosts": ("MONGODB-OIDC", lambda value: value is not None),
-    "tls": ("TLS", bool),
     "loadbalanced": ("load balancers", bool),
     "mongodb+srv": ("SRV discovery and polling", bool),
     "timeoutms": ("client-side operation timeouts", lambda value: value is not None),

@@ -65,7 +65,6 @@ def test_database_of_the_uri_is_the_default_one() -> None:
 
 REFUSED: dict[str, dict[str, Any]] = {
     "authoidcallowedhosts": {"authoidcallowedhosts": ["x"]},
-    "tls": {"tls": True},
     "loadBalanced": {"loadBalanced": True},
     "mongodb+srv": {"host": "mongodb+srv://a.b.c"},
     "timeoutMS": {"timeoutMS": 0},
@@ -92,16 +91,31 @@ def test_option_of_a_later_part_is_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize(
     "keywords",
     [
-        {"ssl": True},
-        {"tlsCAFile": __file__},
-        {"tlsAllowInvalidHostnames": False},
-        {"host": "mongodb://a/?ssl=true"},
+        {"host": "mongodb://a/?loadBalanced=true"},
     ],
     ids=str,
 )
 def test_later_part_is_noticed_by_every_way_to_ask_for_it(keywords: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="is not supported yet"):
         _options(**keywords)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "is_on"),
+    [
+        ({"ssl": True}, True),
+        ({"host": "mongodb://a/?ssl=true"}, True),
+        ({"tlsAllowInvalidHostnames": False}, True),
+        ({"tlsDisableOCSPEndpointCheck": False}, True),
+        ({"tlsAllowInvalidHostnames": True}, False),
+        ({"tlsInsecure": True}, False),
+        ({"tls": False, "tlsInsecure": True}, False),
+        ({}, False),
+    ],
+    ids=str,
+)
+def test_tls_is_on_by_itself_or_by_an_option_that_tightens_it(keywords: dict[str, Any], is_on: bool) -> None:
+    assert (_options(**keywords).security is not None) is is_on
 
 
 @pytest.mark.parametrize(

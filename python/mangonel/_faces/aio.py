@@ -14,19 +14,23 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from inspect import isawaitable
 from os import strerror
+from ssl import SSLError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, receive_ready, send_some
+from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
 from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
     from mangonel._faces.port import Address
+    from mangonel._tls import Security
 
 T = TypeVar("T")
 
 _LEAST_PRUNED = 1024
+_CHUNK = 64 * 1024
 
 
 class AioPort:
@@ -95,7 +99,10 @@ class AioPort:
             except OSError as error:
                 exchange.handle_network_error(error, isinstance(error, TimeoutError))
             else:
-                connection.start(exchange.handle_connected(connection, connection.fd))
+                link = exchange.handle_connected(connection, connection.fd)
+                if connection.secured is not None:
+                    connection.secured.attach(link)
+                connection.start(link)
         elif step == WAIT:
             woken = home.loop.create_future()
             exchange.set_waker(lambda: home.wake(woken))
@@ -191,6 +198,7 @@ class _Home:
         self.loop = loop
         self.core = core
         self.shard = core.open_shard()
+        self._security: Security | None = core.security
         self._deadlines: list[tuple[float, int, asyncio.Future[Any] | Waiter]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._ticket = 0
@@ -246,18 +254,51 @@ class _Home:
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
                 sock.setblocking(False)
+                secured = None
                 async with asyncio.timeout(timeout):
-                    await self.loop.sock_connect(sock, target)
-                tune(sock)
+                    await self._connect(sock, target)
+                    tune(sock)
+                    if self._security is not None:
+                        secured = await self._shake_hands(sock, address, self._security)
             except OSError as error:
                 sock.close()
-                failure = _plain(error, timeout)
+                # asyncio's own time-out says nothing.
+                is_late = isinstance(error, TimeoutError) and error.errno is None
+                failure = TimeoutError(f"no connection within {timeout} s") if is_late else error
             except BaseException:
                 sock.close()
                 raise
             else:
-                return _Connection(self, sock)
+                return _Connection(self, sock, secured)
         raise failure
+
+    async def _connect(self, sock: socket.socket, target: Any) -> None:
+        try:
+            await self.loop.sock_connect(sock, target)
+        except OSError as error:
+            if error.errno is None:
+                raise
+            # What the operating system said: loops put the address in its place.
+            raise OSError(error.errno, strerror(error.errno)) from None
+
+    async def _shake_hands(self, sock: socket.socket, address: Address, security: Security) -> Secured:
+        secured = Secured(security, address)
+        received = None
+        try:
+            while True:
+                saying, is_answered = secured.shake(received)
+                if saying:
+                    await self.loop.sock_sendall(sock, saying)
+                if not is_answered:
+                    return secured
+                received = await self.loop.sock_recv(sock, _CHUNK)
+        except ConnectionError as error:
+            raise secured.explain(error) from error
+        except SSLError:
+            # The peer is told why, if it takes that at once.
+            with contextlib.suppress(OSError):
+                sock.send(secured.farewell())
+            raise
 
     async def send_rest(self, link: _core.Link, exchange: _core.Exchange, sent: int) -> None:
         """Send what the socket did not take at once, whenever it takes more; the loop goes on meanwhile."""
@@ -297,11 +338,12 @@ class _Home:
 class _Connection:
     """A link's transport: closes the socket on the loop that watches it."""
 
-    __slots__ = ("_home", "_link", "_sock", "fd")
+    __slots__ = ("_home", "_link", "_sock", "fd", "secured")
 
-    def __init__(self, home: _Home, sock: socket.socket) -> None:
+    def __init__(self, home: _Home, sock: socket.socket, secured: Secured | None) -> None:
         self._home = home
         self._sock = sock
+        self.secured = secured
         self._link: _core.Link | None = None
         self.fd = sock.fileno()
 
@@ -331,6 +373,9 @@ class _Connection:
                 # The loop was closed in this moment.
                 self._close()
 
+    def interrupt(self) -> None:
+        """Nothing: whoever is in the connection at this moment, on the loop's thread, closes it on the way out."""
+
     def abandon(self) -> None:
         """Close this process's copy of the socket, as a forked child must: the loop and the line are the parent's."""
         self.fd, self._link = -1, None
@@ -348,13 +393,6 @@ class _Connection:
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ConnectionResetError("the client closed the connection"))
         self._sock.close()
-
-
-def _plain(error: OSError, timeout: float | None) -> OSError:
-    """Return what the operating system said: loops put the address in its place, or nothing for a time-out."""
-    if error.errno is not None:
-        return OSError(error.errno, strerror(error.errno))
-    return TimeoutError(f"no connection within {timeout} s") if isinstance(error, TimeoutError) else error
 
 
 def _resolve(future: asyncio.Future[Any]) -> None:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Any
 
+    from mangonel._faces.port import Address
+    from mangonel._faces.secure import SecureSocket
+    from mangonel._tls import Security
+
 T = TypeVar("T")
 
 # socket.SHUT_RDWR: connections are closed at interpreter exit too, when nothing can be imported any more.
@@ -32,6 +36,9 @@ class BlockingLoop:
     """Does the steps of one exchange or monitor after the other, in the caller's thread."""
 
     _is_fused = False
+
+    def __init__(self, core: _core.Core) -> None:
+        self._security = core.security
 
     def drive(self, exchange: _core.Exchange | _core.Monitor) -> Any:
         """Run `exchange` to its end and return its answer."""
@@ -63,13 +70,20 @@ class BlockingLoop:
             self._ask(exchange)  # type: ignore[arg-type]  # monitors do not authenticate
 
     def _connect(self, exchange: _core.Exchange | _core.Monitor) -> None:
+        sock: socket | SecureSocket
         try:
-            sock = open_socket(exchange.address, exchange.line_timeout)
+            if self._security is None:
+                sock = open_socket(exchange.address, exchange.line_timeout)
+            else:
+                sock = _open_secure(exchange.address, exchange.line_timeout, self._security)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
             # Looked at per connection: gevent may patch after the client was made, but not after it was used.
-            exchange.handle_connected(_Transport(sock), -1 if is_patched_by_gevent() else sock.fileno())
+            fd = -1 if is_patched_by_gevent() else sock.fileno()
+            link = exchange.handle_connected(_Transport(sock), fd)
+            if self._security is not None:
+                sock.secured.attach(link)  # type: ignore[union-attr]
 
     def _ask(self, exchange: _core.Exchange) -> None:
         try:
@@ -130,6 +144,7 @@ class BlockingPort(BlockingLoop):
     is_async = False
 
     def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
+        super().__init__(core)
         self._core = core
         self._owns_core = owns_core
         self._shard = core.open_shard()
@@ -161,6 +176,11 @@ class BlockingPort(BlockingLoop):
         # Only what can be sent without waiting goes ahead; the rest is done by `finish`.
         if exchange.step == WRITE and exchange.link.fd >= 0:
             try:
+                if exchange.link.is_secure:
+                    # What is encrypted has to be sent, and a getMore is small.
+                    exchange.link.transport.sock.sendall(exchange)
+                    exchange.handle_sent()
+                    return exchange
                 sent = _core.send_some(exchange, 0)
                 if sent:
                     if sent < len(exchange):
@@ -200,12 +220,26 @@ class BlockingPort(BlockingLoop):
             self._core.close_shard(shard)
 
 
+def _open_secure(address: Address, timeout: float | None, security: Security) -> SecureSocket:
+    from mangonel._faces.secure import Secured, SecureSocket
+
+    secure = SecureSocket(open_socket(address, timeout), Secured(security, address))
+    try:
+        secure.settimeout(timeout)
+        secure.shake_hands()
+        secure.settimeout(None)
+    except BaseException:
+        secure.close()
+        raise
+    return secure
+
+
 class _Transport:
     """A link's transport: the socket, closed at once from whatever thread."""
 
     __slots__ = ("sock",)
 
-    def __init__(self, sock: socket) -> None:
+    def __init__(self, sock: socket | SecureSocket) -> None:
         self.sock = sock
 
     def close(self) -> None:

@@ -13,8 +13,6 @@ from _weakref import ref
 from mangonel import _core
 from mangonel._faces.blocking import BlockingLoop
 
-_loop = BlockingLoop()
-
 # How many observers run: one entry for each, since taking from and adding to a list needs no lock.
 _running: list[None] = []
 
@@ -22,9 +20,9 @@ _running: list[None] = []
 _PATIENCE_S = 1.0
 
 
-def _observe(monitor: _core.Monitor) -> None:
+def _observe(loop: BlockingLoop, monitor: _core.Monitor) -> None:
     try:
-        _loop.drive(monitor)
+        loop.drive(monitor)
     finally:
         _running.pop()
 
@@ -51,6 +49,7 @@ class Starter:
     def __init__(self, core: _core.Core) -> None:
         # The core keeps this object; a strong reference back would keep both for ever.
         self._core = ref(core)
+        self._loop = BlockingLoop(core)
 
     def __call__(self, address: str, role: int) -> None:
         core = self._core()
@@ -58,7 +57,7 @@ class Starter:
             monitor = _core.Monitor(core, address, role)
             _running.append(None)
             try:
-                start_new_thread(_observe, (monitor,))
+                start_new_thread(_observe, (self._loop, monitor))
             except BaseException:
                 _running.pop()
                 raise

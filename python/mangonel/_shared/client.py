@@ -94,6 +94,8 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         self._core = _core.Core(
             options.core_options(), os.urandom(16), publisher, publisher.interests if publisher else 0
         )
+        if options.security is not None:
+            self._core.set_security(options.security)
         self._core.set_starter(Starter(self._core))
         self._port: Port = self._port_class(self._core)
         self._housekeeper = Housekeeper(self._core)

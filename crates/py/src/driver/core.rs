@@ -15,6 +15,7 @@ use mangonel_proto::topology::{
 };
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 
 use super::events;
@@ -149,6 +150,8 @@ pub struct Core {
     epoch: std::time::Instant,
     /// Whose methods are called with the events, when there is anyone to hear of them.
     publisher: Option<Py<PyAny>>,
+    /// How the faces secure connections; None for plain ones.
+    security: PyOnceLock<Py<PyAny>>,
 }
 
 impl Core {
@@ -302,7 +305,7 @@ impl Core {
             is_dismissed: false,
             starter: None,
         };
-        Ok(Core { state: Mutex::new(state), compresses, epoch, publisher })
+        Ok(Core { state: Mutex::new(state), compresses, epoch, publisher, security: PyOnceLock::new() })
     }
 
     /// Make only events of these kinds from now on.
@@ -313,6 +316,17 @@ impl Core {
     /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping) whenever an observer is due.
     fn set_starter(&self, py: Python<'_>, starter: Py<PyAny>) {
         let _replaced = self.with(py, |state| state.starter.replace(starter));
+    }
+
+    /// Have the faces secure every connection with `security`. Once, before the first connection.
+    fn set_security(&self, py: Python<'_>, security: Py<PyAny>) {
+        let _refused = self.security.set(py, security);
+    }
+
+    /// What was given to `set_security`, or None.
+    #[getter]
+    fn security(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.security.get(py).map(|security| security.clone_ref(py))
     }
 
     /// Start to run an operation on the connections of a shard.

@@ -21,6 +21,7 @@ use super::failure;
 use super::link::Link;
 use super::operation::{Operation, Reading};
 use super::session::ImplicitSession;
+use super::tls::Tls;
 use crate::codec::{self, Codec};
 
 pub const DONE: u8 = 0;
@@ -160,11 +161,12 @@ impl Exchange {
     /// Takes the message that arrived on the link to the core.
     pub(crate) fn take_reply(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
-        let message = {
+        let (message, told) = {
             let mut link = link.bind(py).try_borrow_mut()?;
             link.check_not_lent()?;
+            let told = link.note_reply(py);
             link.idle_since = std::time::Instant::now();
-            link.take_message(py)
+            (link.take_message(py), told)
         };
         let message = match message {
             Ok(message) => message,
@@ -173,6 +175,9 @@ impl Exchange {
                 return Ok(());
             }
         };
+        if let Some(owner) = told {
+            Tls::remember(&owner, py);
+        }
         self.advance(py, |inner, state, now| inner.handle_reply(&mut state.client, &message, now));
         if self.inner.step() == Step::Done {
             self.reply = message;
@@ -197,7 +202,8 @@ impl Exchange {
     }
 
     pub(crate) fn network_error(&mut self, py: Python<'_>, error: &PyErr, timed_out: bool) {
-        let message = error.value(py).to_string();
+        let link = self.link.as_ref().and_then(|link| link.try_borrow(py).ok());
+        let message = link.map_or_else(|| error.value(py).to_string(), |link| link.describe(py, error));
         self.cause = Some(error.value(py).clone().into_any().unbind());
         // `socket.gaierror`, without the import of a module that may not be loaded.
         let is_name_unknown = error.get_type(py).name().is_ok_and(|name| name == "gaierror");

@@ -6,11 +6,12 @@ use std::time::Duration;
 use mangonel_proto::compress::{self, Compressor};
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::pool::LinkId;
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::exceptions::{PyBufferError, PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::failure;
+use super::tls::Tls;
 use super::waiter::Waiter;
 
 /// How long a connection rests before it is looked at again. A server that closed it within this time is noticed by
@@ -31,6 +32,13 @@ pub struct Link {
     /// The file descriptor of a plain socket, for the paths that skip the socket object; -1 for none.
     #[pyo3(get, set)]
     pub(crate) fd: i32,
+    /// The engine that encrypts and decrypts for the paths that skip the socket object; none for plain connections, and
+    /// while a call is inside it.
+    pub(crate) tls: Option<Box<Tls>>,
+    /// What it may mean that the server ends the connection before its first reply.
+    closing_hint: Option<String>,
+    /// Whether a reply was read.
+    has_spoken: bool,
     /// Whether a thread is inside a system call on `fd`, which therefore must not be closed and given to another file.
     pub(crate) is_busy: bool,
     /// Whether the thread that is in there has to close the connection when it comes out.
@@ -59,6 +67,9 @@ impl Link {
             lent: 0,
             transport: Some(transport),
             fd,
+            tls: None,
+            closing_hint: None,
+            has_spoken: false,
             is_busy: false,
             is_doomed: false,
             idle_since: std::time::Instant::now(),
@@ -110,6 +121,24 @@ impl Link {
         Ok(())
     }
 
+    /// Notes that a reply is about to be read. Returns the face's object that is to be told of the first one.
+    pub(crate) fn note_reply(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
+        if std::mem::replace(&mut self.has_spoken, true) {
+            return None;
+        }
+        self.tls.as_ref().map(|tls| tls.owner(py))
+    }
+
+    /// Says what went wrong with the connection, and what to do when it ended before its first reply.
+    pub(crate) fn describe(&self, py: Python<'_>, error: &PyErr) -> String {
+        let message = error.value(py).to_string();
+        if self.has_spoken || !error.is_instance_of::<PyConnectionError>(py) {
+            return message;
+        }
+        let hint = self.closing_hint.as_deref().unwrap_or("if it expects TLS, set tls=true");
+        format!("{message} before its first reply; {hint}")
+    }
+
     /// Returns the face's transport.
     pub(crate) fn transport_of(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.transport.as_ref().map(|transport| transport.clone_ref(py))
@@ -159,21 +188,25 @@ impl Link {
         self.deframer.received(count).map_err(|error| failure::protocol_error(py, &error.to_string()))
     }
 
-    /// Take bytes that were received elsewhere; return whether a whole message is there.
-    fn feed(&mut self, py: Python<'_>, mut data: &[u8]) -> PyResult<bool> {
-        self.check_not_lent()?;
-        let mut is_whole = self.deframer.message().is_some();
-        while !data.is_empty() {
-            let window = self.deframer.window();
-            let count = window.len().min(data.len());
-            window[..count].copy_from_slice(&data[..count]);
-            data = &data[count..];
-            is_whole = self
-                .deframer
-                .received(count)
-                .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
-        }
-        Ok(is_whole)
+    /// Speak TLS on it. `engine`, `incoming`, `outgoing`: an `ssl.SSLObject` after its handshake and the memory around it;
+    /// `owner`: has `explain(error)`, `remember()` and `closing_hint`.
+    fn secure(
+        &mut self,
+        py: Python<'_>,
+        engine: Py<PyAny>,
+        incoming: Py<PyAny>,
+        outgoing: Py<PyAny>,
+        owner: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.closing_hint = Some(owner.getattr(py, "closing_hint")?.extract(py)?);
+        self.tls = Some(Box::new(Tls::new(engine, incoming, outgoing, owner)));
+        Ok(())
+    }
+
+    /// Whether it speaks TLS.
+    #[getter]
+    fn is_secure(&self) -> bool {
+        self.closing_hint.is_some()
     }
 
     /// Whether nothing was received beyond the messages already read.
@@ -239,11 +272,15 @@ impl Link {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.transport)?;
+        if let Some(tls) = &self.tls {
+            tls.traverse(&visit)?;
+        }
         visit.call(&self.waiter)
     }
 
     fn __clear__(&mut self) {
         self.transport = None;
         self.waiter = None;
+        self.tls = None;
     }
 }

@@ -14,6 +14,7 @@ mod operation;
 mod ready;
 mod session;
 mod source;
+mod tls;
 mod transfer;
 mod waiter;
 

@@ -13,6 +13,7 @@ use super::core::{Core, Role};
 use super::exchange::{self, lend};
 use super::failure;
 use super::link::Link;
+use super::tls::Tls;
 
 /// Watches one server over a connection of its own, until the server leaves the topology.
 #[pyclass(module = "mangonel._core")]
@@ -88,11 +89,15 @@ impl Monitor {
 
     fn read(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
-        let message = {
+        let (message, told) = {
             let mut link = link.bind(py).try_borrow_mut()?;
             link.check_not_lent()?;
-            link.take_message(py).map_err(|error| failure::protocol_error(py, &error))?
+            let told = link.note_reply(py);
+            (link.take_message(py).map_err(|error| failure::protocol_error(py, &error))?, told)
         };
+        if let Some(owner) = told {
+            Tls::remember(&owner, py);
+        }
         let reply = read_reply(&message).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         let (address, role) = (self.address.clone(), self.role);
         let now = self.core.get().now();
@@ -232,8 +237,11 @@ impl Monitor {
     /// The line broke, could not be opened, or (`timed_out`) was silent for too long.
     #[pyo3(signature = (error, timed_out=false))]
     fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
-        let failure = if timed_out { Failure::Timeout } else { Failure::Network };
-        self.lost(error.py(), &error.to_string(), failure);
+        let (py, failure) = (error.py(), if timed_out { Failure::Timeout } else { Failure::Network });
+        let link = self.link.as_ref().and_then(|link| link.try_borrow(py).ok());
+        let message = link
+            .map_or_else(|| error.to_string(), |link| link.describe(py, &PyErr::from_value(error.clone())));
+        self.lost(py, &message, failure);
     }
 
     /// The server had closed the connection between two checks.

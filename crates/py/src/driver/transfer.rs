@@ -14,7 +14,7 @@ use super::link::Link;
 use super::waiter::Waiter;
 
 /// What one system call came to.
-enum Progress {
+pub enum Progress {
     Moved(usize),
     WouldBlock,
     Interrupted,
@@ -60,70 +60,131 @@ fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progr
     }
 }
 
-/// One blocking conversation: everything out, then one whole message in.
-struct Conversation<'a> {
-    fd: i32,
-    outbound: &'a [u8],
-    expects_reply: bool,
-    timeout: Option<Duration>,
+/// A plain socket, and how long it may be silent.
+#[derive(Clone, Copy)]
+pub struct Line {
+    pub fd: i32,
+    pub timeout: Option<Duration>,
 }
 
-enum Ended {
+/// What a conversation, or a part of it, came to.
+pub enum Ended {
+    /// All was sent, or a whole message is there.
     Whole,
     Closed,
     TimedOut,
+    /// By a signal, which is to be looked at before going on; or there is nothing more for now.
     Interrupted,
     Failed(io::Error),
+    /// By Python code, such as an `ssl.SSLError`.
+    Raised(PyErr),
     Broken(String),
 }
 
-impl Conversation<'_> {
-    fn run(&mut self, deframer: &mut Deframer) -> Ended {
+impl Line {
+    /// Sends everything, and shortens `outbound` by what was sent.
+    pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
         // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
         let flags = if self.timeout.is_some() { libc::MSG_DONTWAIT } else { 0 };
-        while !self.outbound.is_empty() {
-            match send(self.fd, self.outbound, flags) {
-                Ok(Progress::Moved(count)) => self.outbound = &self.outbound[count..],
-                Ok(Progress::WouldBlock) => match wait_for(self.fd, libc::POLLOUT, self.timeout) {
-                    Ok(Progress::WouldBlock) => return Ended::TimedOut,
-                    Ok(Progress::Interrupted) => return Ended::Interrupted,
-                    Ok(Progress::Moved(_)) => {}
-                    Err(error) => return Ended::Failed(error),
+        while !outbound.is_empty() {
+            match send(self.fd, outbound, flags) {
+                Ok(Progress::Moved(count)) => *outbound = &outbound[count..],
+                Ok(Progress::WouldBlock) => match self.wait_for(libc::POLLOUT) {
+                    Ended::Whole => {}
+                    other => return other,
                 },
                 Ok(Progress::Interrupted) => return Ended::Interrupted,
                 Err(error) => return Ended::Failed(error),
             }
+        }
+        Ended::Whole
+    }
+
+    /// Receives something into `window`, and says how much in `received`.
+    pub fn receive_some(self, window: &mut [u8], received: &mut usize) -> Ended {
+        let mut must_wait = self.timeout.is_some();
+        loop {
+            if must_wait {
+                match self.wait_for(libc::POLLIN) {
+                    Ended::Whole => {}
+                    other => return other,
+                }
+            }
+            match receive(self.fd, window, 0) {
+                Ok(Progress::Moved(0)) => return Ended::Closed,
+                Ok(Progress::Moved(count)) => {
+                    *received = count;
+                    return Ended::Whole;
+                }
+                Ok(Progress::Interrupted) => return Ended::Interrupted,
+                Ok(Progress::WouldBlock) => must_wait = true,
+                Err(error) => return Ended::Failed(error),
+            }
+        }
+    }
+
+    fn wait_for(self, events: i16) -> Ended {
+        match wait_for(self.fd, events, self.timeout) {
+            Ok(Progress::WouldBlock) => Ended::TimedOut,
+            Ok(Progress::Interrupted) => Ended::Interrupted,
+            Ok(Progress::Moved(_)) => Ended::Whole,
+            Err(error) => Ended::Failed(error),
+        }
+    }
+}
+
+/// One blocking conversation: everything out, then one whole message in.
+struct Conversation<'a> {
+    line: Line,
+    outbound: &'a [u8],
+    expects_reply: bool,
+}
+
+impl Conversation<'_> {
+    fn run(&mut self, deframer: &mut Deframer) -> Ended {
+        match self.line.send_all(&mut self.outbound) {
+            Ended::Whole => {}
+            other => return other,
         }
         if !self.expects_reply || deframer.message().is_some() {
             return Ended::Whole;
         }
         loop {
-            if self.timeout.is_some() {
-                match wait_for(self.fd, libc::POLLIN, self.timeout) {
-                    Ok(Progress::WouldBlock) => return Ended::TimedOut,
-                    Ok(Progress::Interrupted) => return Ended::Interrupted,
-                    Ok(Progress::Moved(_)) => {}
-                    Err(error) => return Ended::Failed(error),
-                }
+            let mut count = 0;
+            match self.line.receive_some(deframer.window(), &mut count) {
+                Ended::Whole => {}
+                other => return other,
             }
-            match receive(self.fd, deframer.window(), 0) {
-                Ok(Progress::Moved(0)) => return Ended::Closed,
-                Ok(Progress::Moved(count)) => match deframer.received(count) {
-                    Ok(true) => return Ended::Whole,
-                    Ok(false) => {}
-                    Err(error) => return Ended::Broken(error.to_string()),
-                },
-                Ok(Progress::Interrupted) => return Ended::Interrupted,
-                Ok(Progress::WouldBlock) => match wait_for(self.fd, libc::POLLIN, self.timeout) {
-                    Ok(Progress::WouldBlock) => return Ended::TimedOut,
-                    Ok(Progress::Interrupted) => return Ended::Interrupted,
-                    Ok(Progress::Moved(_)) => {}
-                    Err(error) => return Ended::Failed(error),
-                },
-                Err(error) => return Ended::Failed(error),
+            match deframer.received(count) {
+                Ok(true) => return Ended::Whole,
+                Ok(false) => {}
+                Err(error) => return Ended::Broken(error.to_string()),
             }
         }
     }
+}
+
+/// Runs `part` without the interpreter's lock, again after each signal; raises what a signal handler raises.
+pub fn insist(py: Python<'_>, mut part: impl FnMut() -> Ended + Send) -> PyResult<Ended> {
+    loop {
+        match py.detach(&mut part) {
+            Ended::Interrupted => py.check_signals()?,
+            other => return Ok(other),
+        }
+    }
+}
+
+/// Sends what a non-blocking socket takes at once; returns how much.
+pub fn send_now(fd: i32, bytes: &[u8]) -> io::Result<usize> {
+    match send(fd, bytes, libc::MSG_DONTWAIT)? {
+        Progress::Moved(count) => Ok(count),
+        Progress::WouldBlock | Progress::Interrupted => Ok(0),
+    }
+}
+
+/// Receives what is there, without waiting.
+pub fn receive_now(fd: i32, window: &mut [u8]) -> io::Result<Progress> {
+    receive(fd, window, libc::MSG_DONTWAIT)
 }
 
 /// Adds the functions of this module.
@@ -148,29 +209,30 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
             continue;
         }
         exchange.announce(py);
-        let (fd, mut deframer) = {
+        let (fd, mut deframer, mut tls) = {
             let mut link = link.try_borrow_mut()?;
             if link.fd < 0 {
                 return Ok(());
             }
             link.check_not_lent()?;
-            (link.fd, link.enter())
+            (link.fd, link.enter(), link.tls.take())
         };
         let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
         let outbound = if is_read { &[][..] } else { exchange.outbound() };
-        let mut conversation = Conversation { fd, outbound, expects_reply, timeout };
-        let ended = loop {
-            match py.detach(|| conversation.run(&mut deframer)) {
-                Ended::Interrupted => {
-                    if let Err(error) = py.check_signals() {
-                        break Err(error);
-                    }
-                }
-                other => break Ok(other),
+        let line = Line { fd, timeout };
+        let ended = match &mut tls {
+            None => {
+                let mut conversation = Conversation { line, outbound, expects_reply };
+                insist(py, || conversation.run(&mut deframer))
             }
+            Some(tls) => tls.converse(py, line, outbound, expects_reply, &mut deframer),
         };
-        let ending = link.try_borrow_mut()?.leave(py, deframer);
+        let ending = {
+            let mut link = link.try_borrow_mut()?;
+            link.tls = tls;
+            link.leave(py, deframer)
+        };
         Link::finish(py, ending);
         let ended = ended?;
         match ended {
@@ -183,6 +245,7 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
                 exchange.network_error(py, &error, true);
             }
             Ended::Failed(error) => exchange.network_error(py, &PyErr::from(error), false),
+            Ended::Raised(error) => exchange.network_error(py, &error, false),
             Ended::Broken(message) => exchange.protocol_broken(py, &message),
             Ended::Interrupted => {}
         }
@@ -198,13 +261,16 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
         exchange.try_borrow_mut()?.announce(py);
     }
     let exchange = exchange.try_borrow()?;
-    let fd = exchange.link.as_ref().map_or(-1, |link| link.borrow(py).fd);
     let outbound = exchange.outbound().get(offset..).unwrap_or_default();
-    match send(fd, outbound, libc::MSG_DONTWAIT) {
-        Ok(Progress::Moved(count)) => Ok(count),
-        Ok(Progress::WouldBlock | Progress::Interrupted) => Ok(0),
-        Err(error) => Err(PyErr::from(error)),
-    }
+    let Some(link) = &exchange.link else { return Ok(0) };
+    let (fd, tls) = {
+        let mut link = link.try_borrow_mut(py)?;
+        (link.fd, link.tls.take())
+    };
+    let Some(mut tls) = tls else { return Ok(send_now(fd, outbound)?) };
+    let sent = tls.send_some(py, fd, outbound);
+    link.try_borrow_mut(py)?.tls = Some(tls);
+    sent
 }
 
 /// The socket is readable: receive what is there and resolve the waiter once a message is whole.
@@ -214,34 +280,55 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
 #[pyfunction]
 fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
     let py = link.py();
-    let mut link = link.try_borrow_mut()?;
-    link.check_not_lent()?;
-    let fd = link.fd;
-    if fd < 0 {
-        return Ok(false);
-    }
-    let ended = match receive(fd, link.deframer.window(), libc::MSG_DONTWAIT) {
-        Ok(Progress::WouldBlock | Progress::Interrupted) => return Ok(true),
-        Ok(Progress::Moved(0)) => failure::connection_closed(py),
-        Ok(Progress::Moved(count)) => match link.deframer.received(count) {
-            Ok(false) => return Ok(true),
-            Ok(true) => {
-                let waiter = link.waiter.take();
-                drop(link);
-                // A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
-                if let Some(waiter) = waiter {
-                    Waiter::resolve_now(waiter.bind(py), None)?;
-                }
-                return Ok(true);
+    let ended = {
+        let mut books = link.try_borrow_mut()?;
+        books.check_not_lent()?;
+        let fd = books.fd;
+        if fd < 0 {
+            return Ok(false);
+        }
+        match books.tls.take() {
+            None => receive_plain(fd, &mut books.deframer),
+            Some(mut tls) => {
+                // Decrypting releases the interpreter's lock, so others may meet the link meanwhile.
+                let mut deframer = books.enter();
+                drop(books);
+                let ended = tls.receive_ready(py, fd, &mut deframer);
+                let mut books = link.try_borrow_mut()?;
+                books.tls = Some(tls);
+                let ending = books.leave(py, deframer);
+                drop(books);
+                Link::finish(py, ending);
+                ended
             }
-            Err(error) => failure::protocol_error(py, &error.to_string()),
-        },
-        Err(error) => PyErr::from(error),
+        }
     };
-    let waiter = link.waiter.take();
-    drop(link);
+    let error = match ended {
+        Ended::Interrupted | Ended::TimedOut => return Ok(true),
+        // A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
+        Ended::Whole => None,
+        Ended::Closed => Some(failure::connection_closed(py)),
+        Ended::Failed(error) => Some(PyErr::from(error)),
+        Ended::Raised(error) => Some(error),
+        Ended::Broken(message) => Some(failure::protocol_error(py, &message)),
+    };
+    let is_good = error.is_none();
+    let waiter = link.try_borrow_mut()?.waiter.take();
     if let Some(waiter) = waiter {
-        Waiter::resolve_now(waiter.bind(py), Some(ended))?;
+        Waiter::resolve_now(waiter.bind(py), error)?;
     }
-    Ok(false)
+    Ok(is_good)
+}
+
+fn receive_plain(fd: i32, deframer: &mut Deframer) -> Ended {
+    match receive_now(fd, deframer.window()) {
+        Ok(Progress::WouldBlock | Progress::Interrupted) => Ended::Interrupted,
+        Ok(Progress::Moved(0)) => Ended::Closed,
+        Ok(Progress::Moved(count)) => match deframer.received(count) {
+            Ok(false) => Ended::Interrupted,
+            Ok(true) => Ended::Whole,
+            Err(error) => Ended::Broken(error.to_string()),
+        },
+        Err(error) => Ended::Failed(error),
+    }
 }

@@ -1,0 +1,169 @@
+"""TLS over a plain socket that somebody else opened: the handshake, and the socket's calls that a port makes.
+
+The engine is the standard library's over memory, so that one engine serves every face: here by the socket object, as
+the specification of the fused paths in `_core`, and there without it. Knows no MongoDB.
+"""
+
+from __future__ import annotations
+
+from ssl import SSLError, SSLWantReadError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from socket import socket
+    from ssl import MemoryBIO, SSLObject
+    from typing import Any
+
+    from mangonel import _core
+    from mangonel._faces.port import Address
+    from mangonel._tls import Security
+
+_CHUNK = 64 * 1024
+
+# Encrypt so much before sending it, that a large message is not in memory twice.
+_MOST_AHEAD = 256 * 1024
+
+
+class Secured:
+    """One connection's TLS: the engine, and the address that it talks to."""
+
+    __slots__ = ("_address", "_engine", "_incoming", "_outgoing", "_security")
+
+    def __init__(self, security: Security, address: Address) -> None:
+        self._security = security
+        self._address = address
+        self._engine: SSLObject
+        self._incoming: MemoryBIO
+        self._outgoing: MemoryBIO
+        self._engine, self._incoming, self._outgoing = security.wrap(address)
+
+    def shake(self, received: bytes | None) -> tuple[bytes, bool]:
+        """Take what the peer said (None at the start); return what to say to it, and whether it has to answer.
+
+        Raises:
+            SSLError: the peer is not who it should be, or wants what this side has not got.
+        """
+        if received is not None:
+            # Nothing at all is the end of the line.
+            if received:
+                self._incoming.write(received)
+            else:
+                self._incoming.write_eof()
+        try:
+            self._engine.do_handshake()
+        except SSLWantReadError:
+            return self._outgoing.read(), True
+        except OSError as error:
+            raise self.explain(error) from error
+        return self._outgoing.read(), False
+
+    def farewell(self) -> bytes:
+        """Return what the engine still wants to tell the peer, such as why it refuses it."""
+        return self._outgoing.read()
+
+    def explain(self, error: OSError) -> OSError:
+        return self._security.explain(error, self._address)
+
+    def remember(self) -> None:
+        """Keep the session for later connections, once the first reply was read."""
+        self._security.remember(self._address, self._engine)
+
+    def attach(self, link: _core.Link) -> None:
+        """Let the fused paths encrypt and decrypt for `link`."""
+        # The engine behind the standard library's wrapper, which saves a Python frame for each call.
+        engine: Any = getattr(self._engine, "_sslobj", self._engine)
+        link.secure(engine, self._incoming, self._outgoing, self)
+
+    def encrypt(self, data: memoryview) -> tuple[int, bytes]:
+        """Return how many bytes of `data` were taken, and what to send for them."""
+        taken = 0
+        while taken < len(data) and self._outgoing.pending < _MOST_AHEAD:
+            # Let go at once: a view that a traceback kept would keep the message from being stamped again.
+            with data[taken:] as rest:
+                taken += self._engine.write(rest)
+        return taken, self._outgoing.read()
+
+    def decrypt_into(self, buffer: Any) -> int | None:
+        """Fill `buffer` with what was received; None when that is not enough for a single byte."""
+        try:
+            # The buffer is a link: its length is asked for, and not its bytes.
+            count: Any = self._engine.read(len(buffer), buffer)
+        except SSLWantReadError:
+            return None
+        except SSLError as error:
+            raise self.explain(error) from error
+        # Into a buffer it returns a count, whatever its stub says.
+        return int(count)
+
+    def take(self, received: bytes) -> None:
+        self._incoming.write(received)
+
+    @property
+    def closing_hint(self) -> str:
+        return self._security.closing_hint
+
+
+class SecureSocket:
+    """A blocking socket that speaks TLS: as much of a socket as the blocking loop asks for."""
+
+    __slots__ = ("_plain", "secured")
+
+    def __init__(self, plain: socket, secured: Secured) -> None:
+        self._plain = plain
+        self.secured = secured
+
+    def shake_hands(self) -> None:
+        """Do the TLS handshake, within the socket's time-out for each piece of it."""
+        received = None
+        try:
+            while True:
+                saying, is_answered = self.secured.shake(received)
+                if saying:
+                    self._plain.sendall(saying)
+                if not is_answered:
+                    return
+                received = self._plain.recv(_CHUNK)
+        except ConnectionError as error:
+            raise self.secured.explain(error) from error
+        except SSLError:
+            self._say_why()
+            raise
+
+    def _say_why(self) -> None:
+        try:
+            self._plain.sendall(self.secured.farewell())
+        except OSError:
+            return
+
+    def sendall(self, data: Any) -> None:
+        with memoryview(data) as view:
+            start = 0
+            while start < len(view):
+                with view[start:] as rest:
+                    taken, saying = self.secured.encrypt(rest)
+                start += taken
+                self._plain.sendall(saying)
+
+    def recv_into(self, buffer: Any) -> int:
+        while (count := self.secured.decrypt_into(buffer)) is None:
+            received = self._plain.recv(_CHUNK)
+            if not received:
+                return 0
+            self.secured.take(received)
+        return count
+
+    def gettimeout(self) -> float | None:
+        return self._plain.gettimeout()
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._plain.settimeout(timeout)
+
+    def fileno(self) -> int:
+        return self._plain.fileno()
+
+    def shutdown(self, how: int) -> None:
+        self._plain.shutdown(how)
+
+    def close(self) -> None:
+        # Without a TLS goodbye, which would block; the messages' lengths tell a cut reply from a whole one.
+        self._plain.close()

@@ -1,0 +1,151 @@
+"""What is wrong with a secured connection is said, with its remedy; what can be checked early is checked early."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from faces.conftest import EMPTY, Face
+from mangonel import AsyncMongoClient, MongoClient
+from mangonel.errors import ConfigurationError, InvalidURI, ServerSelectionTimeoutError
+from mangonel.server import Server
+from tls.certificates import PASSWORD, Certificates
+from tools.scripted_server import ScriptedServer
+
+
+def uri_of(server: ScriptedServer) -> str:
+    return f"mongodb://localhost:{server.port}/?directConnection=true"
+
+
+def failure(face: Face, server: ScriptedServer, **options: Any) -> str:
+    server.on("find", EMPTY)
+    client = face.client(uri_of(server), serverSelectionTimeoutMS=300, **options)
+    with pytest.raises(ServerSelectionTimeoutError) as caught:
+        face.run(lambda: client.shop.orders.find_one())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "options", "words"),
+    [
+        ("server", {"tlsCAFile": "other_authority"}, ["no authority that this client trusts", "tlsCAFile"]),
+        ("server", {"tls": True}, ["no authority that this client trusts", "tlsCAFile"]),
+        ("elsewhere", {}, ["other host names", "localhost", "tlsAllowInvalidHostnames"]),
+        ("expired", {}, ["has expired", "renew"]),
+        ("revoked", {"tlsCRLFile": "revocations"}, ["was revoked"]),
+    ],
+)
+def test_a_certificate_that_is_refused_is_named_with_the_remedy(
+    face: Face,
+    certificates: Certificates,
+    server_context: Any,
+    certificate: str,
+    options: dict[str, Any],
+    words: list[str],
+) -> None:
+    options = {"tlsCAFile": "authority", **options} if "tls" not in options else options
+    options = {name: getattr(certificates, str(value), value) for name, value in options.items()}
+    options = {name: value if value is True else str(value) for name, value in options.items()}
+    with ScriptedServer(ssl_context=server_context(getattr(certificates, certificate))) as server:
+        message = failure(face, server, **options)
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_server_that_wants_a_client_certificate_is_told_apart(
+    face: Face, certificates: Certificates, server_context: Any, version: ssl.TLSVersion
+) -> None:
+    context = server_context(demands_client=True)
+    context.maximum_version = version
+    with ScriptedServer(ssl_context=context) as server:
+        message = failure(face, server, tlsCAFile=str(certificates.authority))
+    assert "tlsCertificateKeyFile" in message
+
+
+def test_a_server_without_tls_is_told_apart(
+    face: Face, certificates: Certificates, standalone: Server
+) -> None:
+    client = face.client(
+        f"mongodb://{standalone.members[0].address}/?directConnection=true",
+        serverSelectionTimeoutMS=300,
+        tlsCAFile=str(certificates.authority),
+    )
+    with pytest.raises(ServerSelectionTimeoutError, match="may not speak TLS"):
+        face.run(lambda: client.shop.orders.find_one())
+
+
+def test_a_client_without_tls_hears_that_the_server_may_want_it(face: Face, server_context: Any) -> None:
+    with ScriptedServer(ssl_context=server_context()) as server:
+        message = failure(face, server)
+    assert "set tls=true" in message
+
+
+@pytest.mark.parametrize("make", [MongoClient, AsyncMongoClient])
+@pytest.mark.parametrize(
+    ("password", "words"),
+    [
+        (None, "is encrypted; give tlsCertificateKeyFilePassword"),
+        ("wrong", "tlsCertificateKeyFilePassword may be wrong"),
+    ],
+)
+def test_a_key_that_cannot_be_decrypted_fails_when_the_client_is_made(
+    certificates: Certificates, make: Any, password: str | None, words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        make(
+            tlsCertificateKeyFile=str(certificates.locked_client),
+            tlsCertificateKeyFilePassword=password,
+            connect=False,
+        )
+
+
+def test_the_password_of_a_key_stays_out_of_messages(certificates: Certificates) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        MongoClient(
+            tlsCertificateKeyFile=str(certificates.locked_client), tlsCertificateKeyFilePassword="hush-hush"
+        )
+    assert "hush-hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["tlsCAFile", "tlsCRLFile", "tlsCertificateKeyFile"])
+def test_a_file_that_holds_nothing_useful_is_named(tmp_path: Any, option: str) -> None:
+    path = tmp_path / "nothing.pem"
+    path.write_text("nothing")
+    with pytest.raises(ConfigurationError, match=f"{option}.*nothing.pem"):
+        MongoClient(**{option: str(path)})
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"tls": False, "tlsCAFile": "authority"}, ConfigurationError),
+        ({"tlsInsecure": True, "tlsAllowInvalidCertificates": True}, InvalidURI),
+        ({"ssl_context": ssl.create_default_context(), "tlsCAFile": "authority"}, ConfigurationError),
+        ({"ssl_context": ssl.create_default_context(), "tlsAllowInvalidHostnames": True}, ConfigurationError),
+        ({"ssl_context": ssl.create_default_context(), "tls": False}, ConfigurationError),
+        ({"ssl_context": "no context"}, TypeError),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    certificates: Certificates, options: dict[str, Any], error: type[Exception]
+) -> None:
+    if "tlsCAFile" in options:
+        options = {**options, "tlsCAFile": str(certificates.authority)}
+    with pytest.raises(error):
+        MongoClient(**options)
+
+
+def test_the_right_password_opens_the_key(
+    face: Face, certificates: Certificates, server_context: Any
+) -> None:
+    with ScriptedServer(ssl_context=server_context(demands_client=True)) as server:
+        server.on("find", EMPTY)
+        client = face.client(
+            uri_of(server),
+            tlsCAFile=str(certificates.authority),
+            tlsCertificateKeyFile=str(certificates.locked_client),
+            tlsCertificateKeyFilePassword=PASSWORD,
+        )
+        assert face.run(lambda: client.shop.orders.find_one()) is None
