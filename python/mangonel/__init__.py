@@ -9,6 +9,7 @@ from mangonel._version import __version__, get_version_string, version, version_
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from mangonel._deadline import timeout
     from mangonel.api import AsyncMongoClient, MongoClient
     from mangonel.common import MAX_SUPPORTED_WIRE_VERSION, MIN_SUPPORTED_WIRE_VERSION
     from mangonel.constants import (
@@ -58,6 +59,7 @@ __all__ = [
     "__version__",
     "get_version_string",
     "has_c",
+    "timeout",
     "version",
     "version_tuple",
 ]
@@ -76,6 +78,7 @@ _HOMES = {
     ),
     "ReadPreference": "read_preferences",
     "WriteConcern": "write_concern",
+    "timeout": "_deadline",
 }
 
 # Modules that programs reach as attributes, as in `mangonel.errors.DuplicateKeyError`.

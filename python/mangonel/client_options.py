@@ -300,8 +300,9 @@ class ClientOptions:
         `max_idle_time_ms`, `max_connecting`, `wait_queue_timeout_ms`, `connect_timeout_ms`,
         `socket_timeout_ms`, `server_selection_timeout_ms` (0: do not wait), `timeout_ms` (0: no limit),
         `heartbeat_frequency_ms`, `local_threshold_ms`, `server_monitoring_mode`, `is_faas`, `retry_writes`,
-        `retry_reads`, `credential` (a MongoCredential or None), `compressors` (names, the most wanted first),
-        `zlib_compression_level`, `api_version`, `api_strict`, `api_deprecation_errors`.
+        `retry_reads`, `max_adaptive_retries`, `enable_overload_retargeting`, `credential` (a MongoCredential or None),
+        `compressors` (names, the most wanted first), `zlib_compression_level`, `api_version`, `api_strict`,
+        `api_deprecation_errors`.
         """
         from mangonel.handshake_metadata import is_faas
 
@@ -332,6 +333,8 @@ class ClientOptions:
             "credential": self._credentials,
             "compressors": list(self._get("compressors")),
             "zlib_compression_level": self._get("zlibcompressionlevel"),
+            "max_adaptive_retries": self.max_adaptive_retries,
+            "enable_overload_retargeting": self.enable_overload_retargeting,
             "api_version": api.version if api else None,
             "api_strict": api.strict if api else None,
             "api_deprecation_errors": api.deprecation_errors if api else None,

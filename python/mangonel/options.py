@@ -146,15 +146,9 @@ LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "authoidcallowedhosts": ("MONGODB-OIDC", lambda value: value is not None),
     "loadbalanced": ("load balancers", bool),
     "mongodb+srv": ("SRV discovery and polling", bool),
-    "timeoutms": ("client-side operation timeouts", lambda value: value is not None),
     "minpoolsize": ("the upkeep of pools in the background", bool),
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
     "server_selector": ("server selection", lambda value: value is not None),
-    **dict.fromkeys(
-        ("maxadaptiveretries", "max_adaptive_retries"),
-        ("backpressure", lambda value: value != MAX_ADAPTIVE_RETRIES),
-    ),
-    **dict.fromkeys(("enableoverloadretargeting", "enable_overload_retargeting"), ("backpressure", bool)),
 }
 
 

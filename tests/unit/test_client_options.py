@@ -67,14 +67,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "authoidcallowedhosts": {"authoidcallowedhosts": ["x"]},
     "loadBalanced": {"loadBalanced": True},
     "mongodb+srv": {"host": "mongodb+srv://a.b.c"},
-    "timeoutMS": {"timeoutMS": 0},
     "minPoolSize": {"minPoolSize": 1},
     "auto_encryption_opts": {"auto_encryption_opts": object()},
     "server_selector": {"server_selector": len},
-    "maxAdaptiveRetries": {"maxAdaptiveRetries": 5},
-    "enableOverloadRetargeting": {"enableOverloadRetargeting": True},
-    "max_adaptive_retries": {"max_adaptive_retries": 5},
-    "enable_overload_retargeting": {"enable_overload_retargeting": True},
 }
 
 

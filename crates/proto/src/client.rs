@@ -45,6 +45,13 @@ pub struct ClientOptions {
     pub retry_reads: bool,
     /// Whether writes are sent again once.
     pub retry_writes: bool,
+    /// How often at most a command is sent again because the server has too much to do.
+    pub max_adaptive_retries: u32,
+    /// Whether a server that has too much to do is avoided in the next attempt.
+    pub enable_overload_retargeting: bool,
+    /// How long an operation may take, all attempts included; `None` for no limit. `wait_queue_timeout` and
+    /// `socket_timeout` do not count for an operation with a limit.
+    pub timeout: Option<Duration>,
     /// The `client` document of the handshake, as BSON.
     pub metadata: Vec<u8>,
     /// `apiVersion` and its companions as one BSON document; empty without them.
@@ -280,6 +287,11 @@ impl Client {
             |address| self.operation_count(address),
             random,
         )
+    }
+
+    /// Returns any number, for a decision by chance.
+    pub(crate) fn chance(&mut self) -> u64 {
+        self.choices.next_u64()
     }
 
     /// Returns the server of this address while it is known and can be talked to.

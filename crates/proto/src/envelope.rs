@@ -17,6 +17,8 @@ pub struct Envelope<'a> {
     pub cluster_time: Option<&'a [u8]>,
     /// The server API's fields as a document, or nothing.
     pub server_api: &'a [u8],
+    /// The `maxTimeMS` that is left of the operation's time.
+    pub max_time_ms: Option<i64>,
     /// The database.
     pub database: &'a str,
     /// What `$readPreference` says; see [`wire_preference`].
@@ -39,6 +41,9 @@ impl Envelope<'_> {
         }
         if let Ok(api) = RawDocument::from_bytes(self.server_api) {
             api.iter().flatten().for_each(|element| writer::append_value(out, element.key, element.value));
+        }
+        if let Some(milliseconds) = self.max_time_ms {
+            writer::append_i64(out, "maxTimeMS", milliseconds);
         }
         writer::append_str(out, "$db", self.database);
         if let Some(preference) = self.read_preference {

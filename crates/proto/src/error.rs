@@ -34,6 +34,9 @@ pub enum Failure {
     ServerSelection(String),
     /// No connection became free in time. Nothing was sent.
     WaitQueue(String),
+    /// The operation's time is over, or what is left is less than the way to the server takes. Nothing was sent in
+    /// this attempt.
+    TimeLimit(String),
     /// The line broke, or its read timed out; the command may or may not have run.
     Network {
         /// What happened, with the server's address.

@@ -1,7 +1,7 @@
 //! OP_MSG: writing a command, reading a reply. Knows sections and flags, not what a command means.
 //! Spec: OP_MSG.
 
-use mangonel_bson::{RawDocument, writer};
+use mangonel_bson::{RawDocument, RawValue, writer};
 
 use crate::error::ProtocolError;
 
@@ -128,6 +128,32 @@ impl Command {
     /// Returns the body's own elements as a document, as the caller wrote it.
     pub fn body_elements(&self) -> &[u8] {
         self.head.get(BODY_START + 4..self.body_end).unwrap_or_default()
+    }
+
+    /// Takes out what the body says of time, before the first stamp: `maxTimeMS` and the `wtimeout` of its write
+    /// concern, which give way to the limit of the whole operation.
+    pub fn drop_own_limits(&mut self) {
+        let Ok(body) = RawDocument::from_bytes(self.head.get(BODY_START..).unwrap_or_default()) else {
+            return;
+        };
+        let mut kept = Command::begin();
+        let start = writer::begin_document(&mut kept);
+        for element in body.iter().flatten() {
+            match (element.key, element.value) {
+                ("maxTimeMS", _) => {}
+                ("writeConcern", RawValue::Document(concern)) => {
+                    let concern_start = writer::begin_subdocument(&mut kept, element.key);
+                    for part in concern.iter().flatten().filter(|part| part.key != "wtimeout") {
+                        writer::append_value(&mut kept, part.key, part.value);
+                    }
+                    writer::end_document(&mut kept, concern_start);
+                }
+                (key, value) => writer::append_value(&mut kept, key, value),
+            }
+        }
+        writer::end_document(&mut kept, start);
+        self.body_end = kept.len() - 1;
+        self.head = kept;
     }
 
     /// Makes the message ready to send: the body, then what `envelope` appends to it, then the sequence.

@@ -1,5 +1,7 @@
 //! One command as its caller asked for it: encoded once, before a connection is taken, because encoding runs user code.
 
+use std::time::Duration;
+
 use crate::message::{Command, Replies};
 use crate::pool::LinkId;
 use crate::read_preference::ReadPreference;
@@ -17,6 +19,8 @@ pub enum Kind {
     RetryableWrite,
     /// Writes, or may write; never sent twice.
     Write,
+    /// Does what its caller alone knows; sent again only when the server says that it did nothing.
+    Command,
 }
 
 impl Kind {
@@ -37,6 +41,19 @@ pub enum SessionChoice {
     Of(ServerSession),
 }
 
+/// How long an operation may take from its beginning to its answer, all attempts included.
+/// Spec: client-side-operations-timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Limit {
+    /// As long as the client's `timeoutMS` says.
+    #[default]
+    OfClient,
+    /// No limit.
+    None,
+    /// This long.
+    Within(Duration),
+}
+
 /// One command, ready to be begun.
 pub struct Operation {
     /// Its bytes.
@@ -55,6 +72,8 @@ pub struct Operation {
     pub server: Option<Address>,
     /// The connection it must use: that of an exhaust cursor. The pool counts it as checked out.
     pub pinned: Option<LinkId>,
+    /// How long it may take altogether, instead of the client's own limit.
+    pub limit: Limit,
     /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.
     pub is_under_way: bool,
 }

@@ -2,6 +2,7 @@
 //! Spec: server-discovery-and-monitoring (cluster time), retryable-reads, retryable-writes (error labels).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use mangonel_bson::{RawDocument, RawValue};
 
@@ -20,6 +21,19 @@ pub struct CursorFacts {
     pub post_batch_resume_token: Option<Range<usize>>,
 }
 
+/// The error labels that the core decides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Labels {
+    /// `RetryableWriteError`: the same write may be sent again.
+    pub is_retryable_write: bool,
+    /// `RetryableError`: the server did nothing.
+    pub is_retryable: bool,
+    /// `SystemOverloadedError`: the server has too much to do.
+    pub is_overloaded: bool,
+    /// `NoWritesPerformed`: this attempt wrote nothing, so an earlier error says more.
+    pub wrote_nothing: bool,
+}
+
 /// The facts of one reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
@@ -31,8 +45,10 @@ pub struct Facts {
     pub write_concern_code: Option<i64>,
     /// Whether a write failed or its write concern did.
     pub has_write_errors: bool,
-    /// Whether the server calls the error safe to retry.
-    pub is_labelled_retryable: bool,
+    /// What the server says of the error.
+    pub labels: Labels,
+    /// How long an overloaded server wants to be left alone at first.
+    pub base_backoff: Option<Duration>,
     /// The cursor, when the reply has one.
     pub cursor: Option<CursorFacts>,
     /// Where `$clusterTime` stands in the body, as a whole document.
@@ -70,10 +86,18 @@ impl Facts {
                 }
                 ("errorLabels", RawValue::Array(labels)) => {
                     for label in labels.iter() {
-                        if let RawValue::String("RetryableWriteError" | "RetryableError") = label? {
-                            facts.is_labelled_retryable = true;
+                        match label? {
+                            RawValue::String("RetryableWriteError") => facts.labels.is_retryable_write = true,
+                            RawValue::String("RetryableError") => facts.labels.is_retryable = true,
+                            RawValue::String("SystemOverloadedError") => facts.labels.is_overloaded = true,
+                            RawValue::String("NoWritesPerformed") => facts.labels.wrote_nothing = true,
+                            _ => {}
                         }
                     }
+                }
+                ("baseBackoffMS", value) => {
+                    let milliseconds = value.as_i64_lenient().and_then(|value| u64::try_from(value).ok());
+                    facts.base_backoff = milliseconds.map(Duration::from_millis);
                 }
                 _ => {}
             }

@@ -1,6 +1,9 @@
-//! Which failures let a command be sent a second time.
-//! Spec: retryable-reads, retryable-writes.
+//! Which failures let a command be sent a second time, and how long to wait first.
+//! Spec: retryable-reads, retryable-writes, client-backpressure.
 
+use std::time::Duration;
+
+use crate::client::ClientOptions;
 use crate::operation::Kind;
 use crate::reply::Facts;
 
@@ -21,22 +24,76 @@ const RETRYABLE_READ_CODES: &[i64] = &[
     13436, // NotPrimaryOrSecondary
 ];
 
+/// The first wait for an overloaded server, unless it names another.
+const BASE_BACKOFF: Duration = Duration::from_millis(100);
+
+/// The longest wait for an overloaded server.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+
+/// What a reply allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    /// Nothing: the reply is the answer.
+    No,
+    /// Another attempt, where the rules for repeating this kind of command hold.
+    Now,
+    /// Another attempt whatever the command, after a wait: the server had too much to do and did nothing.
+    AfterBackoff,
+}
+
 /// Whether the command may be sent again after the line broke under it.
-pub fn after_network_error(kind: Kind, retry_reads: bool, retry_writes: bool) -> bool {
+pub fn after_network_error(kind: Kind, options: &ClientOptions) -> bool {
     match kind {
-        Kind::Read => retry_reads,
-        Kind::RetryableWrite => retry_writes,
-        Kind::ReadOnce | Kind::Write => false,
+        Kind::Read => options.retry_reads,
+        Kind::RetryableWrite => options.retry_writes,
+        Kind::ReadOnce | Kind::Write | Kind::Command => false,
     }
 }
 
 /// Whether the command may be sent again after this reply. A server of 4.4 or newer labels the writes that may.
-pub fn after_reply(kind: Kind, facts: &Facts, retry_reads: bool, retry_writes: bool) -> bool {
-    match kind {
+pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again {
+    let labels = facts.labels;
+    if labels.is_overloaded && labels.is_retryable {
+        let may = match kind {
+            Kind::Read | Kind::ReadOnce => options.retry_reads,
+            Kind::RetryableWrite | Kind::Write => options.retry_writes,
+            Kind::Command => options.retry_reads && options.retry_writes,
+        };
+        return if may { Again::AfterBackoff } else { Again::No };
+    }
+    let may = match kind {
         Kind::Read => {
-            retry_reads && !facts.ok && facts.code.is_some_and(|code| RETRYABLE_READ_CODES.contains(&code))
+            options.retry_reads
+                && !facts.ok
+                && facts.code.is_some_and(|code| RETRYABLE_READ_CODES.contains(&code))
         }
-        Kind::RetryableWrite => retry_writes && facts.is_labelled_retryable,
-        Kind::ReadOnce | Kind::Write => false,
+        Kind::RetryableWrite => options.retry_writes && labels.is_retryable_write,
+        Kind::ReadOnce | Kind::Write | Kind::Command => false,
+    };
+    if may { Again::Now } else { Again::No }
+}
+
+/// Returns how long to wait before the given retry, 1 for the first.
+///
+/// `base`: what the server asked for as the first wait. `chance`: any number; the wait is a fraction of its longest, so
+/// that clients sent away together do not come back together.
+pub fn backoff(retry: u32, base: Option<Duration>, chance: u64) -> Duration {
+    let doubled = base.unwrap_or(BASE_BACKOFF).saturating_mul(1 << retry.saturating_sub(1).min(30));
+    doubled.min(LONGEST_BACKOFF).mul_f64((chance >> 11) as f64 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_wait_doubles_up_to_ten_seconds() {
+        let longest = |retry| backoff(retry, None, u64::MAX).as_millis();
+        assert_eq!([1, 2, 3, 8, 40].map(longest), [100, 200, 400, 10_000, 10_000]);
+    }
+
+    #[test]
+    fn a_server_names_its_own_first_wait() {
+        assert_eq!(backoff(1, Some(Duration::from_millis(400)), 1 << 63), Duration::from_millis(200));
     }
 }

@@ -254,7 +254,7 @@ fn the_handshake_names_the_driver_and_carries_no_session() {
     let hello = outbound(&exchange);
     assert_eq!(hello["client"]["driver"]["name"], "test");
     assert!(hello.get("lsid").is_none() && exchange.expects_reply());
-    assert_eq!(exchange.line_timeout(&bench.client), Some(Duration::from_secs(20)));
+    assert_eq!(exchange.line_timeout(&bench.client, bench.now), Some(Duration::from_secs(20)));
 }
 
 // The pool
@@ -599,12 +599,4 @@ fn a_forked_child_starts_with_an_empty_pool_and_other_sessions() {
     assert_eq!(bench.sizes(), (0, 0, 0, 0));
     let exchange = bench.sent(insert());
     assert_ne!(outbound(&exchange)["lsid"], parent);
-}
-
-fn with(
-    change: impl FnOnce(&mut mangonel_proto::client::ClientOptions),
-) -> mangonel_proto::client::ClientOptions {
-    let mut options = options();
-    change(&mut options);
-    options
 }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, receive_ready, send_some
+from mangonel._deadline import within
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
 from mangonel.errors import ProtocolError
@@ -40,6 +41,7 @@ class AioPort:
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core
+        self._timeout = core.timeout
         self._homes: list[_Home] = []
         self._home: _Home | None = None
 
@@ -143,7 +145,7 @@ class AioPort:
         return home
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        return steps
+        return steps if self._timeout is None else within(self._timeout, steps)
 
     async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         value = callback(*args)

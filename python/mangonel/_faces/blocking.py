@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE
+from mangonel._deadline import within
 from mangonel._faces.port import run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
@@ -120,6 +121,8 @@ class BlockingLoop:
             is_whole = link.has_message
             while not is_whole:
                 is_whole = link.received(sock.recv_into(link))
+                if exchange.is_limited and not is_whole:
+                    sock.settimeout(exchange.line_timeout)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         except ProtocolError as error:
@@ -148,6 +151,7 @@ class BlockingPort(BlockingLoop):
         self._core = core
         self._owns_core = owns_core
         self._shard = core.open_shard()
+        self._timeout = core.timeout
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
 
     def run(self, operation: _core.Operation) -> Any:
@@ -157,7 +161,7 @@ class BlockingPort(BlockingLoop):
         return self.run(operation)
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
-        return run_now(steps)
+        return run_now(steps if self._timeout is None else within(self._timeout, steps))
 
     async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         return callback(*args)

@@ -9,6 +9,7 @@ import os
 import sys
 
 from mangonel import _core
+from mangonel._deadline import timeout
 from mangonel._faces.watch import Starter
 from mangonel._light import Generic
 from mangonel._shared import life
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
+
+# How long closing a client may wait to tell the server which sessions have ended.
+_END_SESSIONS_SECONDS = 1.0
 
 
 class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic[_DocumentType]):
@@ -230,7 +234,9 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
             False,
         )
         try:
-            await self._port.arun(operation)
+            # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
+            with timeout(_END_SESSIONS_SECONDS):
+                await self._port.arun(operation)
         except PyMongoError:
             return
 

@@ -15,6 +15,7 @@ from mangonel._core import (
     REPLIES_EXHAUST,
     REPLIES_ONE,
 )
+from mangonel._deadline import anew
 from mangonel._light import Generic
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
@@ -215,17 +216,19 @@ class BatchedCursor(Generic[_DocumentType]):
         database, collection = self._namespace
         command = {"killCursors": collection, "cursors": [id]}
         try:
-            await self._port.arun(
-                _core.Operation(
-                    database,
-                    command,
-                    self._codec,
-                    KIND_WRITE,
-                    READ_UNCHECKED,
-                    REPLIES_ONE,
-                    server=self._server,
+            # A block whose time is over must not leave the cursor open.
+            with anew():
+                await self._port.arun(
+                    _core.Operation(
+                        database,
+                        command,
+                        self._codec,
+                        KIND_WRITE,
+                        READ_UNCHECKED,
+                        REPLIES_ONE,
+                        server=self._server,
+                    )
                 )
-            )
         except PyMongoError:
             # The server times the cursor out by itself.
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._core import KIND_WRITE, READ_DOCUMENT, READ_UNCHECKED
+from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED
 from mangonel._light import Generic
 from mangonel._shared.database_admin import DatabaseAdministration
 from mangonel._shared.returns import Returns
@@ -220,7 +220,7 @@ class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
             self._database_name,
             asked,
             codec,
-            KIND_WRITE,
+            KIND_COMMAND,
             reading,
             _core.REPLIES_ONE,
             wire_preference(read_preference or _PRIMARY),

@@ -3,16 +3,16 @@
 
 use mangonel_bson::RawDocument;
 
-use super::{Exchange, Phase};
+use super::{Earlier, Exchange, Phase};
 use crate::client::Client;
 use crate::envelope::{Envelope, wire_preference};
 use crate::error::{Failure, ProtocolError};
 use crate::message::read_reply;
 use crate::operation::{Kind, SessionChoice};
 use crate::reply::Facts;
-use crate::retry;
+use crate::retry::{self, Again};
 use crate::time::Instant;
-use crate::topology::{self, Cause, ServerDescription, ServerType};
+use crate::topology::{self, Cause, ServerDescription, ServerType, TopologyType};
 
 /// The server wants the user to authenticate once more before it runs the command.
 const REAUTHENTICATION_REQUIRED: i64 = 391;
@@ -28,6 +28,15 @@ impl Exchange {
                 SessionChoice::None => {}
             }
         }
+        let max_time_ms = match self.time_for_server(&server, now) {
+            Ok(milliseconds) => milliseconds,
+            Err(failure) => {
+                self.check_in(client, now);
+                self.fail(failure);
+                self.report_earlier();
+                return self.end_session(client, now);
+            }
+        };
         let is_retryable = self.operation.kind == Kind::RetryableWrite
             && client.options.retry_writes
             && self.session.is_some()
@@ -46,6 +55,7 @@ impl Exchange {
             is_retryable,
             cluster_time: client.cluster_time(&server),
             server_api: &client.options.server_api,
+            max_time_ms,
             database: &self.operation.database,
             read_preference: wire_preference(
                 self.operation.read_preference.as_ref(),
@@ -97,14 +107,24 @@ impl Exchange {
         if !more_to_come {
             self.check_in(client, now);
         }
-        let options = &client.options;
-        let again =
-            retry::after_reply(self.operation.kind, &self.facts, options.retry_reads, options.retry_writes);
-        if again && self.may_retry() {
-            self.retry(client, now);
-            return Ok(());
-        }
         self.failure = (!self.facts.ok).then_some(Failure::Command);
+        match retry::after_reply(self.operation.kind, &self.facts, &client.options) {
+            Again::AfterBackoff => {
+                self.is_overloaded = true;
+                if let Some(until) = self.backoff_end(client, now) {
+                    self.wait_out(client, until, message);
+                    return Ok(());
+                }
+            }
+            Again::Now if self.may_retry(client, now) => {
+                self.retry(client, message, now);
+                return Ok(());
+            }
+            Again::Now | Again::No => {}
+        }
+        if self.facts.labels.wrote_nothing {
+            self.report_earlier();
+        }
         self.finish(client, now);
         Ok(())
     }
@@ -122,17 +142,80 @@ impl Exchange {
         Ok(reply.body)
     }
 
-    pub(super) fn may_retry(&self) -> bool {
-        self.attempt == 0
+    pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
+        let most = if self.is_overloaded { client.options.max_adaptive_retries } else { 1 };
+        self.until.map_or(self.attempt < most, |until| now < until)
             && self.operation.pinned.is_none()
             && self.operation.server.is_none()
             && (self.operation.kind.is_read() || self.has_transaction_number)
     }
 
-    pub(super) fn retry(&mut self, client: &mut Client, now: Instant) {
+    /// Tries again elsewhere. `message`: the reply to this attempt, empty without one.
+    pub(super) fn retry(&mut self, client: &mut Client, message: &[u8], now: Instant) {
+        self.keep_failure(message);
         self.attempt += 1;
+        self.begun = now;
         self.deprioritized.extend(self.server().cloned());
         self.select(client, now);
+    }
+
+    /// Returns when an overloaded server may be asked again; `None` when it has been asked often enough.
+    fn backoff_end(&self, client: &mut Client, now: Instant) -> Option<Instant> {
+        if self.attempt >= client.options.max_adaptive_retries || self.operation.pinned.is_some() {
+            return None;
+        }
+        let end = now + retry::backoff(self.attempt + 1, self.facts.base_backoff, client.chance());
+        self.until.is_none_or(|until| end < until).then_some(end)
+    }
+
+    /// Leaves the overloaded server alone for a while, then tries again: there, or elsewhere if the user wants it so.
+    fn wait_out(&mut self, client: &Client, until: Instant, message: &[u8]) {
+        self.keep_failure(message);
+        self.attempt += 1;
+        self.begun = until;
+        let is_sharded = client.description().topology_type == TopologyType::Sharded;
+        if is_sharded || client.options.enable_overload_retargeting {
+            self.deprioritized.extend(self.server().cloned());
+        }
+        self.phase = Phase::BackingOff(until);
+    }
+
+    /// Keeps what this attempt came to, unless it wrote nothing and an earlier one says more.
+    fn keep_failure(&mut self, message: &[u8]) {
+        let failure = self.failure.take();
+        if self.facts.labels.wrote_nothing && self.earlier.is_some() {
+            return;
+        }
+        let facts = std::mem::take(&mut self.facts);
+        self.earlier = Some(Box::new(Earlier { failure, facts, reply: message.to_vec() }));
+    }
+
+    /// Ends with what an earlier attempt came to, if there was one; returns whether there was.
+    pub(super) fn report_earlier(&mut self) -> bool {
+        let Some(earlier) = &mut self.earlier else { return false };
+        self.failure = earlier.failure.take();
+        self.facts = std::mem::take(&mut earlier.facts);
+        self.reports_earlier = true;
+        true
+    }
+
+    /// Returns the `maxTimeMS` that the operation's limit leaves to the server, once its own way there and back is
+    /// taken off.
+    fn time_for_server(&self, server: &ServerDescription, now: Instant) -> Result<Option<i64>, Failure> {
+        let Some(until) = self.until else { return Ok(None) };
+        let (left, way) = (until.saturating_since(now), server.min_round_trip_time);
+        let milliseconds = i64::try_from(left.saturating_sub(way).as_millis()).unwrap_or(i64::MAX);
+        if milliseconds == 0 {
+            return Err(Failure::TimeLimit(format!(
+                "the operation would exceed its time limit: {} ms are left, and the way to {} and back takes at \
+                 least {} ms; raise timeoutMS, or the argument of timeout()",
+                left.as_millis(),
+                server.address,
+                way.as_millis()
+            )));
+        }
+        // The server refuses it on a `getMore`, except for the wait of a tailable cursor, which is the caller's.
+        Ok((self.operation.command.name() != "getMore").then_some(milliseconds))
     }
 }
 

@@ -41,7 +41,7 @@ use crate::compress::Compressor;
 use crate::error::{Failure, ProtocolError};
 use crate::events::CommandFailure;
 use crate::message::Replies;
-use crate::operation::{Operation, SessionChoice};
+use crate::operation::{Limit, Operation, SessionChoice};
 use crate::pool::{ExchangeId, LinkId, Pool};
 use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
@@ -49,6 +49,9 @@ use crate::retry;
 use crate::session::ServerSession;
 use crate::time::Instant;
 use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription};
+
+/// A socket that is given no time at all is a non-blocking one, which is something else.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
@@ -89,6 +92,14 @@ enum Phase {
     Done,
 }
 
+/// How an attempt failed that was followed by another: it is what the caller is told when the last one says less.
+struct Earlier {
+    failure: Option<Failure>,
+    facts: Facts,
+    /// The message that answered it; empty when none did.
+    reply: Vec<u8>,
+}
+
 /// One command being run.
 pub struct Exchange {
     id: ExchangeId,
@@ -112,6 +123,14 @@ pub struct Exchange {
     queued: Instant,
     failure: Option<Failure>,
     facts: Facts,
+    /// What the attempt before came to, when another one followed.
+    earlier: Option<Box<Earlier>>,
+    /// Whether that is what the caller is told.
+    reports_earlier: bool,
+    /// Whether a server had too much to do, so that other rules for retries hold.
+    is_overloaded: bool,
+    /// When its time is over (client-side-operations-timeout).
+    until: Option<Instant>,
     /// Whether the server will send more without being asked.
     more_to_come: bool,
     /// Whether the command carries a number by which the server knows a repetition.
@@ -129,7 +148,15 @@ pub struct Exchange {
 
 impl Exchange {
     /// Starts to run `operation` on the connections of `shard`; often already at [`Step::Write`].
-    pub fn begin(client: &mut Client, shard: ShardId, operation: Operation, now: Instant) -> Self {
+    pub fn begin(client: &mut Client, shard: ShardId, mut operation: Operation, now: Instant) -> Self {
+        let until = match operation.limit {
+            Limit::OfClient => client.options.timeout.map(|limit| now + limit),
+            Limit::None => None,
+            Limit::Within(limit) => Some(now + limit),
+        };
+        if until.is_some() && operation.command.name() != "getMore" {
+            operation.command.drop_own_limits();
+        }
         let mut exchange = Exchange {
             id: client.next_exchange(),
             shard,
@@ -147,6 +174,10 @@ impl Exchange {
             queued: now,
             failure: None,
             facts: Facts::default(),
+            earlier: None,
+            reports_earlier: false,
+            is_overloaded: false,
+            until,
             more_to_come: false,
             has_transaction_number: false,
             is_sent: false,
@@ -216,21 +247,30 @@ impl Exchange {
     }
 
     /// Returns how long the current step may take on the line; `None` for no limit.
-    pub fn line_timeout(&self, client: &Client) -> Option<Duration> {
-        match self.phase {
+    pub fn line_timeout(&self, client: &Client, now: Instant) -> Option<Duration> {
+        let longest = match self.phase {
             Phase::Connecting | Phase::Handshake | Phase::Reauthenticating => client.options.connect_timeout,
+            _ if self.until.is_some() => None,
             _ => client.options.socket_timeout,
-        }
+        };
+        let left = self.until.map(|until| until.saturating_since(now).max(SHORTEST_WAIT));
+        longest.map_or(left, |longest| Some(left.map_or(longest, |left| left.min(longest))))
     }
 
     /// Returns when waiting for a connection ends in an error; `None` for never.
     pub fn deadline(&self, client: &Client) -> Option<Instant> {
         match self.phase {
             Phase::Selecting => Some(self.selection_deadline(client)),
+            Phase::Waiting if self.until.is_some() => self.until,
             Phase::Waiting => client.options.wait_queue_timeout.map(|longest| self.queued + longest),
             Phase::BackingOff(until) => Some(until),
             _ => None,
         }
+    }
+
+    /// Returns whether its time is limited as a whole, so that every wait is shorter than the one before.
+    pub fn is_limited(&self) -> bool {
+        self.until.is_some()
     }
 
     /// Returns why there is no reply, once done.
@@ -246,6 +286,17 @@ impl Exchange {
     /// Returns whether the connection stays with the caller because more replies follow on it.
     pub fn more_to_come(&self) -> bool {
         self.more_to_come
+    }
+
+    /// Takes the message that [`failure`](Self::failure) is about when it answered an earlier attempt, not the last.
+    pub fn take_earlier_reply(&mut self) -> Option<Vec<u8>> {
+        let earlier = self.earlier.as_mut().filter(|_| self.reports_earlier)?;
+        Some(std::mem::take(&mut earlier.reply))
+    }
+
+    /// Returns whether the failure carries the label `RetryableWriteError`, which only the client can give it.
+    pub fn is_retryable_write_error(&self) -> bool {
+        self.has_transaction_number && matches!(self.failure, Some(Failure::Network { .. }))
     }
 
     /// Returns how often the command was sent before the last time.
@@ -349,17 +400,15 @@ impl Exchange {
                 if let Some(session) = &mut self.session {
                     session.is_dirty = true;
                 }
-                let options = &client.options;
-                let again = retry::after_network_error(
-                    self.operation.kind,
-                    options.retry_reads,
-                    options.retry_writes,
-                );
-                if again && self.may_retry() {
-                    self.failure = Some(Failure::Network { message, timed_out });
-                    self.retry(client, now);
+                self.fail(Failure::Network { message, timed_out });
+                // The line is silent for as long as the limit allows, so nothing is left for another attempt.
+                let is_spent = timed_out && self.until.is_some();
+                if !is_spent
+                    && retry::after_network_error(self.operation.kind, &client.options)
+                    && self.may_retry(client, now)
+                {
+                    self.retry(client, &[], now);
                 } else {
-                    self.fail(Failure::Network { message, timed_out });
                     self.end_session(client, now);
                 }
             }
@@ -426,7 +475,7 @@ impl Exchange {
             }
             Phase::Waiting => {
                 let address = self.address();
-                let longest = client.options.wait_queue_timeout.unwrap_or_default().as_secs_f64();
+                let longest = now.saturating_since(self.queued).as_millis() as f64 / 1000.0;
                 let id = self.id;
                 let Some(pool) = self.pool(client) else { return self.fail(Failure::Closed) };
                 let (_, out, pending) = pool.sizes();
@@ -434,7 +483,7 @@ impl Exchange {
                 pool.abandon(id, now);
                 self.fail(Failure::WaitQueue(format!(
                     "no connection to {address} became free within {longest} s: {out} in use, {pending} being \
-                     opened, {waiting} waiting; raise maxPoolSize or waitQueueTimeoutMS",
+                     opened, {waiting} waiting; raise maxPoolSize or the time limit",
                 )));
                 self.end_session(client, now);
             }

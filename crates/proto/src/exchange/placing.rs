@@ -76,19 +76,14 @@ impl Exchange {
     }
 
     pub(super) fn selection_deadline(&self, client: &Client) -> Instant {
-        self.begun + client.options.server_selection_timeout
+        let end = self.begun + client.options.server_selection_timeout;
+        self.until.map_or(end, |until| end.min(until))
     }
 
     /// Nothing was sent, so trying again is safe whatever the command; the monitor will tell when it is of no use.
     pub(super) fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
         let until = now + RECONNECT_DELAY;
-        let earlier = match self.failure.replace(Failure::Network { message, timed_out: false }) {
-            Some(Failure::Network { message, .. }) if self.attempt > 0 => Some(message),
-            _ => None,
-        };
-        if let Some(message) = earlier {
-            self.failure = Some(Failure::Network { message, timed_out: false });
-        }
+        self.failure = Some(Failure::Network { message, timed_out: false });
         if until > self.selection_deadline(client) {
             self.fail_selection(client, now);
         } else {
@@ -97,7 +92,12 @@ impl Exchange {
     }
 
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
-        let limit = client.options.server_selection_timeout.as_secs_f64();
+        // That no server could be selected again says less than why another one was needed.
+        if self.report_earlier() {
+            self.phase = Phase::Done;
+            return self.end_session(client, now);
+        }
+        let limit = self.selection_deadline(client).saturating_since(self.begun).as_secs_f64();
         let wanted = match &self.operation.read_preference {
             Some(preference) => format!("server for read preference {}", preference.mode().name()),
             None if self.operation.kind.is_read() => "server for read preference primary".to_owned(),

@@ -8,7 +8,7 @@ use mangonel_proto::client::{Client, ClientOptions, ShardId};
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Operation, SessionChoice};
+use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
 use mangonel_proto::pool::{LinkId, PoolOptions};
 use mangonel_proto::read_preference::{Mode, ReadPreference};
 use mangonel_proto::time::Instant;
@@ -71,11 +71,22 @@ pub fn options() -> ClientOptions {
         server_selection_timeout: Duration::from_secs(30),
         retry_reads: true,
         retry_writes: true,
+        max_adaptive_retries: 2,
+        enable_overload_retargeting: false,
+        timeout: None,
         metadata: bson(&json!({"driver": {"name": "test"}})),
         server_api: Vec::new(),
         login: None,
         compressors: Vec::new(),
     }
+}
+
+pub fn with(
+    change: impl FnOnce(&mut mangonel_proto::client::ClientOptions),
+) -> mangonel_proto::client::ClientOptions {
+    let mut options = options();
+    change(&mut options);
+    options
 }
 
 pub fn operation(kind: Kind, command: &Value) -> Operation {
@@ -89,6 +100,7 @@ pub fn operation(kind: Kind, command: &Value) -> Operation {
         session: SessionChoice::Implicit,
         read_preference: None,
         server: None,
+        limit: Limit::OfClient,
         pinned: None,
         is_under_way: false,
     }
@@ -263,6 +275,7 @@ pub fn message(exchange: &Exchange) -> String {
         Some(
             Failure::ServerSelection(message)
             | Failure::WaitQueue(message)
+            | Failure::TimeLimit(message)
             | Failure::Network { message, .. }
             | Failure::Protocol(message)
             | Failure::Configuration(message)

@@ -290,6 +290,9 @@ impl Core {
                 .unwrap_or(Duration::from_secs(30)),
             retry_reads: option(options, "retry_reads")?,
             retry_writes: option(options, "retry_writes")?,
+            max_adaptive_retries: option(options, "max_adaptive_retries")?,
+            enable_overload_retargeting: option(options, "enable_overload_retargeting")?,
+            timeout: milliseconds(options, "timeout_ms")?.filter(|timeout| !timeout.is_zero()),
             metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
             server_api: server_api(options)?,
             login: super::auth::login(py, &option::<Bound<'_, PyAny>>(options, "credential")?)?,
@@ -327,6 +330,12 @@ impl Core {
     #[getter]
     fn security(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.security.get(py).map(|security| security.clone_ref(py))
+    }
+
+    /// Seconds that an operation may take, all attempts included, or None for no limit.
+    #[getter]
+    fn timeout(&self) -> Option<f64> {
+        self.peek(|state| state.client.options().timeout).map(|timeout| timeout.as_secs_f64())
     }
 
     /// Start to run an operation on the connections of a shard.

@@ -17,6 +17,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use super::auth::{KeyQuestion, SessionKeys};
 use super::batch::Batch;
 use super::core::{Core, State};
+use super::deadline;
 use super::failure;
 use super::link::Link;
 use super::operation::{Operation, Reading};
@@ -81,6 +82,8 @@ impl Exchange {
                 .ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
             (asked, operation.reading, operation.codec.clone_ref(py), operation.answer.take())
         };
+        let mut asked = asked;
+        asked.limit = deadline::current(py)?;
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
             let inner = CoreExchange::begin(&mut state.client, ShardId(shard), asked, now);
@@ -180,7 +183,8 @@ impl Exchange {
         }
         self.advance(py, |inner, state, now| inner.handle_reply(&mut state.client, &message, now));
         if self.inner.step() == Step::Done {
-            self.reply = message;
+            // What an earlier attempt was answered may say more than the last answer.
+            self.reply = self.inner.take_earlier_reply().unwrap_or(message);
         }
         Ok(())
     }
@@ -228,6 +232,9 @@ impl Exchange {
         } else {
             failure::to_python(py, failure)
         };
+        if self.inner.is_retryable_write_error() {
+            failure::add_label(py, &error, "RetryableWriteError");
+        }
         if let Some(cause) = &self.cause {
             error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
         }
@@ -410,7 +417,14 @@ impl Exchange {
     /// Seconds that the current step may take on the line, or None.
     #[getter]
     pub(crate) fn line_timeout(&self) -> Option<f64> {
-        self.core.get().peek(|state| self.inner.line_timeout(&state.client)).map(seconds)
+        let now = self.core.get().now();
+        self.core.get().peek(|state| self.inner.line_timeout(&state.client, now)).map(seconds)
+    }
+
+    /// Whether `line_timeout` shrinks from call to call, since it is what is left of the whole operation's time.
+    #[getter]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.inner.is_limited()
     }
 
     /// Seconds from now until `handle_timeout()` is due while waiting or sleeping, or None.

@@ -1,8 +1,10 @@
 //! The core's failures as Python exceptions. All of this is cold, so classes are looked up when needed.
 
 use mangonel_proto::error::Failure;
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyConnectionResetError;
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 
 use crate::codec::{self, Codec};
 
@@ -58,6 +60,7 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
     match failure {
         Failure::ServerSelection(message) => raise(py, "ServerSelectionTimeoutError", message),
         Failure::WaitQueue(message) => raise(py, "WaitQueueTimeoutError", message),
+        Failure::TimeLimit(message) => time_limit(py, message),
         Failure::Network { message, timed_out: true } => raise(py, "NetworkTimeout", message),
         Failure::Network { message, timed_out: false } => raise(py, "AutoReconnect", message),
         Failure::Protocol(message) => raise(py, "ProtocolError", message),
@@ -83,6 +86,22 @@ fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) 
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
     }
+}
+
+/// The operation's time is over; code 50 is what the server itself would say.
+fn time_limit(py: Python<'_>, message: &str) -> PyErr {
+    let made = py.import("mangonel.errors").and_then(|errors| {
+        let details =
+            [("ok", 0.into_py_any(py)?), ("errmsg", message.into_py_any(py)?), ("code", 50.into_py_any(py)?)];
+        errors.getattr("ExecutionTimeout")?.call1((message, 50, details.into_py_dict(py)?))
+    });
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Adds an error label that only the client can know of.
+pub fn add_label(py: Python<'_>, error: &PyErr, label: &str) {
+    // Only exceptions of `mangonel.errors` can take one; a failure to add it must not hide the error.
+    let _ = error.value(py).call_method1("_add_error_label", (label,));
 }
 
 /// The exception for a reply that says `ok: 0`, decoded.

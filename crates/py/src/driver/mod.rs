@@ -4,6 +4,7 @@ mod auth;
 mod batch;
 mod chunks;
 mod core;
+mod deadline;
 mod events;
 mod exchange;
 mod failure;
@@ -40,6 +41,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     exchange::add_constants(module)?;
     operation::add_constants(module)?;
     chunks::register(module)?;
+    deadline::register(module)?;
     source::register(module)?;
     transfer::register(module)
 }

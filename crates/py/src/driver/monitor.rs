@@ -156,6 +156,12 @@ impl Monitor {
         true
     }
 
+    /// False: each wait of a monitor has its own limit.
+    #[getter]
+    fn is_limited(&self) -> bool {
+        false
+    }
+
     /// Seconds that the current step may take on the line, or None.
     #[getter]
     fn line_timeout(&self) -> Option<f64> {

@@ -2,7 +2,7 @@
 
 use mangonel_bson::RawDocument;
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice};
+use mangonel_proto::operation::{Kind, Limit, Operation as CoreOperation, SessionChoice};
 use mangonel_proto::pool::LinkId;
 use mangonel_proto::read_preference::ReadPreference;
 use mangonel_proto::topology::Address;
@@ -62,6 +62,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("KIND_READ_ONCE", Kind::ReadOnce),
     ("KIND_RETRYABLE_WRITE", Kind::RetryableWrite),
     ("KIND_WRITE", Kind::Write),
+    ("KIND_COMMAND", Kind::Command),
 ];
 
 const REPLIES: &[(&str, Replies)] =
@@ -200,6 +201,7 @@ impl Operation {
             session,
             read_preference: None,
             server: None,
+            limit: Limit::OfClient,
             pinned: None,
             is_under_way: false,
         };

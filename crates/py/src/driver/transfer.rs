@@ -2,7 +2,7 @@
 //! The slow path, through `sendall` and `recv_into`, stays their specification; the same tests run on both.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mangonel_proto::frame::Deframer;
 use pyo3::exceptions::PyTimeoutError;
@@ -65,6 +65,8 @@ fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progr
 pub struct Line {
     pub fd: i32,
     pub timeout: Option<Duration>,
+    /// When everything must be done; the time-out counts from each progress, this does not.
+    pub until: Option<Instant>,
 }
 
 /// What a conversation, or a part of it, came to.
@@ -124,7 +126,8 @@ impl Line {
     }
 
     fn wait_for(self, events: i16) -> Ended {
-        match wait_for(self.fd, events, self.timeout) {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        match wait_for(self.fd, events, left.or(self.timeout)) {
             Ok(Progress::WouldBlock) => Ended::TimedOut,
             Ok(Progress::Interrupted) => Ended::Interrupted,
             Ok(Progress::Moved(_)) => Ended::Whole,
@@ -220,7 +223,9 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
         let outbound = if is_read { &[][..] } else { exchange.outbound() };
-        let line = Line { fd, timeout };
+        let until =
+            if exchange.is_limited() { timeout.map(|timeout| Instant::now() + timeout) } else { None };
+        let line = Line { fd, timeout, until };
         let ended = match &mut tls {
             None => {
                 let mut conversation = Conversation { line, outbound, expects_reply };

@@ -1,0 +1,117 @@
+"""Time limits for whole blocks of operations: `timeout()`, and what is left of it.
+
+The limit lives in a context variable, so every task and thread has its own; the Rust half looks at it whenever an
+operation begins. Knows no client. Spec: client-side-operations-timeout.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextvars import ContextVar
+
+from mangonel import _core
+from mangonel._light import TypeVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from contextlib import AbstractContextManager
+    from contextvars import Token
+    from typing import Any
+
+T = TypeVar("T")
+
+# None: no block, so the client's own limit holds. Else a reading of `time.monotonic()`, infinite for no limit.
+_DEADLINE: ContextVar[float | None] = ContextVar("mangonel_deadline", default=None)
+# What the innermost block was given, for what has to be done even when its time is over.
+_SECONDS: ContextVar[float | None] = ContextVar("mangonel_timeout", default=None)
+
+
+def timeout(seconds: float | None) -> AbstractContextManager[None]:
+    """Limit how long a block of operations may take altogether.
+
+    Each operation in the block gets what is left: to select a server, to wait for a connection, to send, to receive,
+    to try again as often as the time allows, and for the server's own work (`maxTimeMS`). The limit takes the place
+    of `timeoutMS`, `socketTimeoutMS`, `waitQueueTimeoutMS` and of `wtimeout`. Blocks may be nested; an inner one
+    can only shorten the limit.
+
+    Args:
+        seconds: the limit; 0 for none at all, None to leave it to the client's `timeoutMS`.
+
+    Raises:
+        TypeError: `seconds` is no number.
+        ValueError: `seconds` is negative.
+
+    In the block, an operation whose time is over raises an error whose `timeout` is True: `ExecutionTimeout` (the
+    server, or nothing was sent), `NetworkTimeout` (whether it ran is not known), `ServerSelectionTimeoutError` or
+    `WaitQueueTimeoutError` (nothing was sent).
+
+    Example:
+        >>> with mangonel.timeout(2.5):
+        ...     order = client.shop.orders.find_one({"_id": 7})
+        ...     client.shop.log.insert_one({"seen": order["_id"]})
+    """
+    if not isinstance(seconds, (int, float, type(None))):
+        raise TypeError(f"timeout must be None, an int, or a float, not {type(seconds)}")
+    if seconds is not None and seconds < 0:
+        raise ValueError(f"expected seconds of 0 or more, found {seconds}; 0 means no limit")
+    return _Block(seconds)
+
+
+def remaining() -> float | None:
+    """Return the seconds that are left of the block that runs now, not below 0; None without a limit."""
+    deadline = _DEADLINE.get()
+    if deadline is None or math.isinf(deadline):
+        return None
+    return max(0.0, deadline - time.monotonic())
+
+
+def is_in_block() -> bool:
+    """Return whether a block says how long operations may take, so that the client's own limit does not hold."""
+    return _DEADLINE.get() is not None
+
+
+async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
+    """Run the steps of one flow under the client's limit, unless a block around them has another.
+
+    Args:
+        seconds: the client's `timeoutMS` in seconds, or None.
+        steps: the flow.
+    """
+    if seconds is None or is_in_block():
+        return await steps
+    with _Block(seconds):
+        return await steps
+
+
+def anew() -> AbstractContextManager[None]:
+    """Return a block in which the limit of the blocks around it starts from the beginning."""
+    return _Block(_SECONDS.get(), is_anew=True)
+
+
+class _Block:
+    """One `with` block; may be entered once at a time."""
+
+    __slots__ = ("_is_anew", "_seconds", "_tokens")
+
+    def __init__(self, seconds: float | None, *, is_anew: bool = False) -> None:
+        self._seconds = seconds
+        self._is_anew = is_anew
+        self._tokens: tuple[Token[float | None], Token[float | None]] | None = None
+
+    def __enter__(self) -> None:
+        _core.watch_deadline(_DEADLINE)
+        outer = None if self._is_anew else _DEADLINE.get()
+        if self._seconds is None:
+            deadline = outer
+        else:
+            deadline = time.monotonic() + self._seconds if self._seconds else math.inf
+            deadline = deadline if outer is None else min(outer, deadline)
+        self._tokens = (_DEADLINE.set(deadline), _SECONDS.set(self._seconds))
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._tokens is not None:
+            _DEADLINE.reset(self._tokens[0])
+            _SECONDS.reset(self._tokens[1])
+            self._tokens = None

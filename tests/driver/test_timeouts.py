@@ -1,0 +1,239 @@
+"""The limit of an operation's whole time, from the client's `timeoutMS` or a `timeout()` block, on both faces.
+
+Spec: client-side-operations-timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import mangonel
+from mangonel.errors import (
+    ExecutionTimeout,
+    NetworkTimeout,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
+)
+from tools.scripted_server import Close, Hang, Reply, ScriptedServer
+
+OVERLOADED = {
+    "ok": 0,
+    "code": 462,
+    "errmsg": "busy",
+    "errorLabels": ["SystemOverloadedError", "RetryableError"],
+}
+
+
+@pytest.fixture
+def scripted(scripted_server: ScriptedServer) -> Iterator[ScriptedServer]:
+    cursor = {"id": 0, "ns": "a.b", "firstBatch": [{"_id": 1}]}
+    scripted_server.on("find", {"ok": 1, "cursor": cursor})
+    scripted_server.on("insert", {"ok": 1, "n": 1})
+    scripted_server.on("killCursors", {"ok": 1})
+    return scripted_server
+
+
+def timed(face: Any, operation: Any) -> tuple[PyMongoError, float]:
+    """Return the error of an operation and the seconds that it took."""
+    begun = time.monotonic()
+    with pytest.raises(PyMongoError) as caught:
+        face.wait(operation())
+    return caught.value, time.monotonic() - begun
+
+
+def test_a_server_that_never_answers_ends_with_the_clients_limit(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri, timeoutMS=1500)
+    face.wait(client.a.b.find_one())
+    scripted.on("find", Hang())
+    error, seconds = timed(face, lambda: client.a.b.find_one())
+    assert isinstance(error, NetworkTimeout)
+    assert error.timeout
+    assert 1 < seconds < 10
+
+
+def test_a_block_limits_what_runs_in_it_and_nothing_after_it(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri)
+    with mangonel.timeout(5):
+        face.wait(client.a.b.find_one())
+        face.wait(client.a.b.insert_one({}))
+    face.wait(client.a.b.find_one())
+    limits = [request.command.get("maxTimeMS") for request in scripted.received("find")]
+    assert 3000 < limits[0] <= 5000
+    assert limits[1] is None
+    assert 3000 < scripted.received("insert")[0].command["maxTimeMS"] <= 5000
+
+
+def test_the_block_goes_before_the_clients_limit_and_only_shortens_an_outer_one(
+    face: Any, scripted: ScriptedServer
+) -> None:
+    client = face.connect(scripted.uri, timeoutMS=1000)
+    for outer, inner, least, most in [
+        (9, None, 8000, 9000),
+        (9, 20, 8000, 9000),
+        (9, 3, 2000, 3000),
+        (None, None, 500, 1000),
+        (0, 7, 6000, 7000),
+    ]:
+        with mangonel.timeout(outer), mangonel.timeout(inner):
+            face.wait(client.a.b.find_one())
+        assert least < scripted.received("find")[-1].command["maxTimeMS"] <= most, (outer, inner)
+    with mangonel.timeout(0):
+        face.wait(client.a.b.find_one())
+    assert "maxTimeMS" not in scripted.received("find")[-1].command
+
+
+def test_a_spent_block_sends_nothing_and_says_what_to_do(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri)
+    face.wait(client.a.b.find_one())
+    with mangonel.timeout(0.001):
+        time.sleep(0.01)
+        error, _ = timed(face, lambda: client.a.b.find_one())
+    assert isinstance(error, ExecutionTimeout)
+    assert error.timeout
+    assert error.code == 50
+    assert "raise timeoutMS, or the argument of timeout()" in str(error)
+    assert len(scripted.received("find")) == 1
+
+
+def test_the_search_for_a_server_ends_with_the_limit(face: Any) -> None:
+    client = face.connect("mongodb://127.0.0.1:1", timeoutMS=200)
+    error, seconds = timed(face, lambda: client.a.b.find_one())
+    assert isinstance(error, ServerSelectionTimeoutError)
+    assert error.timeout
+    assert seconds < 10
+
+
+def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri, maxPoolSize=1)
+    scripted.on("find", Hang())
+
+    async def both() -> None:
+        holder = asyncio.ensure_future(client.a.b.find_one())
+        await asyncio.sleep(0.2)
+        try:
+            with mangonel.timeout(0.2):
+                await client.a.b.find_one()
+        finally:
+            holder.cancel()
+
+    def with_threads() -> None:
+        holder = threading.Thread(target=holding, daemon=True)
+        holder.start()
+        time.sleep(0.2)
+        with mangonel.timeout(0.2):
+            client.a.b.find_one()
+
+    def holding() -> None:
+        with contextlib.suppress(PyMongoError):
+            client.a.b.find_one()
+
+    error, seconds = timed(face, both if face.is_async else with_threads)
+    assert isinstance(error, WaitQueueTimeoutError)
+    assert error.timeout
+    assert seconds < 10
+
+
+def test_time_is_one_for_all_commands_of_a_bulk_write(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri, timeoutMS=2000)
+    scripted.on("insert", Reply({"ok": 1, "n": 1}, delay=0.3))
+    scripted.on("update", {"ok": 1, "n": 1, "nModified": 1})
+    requests = [mangonel.InsertOne({}), mangonel.UpdateOne({}, {"$set": {"a": 1}})]
+    face.wait(client.a.b.bulk_write(requests))
+    assert scripted.received("update")[0].command["maxTimeMS"] <= 1700
+
+
+def test_reads_are_tried_again_while_time_is_left(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri, timeoutMS=10_000)
+    for _ in range(4):
+        scripted.once("find", Close())
+    assert face.wait(client.a.b.find_one()) == {"_id": 1}
+    assert len(scripted.received("find")) == 5
+
+
+def test_a_server_stops_its_own_work_in_time(face: Any, client: Any, database_name: str) -> None:
+    collection = client[database_name].things
+    face.wait(collection.insert_one({"_id": 1}))
+    with mangonel.timeout(0.3):
+        error, seconds = timed(face, lambda: collection.find_one({"$where": "sleep(5000) || true"}))
+    assert error.timeout
+    assert seconds < 10
+
+
+def test_closing_a_cursor_reaches_the_server_after_the_block_is_spent(
+    face: Any, scripted: ScriptedServer
+) -> None:
+    client = face.connect(scripted.uri)
+    scripted.on("find", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "firstBatch": [{"_id": 1}]}})
+    cursor = client.a.b.find()
+    face.wait(cursor.next())
+    with mangonel.timeout(0.05):
+        time.sleep(0.06)
+        face.wait(cursor.close())
+    assert scripted.received("killCursors")[0].command["cursors"] == [77]
+
+
+@pytest.mark.parametrize(("wrong", "error"), [("5", TypeError), (-1, ValueError)])
+def test_a_wrong_limit_is_refused_like_in_pymongo(wrong: Any, error: type[Exception]) -> None:
+    pymongo = pytest.importorskip("pymongo")
+    for module in (mangonel, pymongo):
+        with pytest.raises(error):
+            module.timeout(wrong)
+
+
+def test_closing_a_client_does_not_wait_for_a_deployment_that_is_gone(face: Any) -> None:
+    with ScriptedServer() as gone:
+        gone.on("find", {"ok": 1, "cursor": {"id": 0, "ns": "a.b", "firstBatch": []}})
+        client = face.connect(gone.uri)
+        face.wait(client.a.b.find_one())
+    begun = time.monotonic()
+    face.wait(client.close())
+    assert time.monotonic() - begun < 10
+
+
+# Overload. Spec: client-backpressure.
+
+
+def test_an_overloaded_server_is_asked_again_and_answers_in_the_end(
+    face: Any, scripted: ScriptedServer
+) -> None:
+    client = face.connect(scripted.uri)
+    for command in ("insert", "find"):
+        for _ in range(2):
+            scripted.once(command, OVERLOADED)
+    face.wait(client.a.b.insert_one({}))
+    assert face.wait(client.a.b.find_one()) == {"_id": 1}
+    assert [len(scripted.received(name)) for name in ("insert", "find")] == [3, 3]
+
+
+def test_the_user_says_how_often_an_overloaded_server_is_asked_again(
+    face: Any, scripted: ScriptedServer
+) -> None:
+    client = face.connect(scripted.uri, max_adaptive_retries=0)
+    scripted.on("find", OVERLOADED)
+    error, _ = timed(face, lambda: client.a.b.find_one())
+    assert isinstance(error, OperationFailure)
+    assert error.has_error_label("SystemOverloadedError")
+    assert len(scripted.received("find")) == 1
+
+
+# Which error is told. Spec: retryable-writes.
+
+
+def test_a_retry_that_wrote_nothing_reports_the_first_error(face: Any, scripted: ScriptedServer) -> None:
+    hello = {"setName": "rs0", "isWritablePrimary": True, "hosts": [scripted.uri.split("/")[2]]}
+    scripted.hello.update(hello)
+    client = face.connect(scripted.uri, directConnection=True)
+    scripted.once("insert", {"ok": 0, "code": 91, "errmsg": "first", "errorLabels": ["RetryableWriteError"]})
+    labels = ["RetryableWriteError", "NoWritesPerformed"]
+    scripted.once("insert", {"ok": 0, "code": 10107, "errmsg": "second", "errorLabels": labels})
+    error, _ = timed(face, lambda: client.a.b.insert_one({}))
+    assert "first" in str(error)
