@@ -1,0 +1,51 @@
+"""HTTP sessions for Tornado, Starlette, FastAPI, Flask and any WSGI, on MongoDB, Redis, Memcached, MySQL, PostgreSQL,
+SQLite, files, memory or a sealed cookie.
+
+    sessions = WebSessions("mongodb://localhost/app")
+
+A session here is always a `websession`, since "session" means the driver's logical session. See docs/websessions.
+"""
+
+from __future__ import annotations
+
+try:
+    import msgspec as _msgspec  # noqa: F401
+except ImportError as error:
+    raise ImportError("websessions need the package msgspec: pip install mangonel[websessions]") from error
+
+from mangonel.websessions.errors import (
+    CSRFError,
+    EncodeError,
+    SessionTooLarge,
+    StoreError,
+    TooManySessions,
+    Unsupported,
+    UsageError,
+    WebSessionError,
+)
+from mangonel.websessions.events import Event
+from mangonel.websessions.manager import WebSessions, new_key
+from mangonel.websessions.record import Record
+from mangonel.websessions.session import Flash, Visit, WebSession
+from mangonel.websessions.stores.memory import MemoryStore
+from mangonel.websessions.users import Handle
+
+__all__ = [
+    "CSRFError",
+    "EncodeError",
+    "Event",
+    "Flash",
+    "Handle",
+    "MemoryStore",
+    "Record",
+    "SessionTooLarge",
+    "StoreError",
+    "TooManySessions",
+    "Unsupported",
+    "UsageError",
+    "Visit",
+    "WebSession",
+    "WebSessionError",
+    "WebSessions",
+    "new_key",
+]

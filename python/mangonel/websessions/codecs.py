@@ -1,0 +1,82 @@
+"""Session data to bytes and back: MessagePack, JSON or BSON. There is no pickle here, and never will be.
+
+Knows no record and no store. `decode` is fed what others may have written, so it fails only with ValueError, and soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from mangonel.websessions.errors import EncodeError, UsageError
+
+__all__ = ["CODECS", "Codec", "codec_named"]
+
+
+class Codec:
+    """Two functions and their name.
+
+    `encode` must give the same bytes for the same value, in the order of its keys: changes are found by comparing them.
+    """
+
+    __slots__ = ("decode", "encode", "name", "raw_encode")
+
+    def __init__(self, name: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
+        self.name = name
+        self.raw_encode = encode
+        self.encode = encode
+        self.decode = _guarded(decode, name)
+
+    def blame(self, value: Mapping[str, Any], error: Exception) -> EncodeError:
+        """Return the error that names the key whose value cannot be stored."""
+        for key, part in value.items():
+            try:
+                self.raw_encode({key: part})
+            except Exception as found:
+                return EncodeError(
+                    f"cannot store {type(part).__name__} at {key!r} of the websession as {self.name}: {found}"
+                )
+        return EncodeError(f"cannot store the websession as {self.name}: {error}")
+
+
+def _guarded(decode: Callable[[bytes], Any], name: str) -> Callable[[bytes], dict[str, Any]]:
+    def guarded(data: bytes) -> dict[str, Any]:
+        try:
+            value = decode(data)
+        except Exception as error:  # each codec has errors of its own; too deep is RecursionError in all
+            raise ValueError(f"expected a websession as {name}: {type(error).__name__}") from None
+        if type(value) is not dict:
+            raise ValueError(f"expected a mapping as {name}, got {type(value).__name__}")
+        return value
+
+    return guarded
+
+
+def _msgpack() -> Codec:
+    return Codec("msgpack", msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode)
+
+
+def _json() -> Codec:
+    return Codec("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode)
+
+
+def _bson() -> Codec:
+    from mangonel.bson import decode, encode
+
+    return Codec("bson", encode, decode)
+
+
+CODECS: dict[str, Callable[[], Codec]] = {"msgpack": _msgpack, "json": _json, "bson": _bson}
+
+
+def codec_named(name: str) -> Codec:
+    """Return the codec of that name.
+
+    Raises:
+        UsageError: there is no such codec.
+    """
+    if name not in CODECS:
+        raise UsageError(f"expected codec to be one of {', '.join(CODECS)}, got {name!r}")
+    return CODECS[name]()

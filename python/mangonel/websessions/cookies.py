@@ -1,0 +1,152 @@
+"""The cookie: what it is called, what goes with it, what may be in it. Knows no session and no store.
+
+Spec: RFC 6265bis (prefixes, attributes), OWASP Session Management Cheat Sheet.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from secrets import token_bytes
+
+from mangonel.websessions.errors import UsageError
+
+__all__ = ["TOKEN_BYTES", "CookiePolicy", "key_of", "new_token"]
+
+TOKEN_BYTES = 32
+SIGNATURE_BYTES = 16
+
+# More cookies of our name than this are somebody playing; each costs a read.
+CANDIDATES = 3
+HEADER_LIMIT = 65_536
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+_SIGNED = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})", re.ASCII)
+_PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_ATTRIBUTE = re.compile(r"[\x20-\x3a\x3c-\x7e]*", re.ASCII)
+SAME_SITE = ("Lax", "Strict", "None")
+
+
+def new_token() -> str:
+    """Return 256 random bits in 43 characters that need no quoting in a cookie."""
+    return urlsafe_b64encode(token_bytes(TOKEN_BYTES))[:43].decode()
+
+
+def key_of(token: str) -> bytes:
+    """Return what a token is stored under. The token itself never reaches a store."""
+    return sha256(token.encode()).digest()
+
+
+class CookiePolicy:
+    """The name and the attributes of the cookie, checked when the application starts.
+
+    Args:
+        name: None for `__Host-sid` where the attributes allow it, `__Secure-sid` with a domain, `sid` without Secure.
+        sign: keys, newest first; tokens get an HMAC, so that junk is refused without asking the store.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        path: str = "/",
+        domain: str | None = None,
+        secure: bool = True,
+        samesite: str = "Lax",
+        partitioned: bool = False,
+        persistent: bool = False,
+        sign: Sequence[bytes] = (),
+        is_payload: bool = False,
+    ) -> None:
+        if name is None:
+            prefix = "" if not secure else "__Host-" if domain is None and path == "/" else "__Secure-"
+            name = f"{prefix}sid"
+        _check(name, path, domain, secure, samesite, partitioned)
+        self.name = name
+        self.secure = secure
+        self.persistent = persistent
+        self._sign = [sha256(b"mangonel websession cookie" + key).digest() for key in sign]
+        self._start = f"{name}="
+        self._is_payload = is_payload
+        attributes = ["HttpOnly", f"Path={path}", f"SameSite={samesite}"]
+        if domain:
+            attributes.append(f"Domain={domain}")
+        if secure:
+            attributes.append("Secure")
+        if partitioned:
+            attributes.append("Partitioned")
+        self._attributes = "; " + "; ".join(attributes)
+
+    def is_in(self, header: str | None) -> bool:
+        """Return whether a Cookie header may carry one of ours. Cheap, for the visitors who do not."""
+        return header is not None and self._start in header
+
+    def candidates(self, header: str) -> list[str]:
+        """Return the values of our cookies in the order sent, three at most."""
+        if len(header) > HEADER_LIMIT:
+            return [""]
+        found = []
+        for part in header.split(";"):
+            name, _, value = part.partition("=")
+            if name.strip() == self.name:
+                found.append(value.strip().strip('"'))
+                if len(found) == CANDIDATES:
+                    break
+        return found
+
+    def token_of(self, value: str) -> str | None:
+        """Return the token in a cookie's value, or None when it cannot be ours."""
+        if self._is_payload:
+            return value if _PAYLOAD.fullmatch(value) else None
+        if not self._sign:
+            return value if _TOKEN.fullmatch(value) else None
+        match = _SIGNED.fullmatch(value)
+        if match is None:
+            return None
+        token, signature = match.groups()
+        for key in self._sign:
+            if hmac.compare_digest(_signature(key, token), signature):
+                return token
+        return None
+
+    def give(self, token: str, seconds: float) -> str:
+        """Return the Set-Cookie header that gives the token to the browser; `seconds` counts when persistent."""
+        value = f"{token}.{_signature(self._sign[0], token)}" if self._sign else token
+        if self.persistent:
+            return f"{self._start}{value}{self._attributes}; Max-Age={max(int(seconds), 1)}"
+        return f"{self._start}{value}{self._attributes}"
+
+    def take_back(self) -> str:
+        """Return the Set-Cookie header that removes the cookie, with the attributes it was given with."""
+        return f"{self._start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
+
+
+def _signature(key: bytes, token: str) -> str:
+    digest = hmac.digest(key, token.encode(), "sha256")
+    return urlsafe_b64encode(digest[:SIGNATURE_BYTES])[:22].decode()
+
+
+def _check(name: str, path: str, domain: str | None, secure: bool, samesite: str, partitioned: bool) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"expected cookie to be a token of RFC 6265, got {name!r}")
+    for what, value in (("path", path), ("domain", domain or "")):
+        if not _ATTRIBUTE.fullmatch(value):
+            raise UsageError(f"expected {what} to be printable and without semicolons, got {value!r}")
+    if not path.startswith("/"):
+        raise UsageError(f'expected path to start with "/", got {path!r}')
+    if samesite not in SAME_SITE:
+        raise UsageError(f"expected samesite to be one of {', '.join(SAME_SITE)}, got {samesite!r}")
+    if name.startswith("__Host-") and (domain is not None or path != "/"):
+        raise UsageError(
+            f"a cookie named {name} has neither domain nor path; name it __Secure-sid, or drop them"
+        )
+    if name.startswith(("__Host-", "__Secure-")) and not secure:
+        raise UsageError(f"a cookie named {name} needs secure=True; for development over http, name it sid")
+    if samesite == "None" and not secure:
+        raise UsageError("browsers refuse SameSite=None without Secure; use secure=True")
+    if partitioned and not secure:
+        raise UsageError("browsers refuse Partitioned without Secure; use secure=True")

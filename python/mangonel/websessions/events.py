@@ -1,0 +1,135 @@
+"""What happens to websessions, told to one callable; adapters for logging, Prometheus and OpenTelemetry.
+
+An event names its websession by `tag` only: no token, no key, no data. Knows no store and no framework.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+__all__ = ["KINDS", "Event", "all_of", "to_logging", "to_opentelemetry", "to_prometheus"]
+
+KINDS = (
+    "created",
+    "login",
+    "reauthenticated",
+    "rotated",
+    "renewed",
+    "touched",
+    "saved",
+    "conflict",
+    "gone",
+    "expired",
+    "destroyed",
+    "revoked",
+    "evicted",
+    "rejected",
+    "mismatch",
+    "insecure",
+    "discarded",
+    "guessing",
+    "store_error",
+)
+
+# What somebody should look at; the rest is the ordinary course of things.
+WARNINGS = frozenset({"mismatch", "guessing", "store_error", "insecure", "discarded"})
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One thing that happened.
+
+    Attributes:
+        kind: one of `KINDS`.
+        tag: the websession, safe for logs; "" where there is none.
+        at: seconds since the epoch.
+        reason: why, for `rejected` (malformed, unknown, ended, renewed, expired, corrupt, sealed, revoked, signal),
+            `store_error` (the exception's type), `discarded`.
+        signal: which binding signal, for `mismatch`.
+        user: for login, revoked and evicted.
+        network: the visitor's network, for `guessing`.
+        bytes: encoded size, for `saved` and `created`.
+        seconds: how long the store took, for `saved` and `created`.
+        calls: store calls of the commit, for `saved` and `created`.
+    """
+
+    kind: str
+    tag: str = ""
+    at: float = 0.0
+    reason: str = ""
+    signal: str = ""
+    user: str | None = None
+    network: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
+    calls: int = 0
+
+
+def to_logging(logger: logging.Logger | None = None, *, everything: bool = True) -> Callable[[Event], None]:
+    """Return a callable that logs events: what somebody should look at as warnings, the rest as info."""
+    log = logger or logging.getLogger("mangonel.websessions")
+
+    def record(event: Event) -> None:
+        warns = event.kind in WARNINGS
+        if not warns and not everything:
+            return
+        details = " ".join(
+            f"{name}={value!r}"
+            for name, value in msgspec.to_builtins(event).items()
+            if name not in ("kind", "tag", "at")
+        )
+        log.log(
+            logging.WARNING if warns else logging.INFO, "websession %s %s %s", event.tag, event.kind, details
+        )
+
+    return record
+
+
+def to_prometheus(registry: Any = None) -> Callable[[Event], None]:
+    """Return a callable that counts events by kind and reason, and times the store's writes."""
+    from prometheus_client import REGISTRY, Counter, Histogram
+
+    registry = registry or REGISTRY
+    counter = Counter(
+        "mangonel_websession_events", "Events of websessions", ("kind", "reason"), registry=registry
+    )
+    seconds = Histogram(
+        "mangonel_websession_commit_seconds", "Time of a commit in the store", registry=registry
+    )
+
+    def count(event: Event) -> None:
+        counter.labels(event.kind, event.reason).inc()
+        if event.calls:
+            seconds.observe(event.seconds)
+
+    return count
+
+
+def to_opentelemetry(meter: Any = None) -> Callable[[Event], None]:
+    """Return a callable that counts events by kind and reason with an OpenTelemetry meter."""
+    if meter is None:
+        from opentelemetry import metrics
+
+        meter = metrics.get_meter("mangonel.websessions")
+    counter = meter.create_counter("mangonel.websession.events")
+    seconds = meter.create_histogram("mangonel.websession.commit.duration", unit="s")
+
+    def count(event: Event) -> None:
+        counter.add(1, {"kind": event.kind, "reason": event.reason})
+        if event.calls:
+            seconds.record(event.seconds)
+
+    return count
+
+
+def all_of(*listeners: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Return a callable that tells every listener."""
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell

@@ -1,0 +1,368 @@
+"""Who runs the flows: one face awaits its store, the other calls a blocking store whose coroutines never suspend.
+
+Knows no framework. Judges a store's errors: whatever a store raises becomes StoreError, told as an event first.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mangonel.websessions.errors import StoreError, Unsupported, WebSessionError
+from mangonel.websessions.flows import alive_flow, commit_flow, load_flow, reload_flow
+from mangonel.websessions.session import END, NOTHING, ROTATE, WebSession
+from mangonel.websessions.stores.protocol import Immediate, immediate
+from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
+
+if TYPE_CHECKING:
+    from mangonel.websessions.manager import WebSessions
+    from mangonel.websessions.session import Visit
+    from mangonel.websessions.stores.protocol import BlockingStore, Store
+
+__all__ = ["AsyncFace", "BlockingFace", "finished"]
+
+T = TypeVar("T")
+
+# Websessions whose connections a forked child must not share with its parent.
+_faces: weakref.WeakSet[_Face] = weakref.WeakSet()
+
+
+def finished(flow: Coroutine[Any, Any, T]) -> T:
+    """Run a flow whose store never suspends; return its value."""
+    try:
+        flow.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    flow.close()
+    raise RuntimeError("a flow on a blocking store suspended")
+
+
+class _Face:
+    def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
+        self._sessions = sessions
+        self._given = store
+        self._given_epochs = epochs
+        self.title = store.split(":", 1)[0] if isinstance(store, str) else type(store).__name__
+        _faces.add(self)
+
+    def forget(self) -> None:
+        """In a forked child: let go of connections that belong to the parent."""
+
+    def _fail(self, error: Exception, session: WebSession[Any] | None = None) -> StoreError:
+        sessions = self._sessions
+        sessions.emit("store_error", session.tag if session is not None else "", reason=type(error).__name__)
+        return StoreError(f"the {self.title} store failed: {type(error).__name__}: {error}")
+
+    def _may_hide(self, session: WebSession[Any], plan: int) -> bool:
+        # What ends a websession, or changes who it belongs to, must not seem to have happened.
+        return self._sessions.on_store_error == "anonymous" and plan not in (END, ROTATE)
+
+    def _degraded(self, visit: Visit) -> WebSession[Any]:
+        session: WebSession[Any] = WebSession(self._sessions, visit)
+        session.degraded = True
+        return session
+
+
+class AsyncFace(_Face):
+    """Runs flows on an event loop."""
+
+    def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
+        super().__init__(sessions, store, epochs)
+        self._loop: Any = None
+        self._store: Any = None
+        self._epochs: Any = None
+        # Stores opened for a URL, by the loop they belong to: a client's sockets know one loop only.
+        self._opened: list[tuple[weakref.ref[Any], Any, Any]] = []
+
+    def store(self) -> Store:
+        """Return the store for the running loop and this process."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        store: Store = self._store
+        return store
+
+    def epochs(self, store: Store) -> Store:
+        """Return where users' epochs are kept."""
+        return self._epochs if self._epochs is not None else store
+
+    async def load(self, visit: Visit) -> WebSession[Any]:
+        """Return the websession of a request.
+
+        Raises:
+            StoreError: the store did not answer; answer 503 and change no cookie.
+        """
+        sessions = self._sessions
+        try:
+            session = await load_flow(sessions, self.store(), visit)
+        except WebSessionError:
+            raise
+        except Exception as error:
+            failure = self._fail(error)
+            if sessions.on_store_error == "raise":
+                raise failure from error
+            session = self._degraded(visit)
+        session._face = self
+        return session
+
+    def anonymous(self, visit: Visit) -> WebSession[Any]:
+        """Return the empty websession of a request that carries no cookie of ours."""
+        session: WebSession[Any] = WebSession(self._sessions, visit)
+        session._face = self
+        return session
+
+    async def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
+        """Store what changed; the cookie to send, if any, is in the websession's headers then.
+
+        Raises:
+            StoreError: the store did not answer; answer 503 and change no cookie.
+        """
+        if plan is None:
+            plan = session._decide()
+        if plan == NOTHING:
+            return
+        try:
+            await commit_flow(self._sessions, self.store(), session, plan)
+        except WebSessionError:
+            session._cookie = None
+            raise
+        except Exception as error:
+            failure = self._fail(error, session)
+            session._cookie = None
+            if not self._may_hide(session, plan):
+                raise failure from error
+
+    async def save(self, session: WebSession[Any]) -> None:
+        """Store the websession now."""
+        plan = session._decide()
+        await self.commit(session, plan)
+
+    async def reload(self, session: WebSession[Any]) -> bool:
+        """Read the websession again."""
+        return await self._run(reload_flow(self._sessions, self.store(), session))
+
+    async def is_alive(self, session: WebSession[Any]) -> bool:
+        """Return whether a websession is still what it was; changes nothing in it."""
+        return await self._run(alive_flow(self._sessions, self.store(), session))
+
+    async def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
+        """Return a user's websessions."""
+        return await self._run(of_flow(self._sessions, self.store(), user, current))
+
+    async def revoke(self, handle: Handle) -> bool:
+        """End one websession."""
+        return await self._run(revoke_flow(self._sessions, self.store(), handle.user, handle.id))
+
+    async def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
+        """End a user's websessions."""
+        return await self._run(revoke_user_flow(self._sessions, self.store(), user, except_))
+
+    async def setup(self) -> None:
+        """Make the schema."""
+        for store in filter(None, (self.store(), self._epochs)):
+            if hasattr(store, "setup"):
+                await store.setup()
+
+    async def purge(self, batch: int = 1000) -> int:
+        """Remove expired records batch by batch."""
+        store: Any = self.store()
+        if not hasattr(store, "purge"):
+            raise Unsupported(f"{type(store).__name__} removes what expired by itself, or cannot")
+        total = 0
+        while removed := await store.purge(self._sessions.now(), batch):
+            total += removed
+            if removed < batch:
+                break
+        return total
+
+    async def stats(self) -> dict[str, int]:
+        """Return figures about the store."""
+        store: Any = self.store()
+        if not hasattr(store, "stats"):
+            raise Unsupported(f"{type(store).__name__} cannot count what it holds")
+        found: dict[str, int] = await store.stats(self._sessions.now())
+        return found
+
+    async def aclose(self) -> None:
+        """Close what was opened for a URL on this loop."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        mine = [entry for entry in self._opened if entry[0]() is loop]
+        self._opened = [entry for entry in self._opened if entry[0]() is not loop]
+        self._loop = self._store = self._epochs = None
+        for _, store, epochs in mine:
+            for opened, given in ((store, self._given), (epochs, self._given_epochs)):
+                if isinstance(given, str) and hasattr(opened, "aclose"):
+                    await opened.aclose()
+
+    def forget(self) -> None:
+        """Open anew in a forked child."""
+        self._loop = self._store = self._epochs = None
+        self._opened = []
+
+    async def _run(self, flow: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await flow
+        except WebSessionError:
+            raise
+        except Exception as error:
+            raise self._fail(error) from error
+
+    def _enter(self, loop: Any) -> None:
+        self._opened = [entry for entry in self._opened if entry[0]() is not None]
+        entry = next((entry for entry in self._opened if entry[0]() is loop), None)
+        if entry is None:
+            entry = (weakref.ref(loop), _opened(self._given), _opened(self._given_epochs))
+            self._opened.append(entry)
+        self._loop, (_, self._store, self._epochs) = loop, entry
+
+
+class BlockingFace(_Face):
+    """Runs flows in the calling thread. Its store may be shared by threads."""
+
+    def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
+        super().__init__(sessions, store, epochs)
+        self._store: Immediate | None = None
+        self._epochs: Immediate | None = None
+
+    def store(self) -> Any:
+        """Return the store, behind the asynchronous names."""
+        if self._store is None:
+            self._epochs = (
+                immediate(_blocking(self._given_epochs)) if self._given_epochs is not None else None
+            )
+            self._store = immediate(_blocking(self._given))
+        return self._store
+
+    def epochs(self, store: Any) -> Any:
+        """Return where users' epochs are kept."""
+        return self._epochs if self._epochs is not None else store
+
+    def load(self, visit: Visit) -> WebSession[Any]:
+        """As `AsyncFace.load`."""
+        sessions = self._sessions
+        try:
+            session = finished(load_flow(sessions, self.store(), visit))
+        except WebSessionError:
+            raise
+        except Exception as error:
+            failure = self._fail(error)
+            if sessions.on_store_error == "raise":
+                raise failure from error
+            session = self._degraded(visit)
+        session._face = self
+        return session
+
+    def anonymous(self, visit: Visit) -> WebSession[Any]:
+        """As `AsyncFace.anonymous`."""
+        session: WebSession[Any] = WebSession(self._sessions, visit)
+        session._face = self
+        return session
+
+    def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
+        """As `AsyncFace.commit`."""
+        if plan is None:
+            plan = session._decide()
+        if plan == NOTHING:
+            return
+        try:
+            finished(commit_flow(self._sessions, self.store(), session, plan))
+        except WebSessionError:
+            session._cookie = None
+            raise
+        except Exception as error:
+            failure = self._fail(error, session)
+            session._cookie = None
+            if not self._may_hide(session, plan):
+                raise failure from error
+
+    def save(self, session: WebSession[Any]) -> None:
+        """Store the websession now."""
+        self.commit(session)
+
+    def reload(self, session: WebSession[Any]) -> bool:
+        """Read the websession again."""
+        return self._run(reload_flow(self._sessions, self.store(), session))
+
+    def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
+        """Return a user's websessions."""
+        return self._run(of_flow(self._sessions, self.store(), user, current))
+
+    def revoke(self, handle: Handle) -> bool:
+        """End one websession."""
+        return self._run(revoke_flow(self._sessions, self.store(), handle.user, handle.id))
+
+    def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
+        """End a user's websessions."""
+        return self._run(revoke_user_flow(self._sessions, self.store(), user, except_))
+
+    def setup(self) -> None:
+        """Make the schema."""
+        self.store()
+        for store in filter(None, (self._store, self._epochs)):
+            if hasattr(store.store, "setup"):
+                store.store.setup()
+
+    def purge(self, batch: int = 1000) -> int:
+        """Remove expired records batch by batch."""
+        store: Any = self.store().store
+        if not hasattr(store, "purge"):
+            raise Unsupported(f"{type(store).__name__} removes what expired by itself, or cannot")
+        total = 0
+        while removed := store.purge(self._sessions.now(), batch):
+            total += removed
+            if removed < batch:
+                break
+        return total
+
+    def close(self) -> None:
+        """Close what was opened for a URL."""
+        store, self._store, self._epochs = self._store, None, None
+        if store is not None and isinstance(self._given, str) and hasattr(store.store, "close"):
+            store.store.close()
+
+    def forget(self) -> None:
+        """Open anew in a forked child."""
+        self._store = self._epochs = None
+
+    def _run(self, flow: Coroutine[Any, Any, T]) -> T:
+        try:
+            return finished(flow)
+        except WebSessionError:
+            raise
+        except Exception as error:
+            raise self._fail(error) from error
+
+
+def _opened(given: Any) -> Any:
+    if isinstance(given, str):
+        from mangonel.websessions.stores.urls import open_store
+
+        return open_store(given)
+    return given
+
+
+def _blocking(given: Any) -> BlockingStore:
+    if isinstance(given, str):
+        from mangonel.websessions.stores.urls import open_blocking
+
+        store: BlockingStore = open_blocking(given)
+        return store
+    # A store that has both sides offers the other one.
+    other: BlockingStore = getattr(given, "blocking", given)
+    return other
+
+
+def _forget_all() -> None:
+    for face in list(_faces):
+        face.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

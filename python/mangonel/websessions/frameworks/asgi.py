@@ -1,0 +1,223 @@
+"""Websessions in Starlette, FastAPI and any other ASGI application: one pure ASGI middleware and one dependency.
+
+The start of the answer is held back until what changed is stored. A WebSocket gets its cookie with the accept.
+Knows no store, and imports no framework until FastAPI asks for the dependency's type.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
+from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.session import NOTHING, Visit, WebSession
+
+__all__ = ["SessionMiddleware", "check_csrf", "current_session"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger("mangonel.websessions")
+
+TEXT = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+class SessionMiddleware:
+    """Puts a websession into `scope["session"]`, which is `request.session`.
+
+    Args:
+        app: the application.
+        sessions: the application's websessions.
+        exclude: paths that need none, as "/health"; a path that ends in "/" stands for all below it.
+    """
+
+    def __init__(self, app: Application, sessions: WebSessions[Any], exclude: Iterable[str] = ()) -> None:
+        self.app = app
+        self.sessions = sessions
+        self._exact = frozenset(path for path in exclude if not path.endswith("/"))
+        self._below = tuple(path for path in exclude if path.endswith("/"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request or WebSocket."""
+        if scope["type"] not in ("http", "websocket") or self._is_excluded(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        sessions = self.sessions
+        is_http = scope["type"] == "http"
+        visit = _visit(scope, sessions, is_http)
+        try:
+            if sessions.cookie.is_in(visit.cookie):
+                session = await sessions.asynchronous.load(visit)
+            else:
+                session = sessions.asynchronous.anonymous(visit)
+        except WebSessionError as error:
+            await _refuse(scope, receive, send, error)
+            return
+        scope["session"] = session
+        if not is_http:
+            await self.app(scope, receive, _handshake(session, send))
+            return
+        answer = _Answer(session, send)
+        try:
+            await self.app(scope, receive, answer.send)
+        except WebSessionError as error:
+            # As CSRFError, which no handler of the application took.
+            if answer.has_started:
+                raise
+            session._discard()
+            await _plain(send, error)
+
+    def _is_excluded(self, path: str) -> bool:
+        return path in self._exact or (bool(self._below) and path.startswith(self._below))
+
+
+class _Answer:
+    """Holds the start of an answer back until the websession is stored."""
+
+    def __init__(self, session: WebSession[Any], send: Send) -> None:
+        self._session = session
+        self._send = send
+        self._has_failed = False
+        self.has_started = False
+
+    async def send(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            await self._start(message)
+        elif self._has_failed:
+            return
+        else:
+            if kind == "http.response.body" and not message.get("more_body"):
+                await self._late()
+            await self._send(message)
+
+    async def _start(self, message: Message) -> None:
+        self.has_started = True
+        session = self._session
+        sessions = session._sessions
+        if message["status"] >= 500 and not sessions.save_on_error:
+            session._discard()
+        try:
+            plan = session._decide()
+            if plan != NOTHING:
+                await sessions.asynchronous.commit(session, plan)
+        except WebSessionError as error:
+            log.error("cannot store the websession: %s", error)
+            self._has_failed = True
+            await _plain(self._send, error)
+            return
+        added = session._headers()
+        if added:
+            session._cookie = None
+            message["headers"] = _with(message.get("headers", ()), added)
+        session._headers_left = True
+        await self._send(message)
+
+    async def _late(self) -> None:
+        # A streamed answer may have changed it after its start; there can be no new cookie any more.
+        session = self._session
+        plan = session._decide()
+        if plan != NOTHING:
+            await session._sessions.asynchronous.commit(session, plan)
+
+
+def current_session(request: Any) -> WebSession[Any]:
+    """Return the websession of a request; the FastAPI dependency behind `sessions.current`."""
+    session = request.scope.get("session")
+    if not isinstance(session, WebSession):
+        raise UsageError("expected SessionMiddleware(app, sessions=…) around the application")
+    session.accessed = True
+    return session
+
+
+def check_csrf(request: Any, token: str | None = None) -> None:
+    """Check the token of a Starlette request: an argument, else the header X-CSRF-Token.
+
+    Raises:
+        CSRFError: answer 403.
+    """
+    headers = request.headers
+    current_session(request).check_csrf(token or headers.get("x-csrf-token"), headers.get("sec-fetch-site"))
+
+
+def _handshake(session: WebSession[Any], send: Send) -> Send:
+    async def sender(message: Message) -> None:
+        if message["type"] == "websocket.accept" and session._cookie is not None:
+            message["headers"] = _with(message.get("headers", ()), session._headers()[:1])
+            session._cookie = None
+        await send(message)
+
+    return sender
+
+
+def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Visit:
+    cookie: str | None = None
+    forwarded = ""
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            # HTTP/2 may send several.
+            cookie = value.decode("latin-1") if cookie is None else f"{cookie}; {value.decode('latin-1')}"
+        elif name == b"x-forwarded-proto" and sessions.trust_forwarded:
+            forwarded = value.decode("latin-1").strip().lower()
+    is_secure = scope.get("scheme") in ("https", "wss") or forwarded in ("https", "wss")
+
+    def signal(name: str) -> str | None:
+        if name == "user_agent":
+            return _header(scope, b"user-agent")
+        if name == "address":
+            if sessions.trust_forwarded and (addresses := _header(scope, b"x-forwarded-for")):
+                return addresses.rpartition(",")[2].strip()
+            client = scope.get("client")
+            return str(client[0]) if client else None
+        return None
+
+    return Visit(cookie, is_secure, signal, takes_cookies)
+
+
+def _header(scope: Scope, wanted: bytes) -> str | None:
+    for name, value in scope["headers"]:
+        if name == wanted:
+            text: str = value.decode("latin-1")
+            return text
+    return None
+
+
+def _with(headers: Iterable[Any], added: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers with ours; others' cookies stay, a Cache-Control that allows caching does not."""
+    names = {name.lower().encode() for name, _ in added if name == "Cache-Control"}
+    kept = [(name, value) for name, value in headers if name.lower() not in names]
+    return kept + [(name.lower().encode(), value.encode("latin-1")) for name, value in added]
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, error: WebSessionError) -> None:
+    log.error("cannot load the websession: %s", error)
+    if scope["type"] == "http":
+        await _plain(send, error)
+        return
+    await receive()
+    await send({"type": "websocket.close", "code": 1013, "reason": "try again later"})
+
+
+async def _plain(send: Send, error: WebSessionError) -> None:
+    text = b"Service Unavailable" if error.status == 503 else b"Internal Server Error"
+    if isinstance(error, CSRFError):
+        text = b"Forbidden"
+    await send({"type": "http.response.start", "status": error.status, "headers": TEXT})
+    await send({"type": "http.response.body", "body": text})
+
+
+def _annotate() -> None:
+    # FastAPI looks at the annotation to know that it wants the connection.
+    try:
+        from starlette.requests import HTTPConnection
+    except ImportError:
+        return
+    current_session.__annotations__["request"] = HTTPConnection
+
+
+_annotate()

@@ -1,0 +1,99 @@
+"""Websessions in Flask: `flask.session`, `flask.flash` and everything built on them work as always.
+
+Runs the flows in the calling thread, on a store's blocking side. Knows no store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel.websessions.errors import CSRFError, StoreError, WebSessionError
+from mangonel.websessions.frameworks.wsgi import visit_of
+from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.session import NOTHING, WebSession
+
+try:
+    import flask
+    from flask.sessions import SessionInterface
+except ImportError as error:  # pragma: no cover
+    raise ImportError("init_flask needs Flask: pip install flask") from error
+
+__all__ = ["FlaskSessions", "check_csrf", "init_flask"]
+
+
+class FlaskSessions(SessionInterface):
+    """Flask's interface to websessions; `permanent` has no meaning here, the limits are the websessions' own."""
+
+    def __init__(self, sessions: WebSessions[Any]) -> None:
+        self.sessions = sessions
+
+    def open_session(self, app: Any, request: Any) -> Any:
+        """Load the websession before the request is routed; a store that does not answer is a 503."""
+        try:
+            session = self.sessions.blocking.load(visit_of(request.environ, self.sessions))
+        except StoreError as error:
+            # Flask opens sessions outside of its error handling, so the request goes on and is refused there.
+            session = self.sessions.blocking.anonymous(visit_of(request.environ, self.sessions))
+            session.degraded = True
+            request.environ["mangonel.store_error"] = error
+        return session
+
+    def save_session(self, app: Any, session: Any, response: Any) -> None:
+        """Store what changed and set the cookie."""
+        if not isinstance(session, WebSession):
+            return
+        sessions = self.sessions
+        if response.status_code >= 500 and not sessions.save_on_error:
+            session._discard()
+        try:
+            plan = session._decide()
+            if plan != NOTHING:
+                sessions.blocking.commit(session, plan)
+        except StoreError:
+            app.logger.exception("cannot store the websession")
+            _refuse(response)
+            return
+        for name, value in session._headers():
+            if name == "Cache-Control":
+                response.headers[name] = value
+            else:
+                response.headers.add(name, value)
+        session._cookie = None
+
+
+def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
+    """Let `flask.session` be one of these websessions."""
+    app.session_interface = FlaskSessions(sessions)
+
+    def refuse_without_store() -> Any:
+        if "mangonel.store_error" in flask.request.environ:
+            app.logger.error("cannot load the websession: %s", flask.request.environ["mangonel.store_error"])
+            return flask.Response("Service Unavailable", 503, {"Cache-Control": "no-store"})
+        return None
+
+    app.before_request_funcs.setdefault(None, []).insert(0, refuse_without_store)
+
+    def answer(error: WebSessionError) -> Any:
+        return flask.Response(str(error), error.status, {"Cache-Control": "no-store"})
+
+    app.register_error_handler(CSRFError, answer)
+
+
+def check_csrf(token: str | None = None) -> None:
+    """Check the token of the current request: an argument, else the field `_csrf`, else the header X-CSRF-Token.
+
+    Raises:
+        CSRFError: answered with 403 by the handler that `init_flask` registered.
+    """
+    request = flask.request
+    found = token or request.form.get("_csrf") or request.headers.get("X-CSRF-Token")
+    session: Any = flask.session
+    session.check_csrf(found, request.headers.get("Sec-Fetch-Site"))
+
+
+def _refuse(response: Any) -> None:
+    response.status_code = 503
+    response.headers.clear()
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Content-Type"] = "text/plain; charset=utf-8"
+    response.set_data("Service Unavailable")

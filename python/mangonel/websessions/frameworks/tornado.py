@@ -1,0 +1,255 @@
+"""Websessions in Tornado: a mixin that loads before the handler's method and stores before the answer leaves.
+
+`finish()` marks the handler finished with Tornado's private `_finished`, commits in a task and finishes then, so that
+a client that was answered finds what was stored. A test guards that this Tornado still has it.
+
+Knows no store. A WebSocket gets its cookie with the handshake and saves by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
+from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.session import END, NOTHING, Visit, WebSession
+from mangonel.websessions.settings import seconds
+
+if TYPE_CHECKING:
+    from tornado.web import RequestHandler as _Base
+else:
+    _Base = object
+
+__all__ = ["SessionMixin"]
+
+log = logging.getLogger("mangonel.websessions")
+
+UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+ENDED_CODE = 4401  # of the private range of WebSocket close codes; 401 says why
+
+SWITCHING_PROTOCOLS = 101
+
+
+class _Done:
+    """What `prepare()` returns when there is nothing to wait for; cheaper than a coroutine."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class SessionMixin(_Base):
+    """Put before `RequestHandler`: `class Base(SessionMixin, RequestHandler)`; give `Application` a `sessions=`.
+
+    A `prepare()` of your own begins with `await super().prepare()`.
+
+    Attributes:
+        use_session: False for handlers that never need one: no store call at all.
+        check_csrf: True: POST, PUT, PATCH and DELETE need a token of the websession, in the field `_csrf` or the
+            header X-CSRF-Token.
+        session_revalidate: for WebSockets: look so often, in seconds or as "60s", whether the websession has ended, and
+            close with 4401 then. None: never.
+    """
+
+    use_session = True
+    check_csrf = False
+    session_revalidate: Any = None
+
+    _websession: WebSession[Any] | None = None
+    _websession_is_loaded = False
+    _websession_watch: asyncio.Task[None] | None = None
+
+    @property
+    def session(self) -> WebSession[Any]:
+        """The websession of this request.
+
+        Raises:
+            UsageError: it is switched off here, or `prepare()` was overridden without `await super().prepare()`.
+        """
+        session = self._websession
+        if session is None:
+            session = self._make_websession()
+        session.accessed = True
+        return session
+
+    @property
+    def sessions(self) -> WebSessions[Any]:
+        """The application's websessions."""
+        found = self.application.settings.get("sessions")
+        if found is None:
+            if "session_storage" not in self.application.settings:
+                raise UsageError("expected Application(…, sessions=WebSessions(…))")
+            # An application that was written for the fork.
+            found = WebSessions.from_tornado_settings(self.application.settings)
+            self.application.settings["sessions"] = found
+        sessions: WebSessions[Any] = found
+        return sessions
+
+    def prepare(self) -> Awaitable[None] | None:
+        """Load the websession that the cookie names; without a cookie there is nothing to wait for."""
+        base = super().prepare()
+        if not self.use_session:
+            return base if base is not None else _DONE
+        if base is None and not self.check_csrf:
+            sessions = self.application.settings.get("sessions") or self.sessions
+            if not sessions.cookie.is_in(self.request.headers.get("Cookie")):
+                self._websession_is_loaded = True
+                return _DONE
+        return self._prepare_websession(base)
+
+    def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> asyncio.Future[None]:
+        """Store what changed, then finish the answer."""
+        session = self._websession
+        if session is None or self._finished:
+            return super().finish(chunk)
+        if self._status_code == SWITCHING_PROTOCOLS:
+            # The stream is taken away as soon as we return.
+            return self._finish_handshake(session)
+        if self._status_code >= 500 and not session._sessions.save_on_error:
+            session._discard()
+        plan = session._decide()
+        if plan == NOTHING:
+            self._send_cookie(session)
+            return super().finish(chunk)
+        if chunk is not None:
+            self.write(chunk)
+        # From here on the handler counts as finished, as far as Tornado and the application can see.
+        self._finished = True
+        return asyncio.ensure_future(self._commit_and_finish(session, plan))
+
+    def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
+        """Send what there is; the first time the cookie goes along, which takes no store."""
+        session = self._websession
+        if session is not None and not self._headers_written and not include_footers:
+            session._promise()
+            self._send_cookie(session)
+        return super().flush(include_footers)
+
+    def on_session_end(self) -> None:
+        """Called when a WebSocket's websession has ended meanwhile; closes it."""
+        close: Any = getattr(self, "close", None)
+        if close is not None:
+            close(ENDED_CODE, "the websession has ended")
+
+    def visit(self) -> Visit:
+        """Return what the websession wants to know of this request; override to add signals."""
+        request = self.request
+        headers = request.headers
+        return Visit(headers.get("Cookie"), self._is_secure(), self._signal)
+
+    def _is_secure(self) -> bool:
+        if self.request.protocol == "https":
+            return True
+        sessions = self.application.settings["sessions"]
+        if not sessions.trust_forwarded:
+            return False
+        return self.request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
+
+    def _signal(self, name: str) -> str | None:
+        if name == "user_agent":
+            return self.request.headers.get("User-Agent")
+        if name == "address":
+            if self.sessions.trust_forwarded and (forwarded := self.request.headers.get("X-Forwarded-For")):
+                return forwarded.rpartition(",")[2].strip()
+            return self.request.remote_ip
+        return None
+
+    def _make_websession(self) -> WebSession[Any]:
+        if not self._websession_is_loaded:
+            if not self.use_session:
+                raise UsageError("this handler says use_session = False")
+            raise UsageError(
+                "the websession is not loaded; begin your prepare() with: await super().prepare()"
+            )
+        session = self._websession = self.sessions.asynchronous.anonymous(self.visit())
+        session._headers_left = self._headers_written
+        return session
+
+    async def _prepare_websession(self, base: Awaitable[None] | None) -> None:
+        if base is not None:
+            await base
+        sessions = self.sessions
+        try:
+            self._websession = await sessions.asynchronous.load(self.visit())
+        except StoreError as error:
+            raise self._http_error(error) from error
+        self._websession_is_loaded = True
+        if self.check_csrf and self.request.method in UNSAFE:
+            token = self.get_body_argument("_csrf", None) or self.request.headers.get("X-CSRF-Token")
+            try:
+                self._websession.check_csrf(token, self.request.headers.get("Sec-Fetch-Site"))
+            except CSRFError as error:
+                raise self._http_error(error) from error
+
+    def _finish_handshake(self, session: WebSession[Any]) -> asyncio.Future[None]:
+        session._headers_left = True
+        self._send_cookie(session)
+        if self.session_revalidate is not None and session._record is not None:
+            every = seconds(self.session_revalidate, "session_revalidate")
+            self._websession_watch = asyncio.ensure_future(self._watch_websession(session, every))
+        return super().finish()
+
+    async def _commit_and_finish(self, session: WebSession[Any], plan: int) -> None:
+        failed: Exception | None = None
+        try:
+            await session._sessions.asynchronous.commit(session, plan)
+        except Exception as error:
+            failed = error
+        finally:
+            self._finished = False
+        if failed is not None:
+            status = failed.status if isinstance(failed, WebSessionError) else 500
+            log.error("cannot store the websession of %s: %s", self.request.path, failed)
+            if self._headers_written:
+                # Too late for a status; the client sees that the answer is cut.
+                self._finished = True
+                self.request.connection.stream.close()  # type: ignore[union-attr]
+                return
+            # An answer that may be shown, but nothing of this request is kept.
+            session._discard()
+            if plan == END:
+                session.degraded = True
+            self._websession = None
+            self.send_error(status, exc_info=(type(failed), failed, failed.__traceback__))
+            return
+        self._send_cookie(session)
+        await super().finish()
+
+    def _send_cookie(self, session: WebSession[Any]) -> None:
+        if session._cookie is not None and not self._headers_written:
+            for name, value in session._headers():
+                if name == "Cache-Control":
+                    self.set_header(name, value)
+                else:
+                    self.add_header(name, value)
+            session._cookie = None
+
+    async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
+        while getattr(self, "ws_connection", None) is not None:
+            await asyncio.sleep(every)
+            try:
+                if not await session._sessions.asynchronous.is_alive(session):
+                    self.on_session_end()
+                    return
+            except StoreError:
+                continue  # told as an event; the next look may do better
+
+    def on_connection_close(self) -> None:
+        """Stop watching the websession of a WebSocket."""
+        if self._websession_watch is not None:
+            self._websession_watch.cancel()
+        super().on_connection_close()
+
+    @staticmethod
+    def _http_error(error: WebSessionError) -> Exception:
+        from tornado.web import HTTPError
+
+        return HTTPError(error.status, str(error))

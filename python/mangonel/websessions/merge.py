@@ -1,0 +1,75 @@
+"""The three-way merge of two requests that changed one websession in parallel. Knows no store.
+
+It keeps keys, not invariants across keys: two requests that each add to their own key lose nothing; two that change
+the same one need a function that says what both together mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mangonel.websessions.session import RESERVED
+
+__all__ = ["merged"]
+
+_ABSENT: Any = object()
+
+Chooser = Callable[[Any, Any, Any], Any]
+
+
+def merged(
+    base: Mapping[str, Any],
+    mine: Mapping[str, Any],
+    theirs: Mapping[str, Any],
+    differs: Callable[[Any, Any], bool],
+    choosers: Mapping[str, Chooser],
+) -> dict[str, Any]:
+    """Return what is stored after both: their values, and mine where I changed something.
+
+    Args:
+        base: what both started from.
+        differs: whether two values are stored differently.
+        choosers: by key, a function of (base, mine, theirs) for keys that both changed; None stands for an absent one.
+    """
+    result = dict(theirs)
+    for key in [*mine, *(key for key in base if key not in mine)]:
+        before, now = base.get(key, _ABSENT), mine.get(key, _ABSENT)
+        if not _differ(before, now, differs):
+            continue
+        other = theirs.get(key, _ABSENT)
+        if key == RESERVED:
+            now = _merged_extra(_extra(before), _extra(now), _extra(other), differs)
+        elif key in choosers and _differ(before, other, differs):
+            now = choosers[key](*(None if value is _ABSENT else value for value in (before, now, other)))
+        if now is _ABSENT:
+            result.pop(key, None)
+        else:
+            result[key] = now
+    return result
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    return value if type(value) is dict else {}
+
+
+def _differ(one: Any, other: Any, differs: Callable[[Any, Any], bool]) -> bool:
+    if one is _ABSENT or other is _ABSENT:
+        return one is not other
+    return differs(one, other)
+
+
+def _merged_extra(
+    base: dict[str, Any], mine: dict[str, Any], theirs: dict[str, Any], differs: Callable[[Any, Any], bool]
+) -> Any:
+    extra = merged(
+        base, mine, theirs, differs, {"flash": _flashes, "csrf": lambda base, mine, theirs: theirs or mine}
+    )
+    return extra or _ABSENT
+
+
+def _flashes(base: Any, mine: Any, theirs: Any) -> Any:
+    # A message that one of us has read is read; those that either has added stay.
+    before, now, other = base or [], mine or [], theirs or []
+    read = [message for message in before if message not in now]
+    return [message for message in other if message not in read] + [m for m in now if m not in before]

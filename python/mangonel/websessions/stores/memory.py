@@ -1,0 +1,193 @@
+"""Websessions in the memory of one process: for tests, for development, and as the definition of what a store does.
+
+Everything happens between two awaits, so nothing needs a lock on a loop; threads share one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mangonel.websessions.record import Record
+
+__all__ = ["BlockingMemoryStore", "MemoryStore"]
+
+# How many records are looked at for every record that is inserted.
+SWEEP = 4
+
+
+class BlockingMemoryStore:
+    """A dict, and what removes from it."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        import time
+
+        self.records: dict[bytes, Record] = {}
+        self._clock = clock or time.time
+        self._lock = threading.Lock()
+        self._sweep: list[bytes] = []
+
+    def get(self, key: bytes) -> Record | None:
+        """Return the record, perhaps an expired one."""
+        return self.records.get(key)
+
+    def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        with self._lock:
+            stored = self.records.get(record.key)
+            if (stored.version if stored is not None else 0) != expected:
+                return False
+            self.records[record.key] = record
+        if not expected:
+            self._sweep_some()
+        return True
+
+    def touch(self, key: bytes, expires: float) -> bool:
+        """Move `expires`."""
+        with self._lock:
+            stored = self.records.get(key)
+            if stored is None:
+                return False
+            self.records[key] = msgspec.structs.replace(stored, expires=expires)
+            return True
+
+    def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        return sum(self.records.pop(key, None) is not None for key in keys)
+
+    def find(self, user: str) -> list[Record]:
+        """Return the user's records; looks at all."""
+        return [record for record in list(self.records.values()) if record.user == user]
+
+    def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove expired records."""
+        dead = [record.key for record in list(self.records.values()) if record.expires < now][:limit]
+        return self.delete(*dead)
+
+    def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        records = list(self.records.values())
+        return {
+            "records": len(records),
+            "expired": sum(record.expires < now for record in records),
+            "users": len({record.user for record in records if record.user is not None}),
+            "bytes": sum(len(record.data) for record in records),
+        }
+
+    def _sweep_some(self) -> None:
+        # A purge in instalments, so that nobody has to call one: each insert looks at a few others.
+        if not self._sweep:
+            if len(self.records) < SWEEP:
+                return
+            self._sweep = list(self.records)
+        now = self._clock()
+        for key in self._sweep[-SWEEP:]:
+            record = self.records.get(key)
+            if record is not None and record.expires < now:
+                self.records.pop(key, None)
+        del self._sweep[-SWEEP:]
+
+
+class MemoryStore:
+    """The same on an event loop; `blocking` is its other side, with the same records.
+
+    Args:
+        clock: when to take records for expired; the default is the machine's.
+        delay: seconds that every call takes, to try what a slow store does.
+        fail_after: calls that succeed before each one fails; None: never.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] | None = None,
+        *,
+        delay: float = 0.0,
+        fail_after: int | None = None,
+        blocking: BlockingMemoryStore | None = None,
+    ) -> None:
+        self.blocking = blocking or BlockingMemoryStore(clock)
+        self.delay = delay
+        self.fail_after = fail_after
+        self._is_plain = not delay and fail_after is None
+
+    @property
+    def records(self) -> dict[bytes, Record]:
+        """What is stored, by key."""
+        return self.blocking.records
+
+    def disturb(self, *, delay: float = 0.0, fail_after: int | None = None) -> None:
+        """Set how slow and how reliable the store is from now on."""
+        self.delay, self.fail_after = delay, fail_after
+        self._is_plain = not delay and fail_after is None
+
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record, perhaps an expired one."""
+        if not self._is_plain:
+            await self._suffer()
+        return self.blocking.records.get(key)
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        if not self._is_plain:
+            await self._suffer()
+        return self.blocking.put(record, expected)
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """Move `expires`."""
+        if not self._is_plain:
+            await self._suffer()
+        return self.blocking.touch(key, expires)
+
+    async def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        if not self._is_plain:
+            await self._suffer()
+        return self.blocking.delete(*keys)
+
+    async def find(self, user: str) -> list[Record]:
+        """Return the user's records."""
+        if not self._is_plain:
+            await self._suffer()
+        return self.blocking.find(user)
+
+    async def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove expired records."""
+        return self.blocking.purge(now, limit)
+
+    async def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        return self.blocking.stats(now)
+
+    async def setup(self) -> None:
+        """Do nothing: there is no schema."""
+
+    async def aclose(self) -> None:
+        """Do nothing: the records stay with the object."""
+
+    async def _suffer(self) -> None:
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if self.fail_after is not None:
+            if self.fail_after <= 0:
+                raise ConnectionError("the memory store was told to fail")
+            self.fail_after -= 1
+
+
+def from_url(url: Any) -> MemoryStore:
+    """Return a store for `memory:`; all with one URL in one process share their records."""
+    url.finish()
+    shared = _SHARED.setdefault(url.text, BlockingMemoryStore())
+    return MemoryStore(blocking=shared)
+
+
+def blocking_from_url(url: Any) -> BlockingMemoryStore:
+    """Return the same for threads."""
+    url.finish()
+    return _SHARED.setdefault(url.text, BlockingMemoryStore())
+
+
+_SHARED: dict[str, BlockingMemoryStore] = {}

@@ -1,0 +1,56 @@
+"""A store that counts its calls and times them, in front of any other: for events, and for whoever asserts counts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mangonel.websessions.record import Record
+
+__all__ = ["Meter"]
+
+
+class Meter:
+    """Passes everything on. `calls` is the sum, `by_name` the calls of each method."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.calls = 0
+        self.by_name: dict[str, int] = {}
+        self._start = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Seconds since it was made."""
+        return time.perf_counter() - self._start
+
+    def _count(self, name: str) -> None:
+        self.calls += 1
+        self.by_name[name] = self.by_name.get(name, 0) + 1
+
+    async def get(self, key: bytes) -> Record | None:
+        """As `Store.get`."""
+        self._count("get")
+        found: Record | None = await self.store.get(key)
+        return found
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """As `Store.put`."""
+        self._count("put")
+        written: bool = await self.store.put(record, expected)
+        return written
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """As `Store.touch`."""
+        self._count("touch")
+        moved: bool = await self.store.touch(key, expires)
+        return moved
+
+    async def delete(self, *keys: bytes) -> int:
+        """As `Store.delete`."""
+        self._count("delete")
+        removed: int = await self.store.delete(*keys)
+        return removed
+
+    def __getattr__(self, name: str) -> Any:
+        # Capabilities: there if the store has them.
+        return getattr(self.store, name)

@@ -1,0 +1,277 @@
+"""Websessions in MongoDB, by this driver: one document for each, whose `_id` is the key.
+
+    {_id: key, v: version, d: data, c: created, i: issued, e: expires, l: deadline, s: sid,
+     u: user, n: next, p: prev, b: label}
+
+A TTL index on `e` removes what expired; the flows judge time before that. Reads go to the primary. What ends a
+websession is acknowledged by a majority, so that a failover cannot bring it back. Spec: none but the driver's own API.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from mangonel.websessions.record import ENDED, Record
+from mangonel.websessions.stores.urls import StoreURL, flag
+
+__all__ = ["BlockingMongoStore", "MongoStore"]
+
+COLLECTION = "websessions"
+TIMEOUT_MS = "5000"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def _date(seconds: float) -> datetime:
+    return EPOCH + timedelta(milliseconds=round(seconds * 1000))
+
+
+class _Documents:
+    """From records to documents and back; the same for both faces."""
+
+    def __init__(self, collection: Any, *, durable: bool = False, documents: bool = False) -> None:
+        from mangonel.bson import decode, encode
+        from mangonel.bson.codec_options import CodecOptions
+        from mangonel.errors import DuplicateKeyError
+        from mangonel.read_preferences import ReadPreference
+        from mangonel.write_concern import WriteConcern
+
+        self.duplicate: type[Exception] = DuplicateKeyError
+        options: Any = CodecOptions(tz_aware=True)
+        concern = WriteConcern("majority", j=True) if durable else None
+        base = collection.with_options(codec_options=options, read_preference=ReadPreference.PRIMARY)
+        self.plain: Any = base.with_options(write_concern=concern) if concern else base
+        self.sure: Any = self.plain if durable else base.with_options(write_concern=WriteConcern("majority"))
+        self._decode: Any = decode if documents else None
+        self._encode: Any = encode if documents else None
+
+    def document(self, record: Record) -> dict[str, Any]:
+        """Return the document of a record."""
+        data: Any = record.data if self._decode is None or not record.data else self._decode(record.data)
+        document = {
+            "_id": record.key,
+            "v": record.version,
+            "d": data,
+            "c": record.created,
+            "i": record.issued,
+            "e": _date(record.expires),
+            "l": record.deadline,
+            "s": record.sid,
+        }
+        if record.user is not None:
+            document["u"] = record.user
+        if record.next is not None:
+            document["n"] = record.next
+        if record.prev is not None:
+            document["p"] = record.prev
+        if record.label is not None:
+            document["b"] = record.label
+        return document
+
+    def record(self, document: dict[str, Any]) -> Record:
+        """Return the record of a document."""
+        data = document["d"]
+        if type(data) is not bytes:
+            data = self._encode(data) if self._encode is not None else b""
+        get = document.get
+        return Record(
+            document["_id"],
+            data,
+            document["v"],
+            document["c"],
+            (document["e"] - EPOCH) / MILLISECOND / 1000,
+            document["l"],
+            get("u"),
+            get("n"),
+            get("p"),
+            document["i"],
+            document["s"],
+            get("b"),
+        )
+
+    def target(self, record: Record) -> Any:
+        """Return the collection to write a record with: what ends a websession must survive a failover."""
+        return self.sure if record.next == ENDED else self.plain
+
+
+class MongoStore:
+    """Websessions in a collection of this driver's `AsyncMongoClient`, which the application may share.
+
+    Args:
+        collection: `client.app.websessions`.
+        durable: every write is journaled by a majority; otherwise only what ends a websession waits for a majority.
+        documents: store the data as a document that can be read with the shell; for `codec="bson"` without `seal`.
+    """
+
+    def __init__(
+        self, collection: Any, *, durable: bool = False, documents: bool = False, client: Any = None
+    ) -> None:
+        self._documents = _Documents(collection, durable=durable, documents=documents)
+        self._client = client
+        self._plain = self._documents.plain
+        self._duplicate = self._documents.duplicate
+        self._record = self._documents.record
+        self._document = self._documents.document
+        self._find_one = self._plain.find_one
+
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record, perhaps an expired one."""
+        document = await self._find_one({"_id": key})
+        return self._record(document) if document is not None else None
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`: an insert, or a replacement that names the version."""
+        collection = self._documents.target(record)
+        if expected:
+            result = await collection.replace_one({"_id": record.key, "v": expected}, self._document(record))
+            return bool(result.matched_count)
+        try:
+            await collection.insert_one(self._document(record))
+        except self._duplicate:
+            return False
+        return True
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """Move `e`."""
+        result = await self._plain.update_one({"_id": key}, {"$set": {"e": _date(expires)}})
+        return bool(result.matched_count)
+
+    async def delete(self, *keys: bytes) -> int:
+        """Remove records, acknowledged by a majority."""
+        selector = keys[0] if len(keys) == 1 else {"$in": list(keys)}
+        result = await self._documents.sure.delete_many({"_id": selector})
+        return int(result.deleted_count)
+
+    async def find(self, user: str) -> list[Record]:
+        """Return the user's records."""
+        return [self._record(document) for document in await self._plain.find({"u": user}).to_list()]
+
+    async def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove expired records now, rather than when the server's TTL monitor comes by, every minute."""
+        dead = await self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit).to_list()
+        if not dead:
+            return 0
+        result = await self._plain.delete_many({"_id": {"$in": [document["_id"] for document in dead]}})
+        return int(result.deleted_count)
+
+    async def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        return {
+            "records": await self._plain.count_documents({}),
+            "expired": await self._plain.count_documents({"e": {"$lt": _date(now)}}),
+            "users": len(await self._plain.distinct("u")),
+        }
+
+    async def setup(self) -> None:
+        """Make the indexes: expiry by the server, and users."""
+        await self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
+        await self._plain.create_index("u", sparse=True, name="user")
+
+    async def aclose(self) -> None:
+        """Close the client, if this store opened it."""
+        if self._client is not None:
+            await self._client.close()
+
+
+class BlockingMongoStore:
+    """The same for threads, in a collection of `MongoClient`."""
+
+    def __init__(
+        self, collection: Any, *, durable: bool = False, documents: bool = False, client: Any = None
+    ) -> None:
+        self._documents = _Documents(collection, durable=durable, documents=documents)
+        self._client = client
+        self._plain = self._documents.plain
+
+    def get(self, key: bytes) -> Record | None:
+        """As `MongoStore.get`."""
+        document = self._plain.find_one({"_id": key})
+        return self._documents.record(document) if document is not None else None
+
+    def put(self, record: Record, expected: int) -> bool:
+        """As `MongoStore.put`."""
+        collection = self._documents.target(record)
+        if expected:
+            document = self._documents.document(record)
+            return bool(collection.replace_one({"_id": record.key, "v": expected}, document).matched_count)
+        try:
+            collection.insert_one(self._documents.document(record))
+        except self._documents.duplicate:
+            return False
+        return True
+
+    def touch(self, key: bytes, expires: float) -> bool:
+        """As `MongoStore.touch`."""
+        return bool(self._plain.update_one({"_id": key}, {"$set": {"e": _date(expires)}}).matched_count)
+
+    def delete(self, *keys: bytes) -> int:
+        """As `MongoStore.delete`."""
+        selector = keys[0] if len(keys) == 1 else {"$in": list(keys)}
+        return int(self._documents.sure.delete_many({"_id": selector}).deleted_count)
+
+    def find(self, user: str) -> list[Record]:
+        """As `MongoStore.find`."""
+        return [self._documents.record(document) for document in self._plain.find({"u": user})]
+
+    def purge(self, now: float, limit: int = 1000) -> int:
+        """As `MongoStore.purge`."""
+        dead = [
+            document["_id"]
+            for document in self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit)
+        ]
+        return int(self._plain.delete_many({"_id": {"$in": dead}}).deleted_count) if dead else 0
+
+    def stats(self, now: float) -> dict[str, int]:
+        """As `MongoStore.stats`."""
+        return {
+            "records": self._plain.count_documents({}),
+            "expired": self._plain.count_documents({"e": {"$lt": _date(now)}}),
+            "users": len(self._plain.distinct("u")),
+        }
+
+    def setup(self) -> None:
+        """As `MongoStore.setup`."""
+        self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
+        self._plain.create_index("u", sparse=True, name="user")
+
+    def close(self) -> None:
+        """Close the client, if this store opened it."""
+        if self._client is not None:
+            self._client.close()
+
+
+def from_url(url: StoreURL) -> MongoStore:
+    """Return a store for `mongodb://host/database?collection=…&durable=…&documents=…` and the driver's own options."""
+    from mangonel import AsyncMongoClient
+
+    text, database, collection, own = _parts(url)
+    client: Any = AsyncMongoClient(text)
+    return MongoStore(client[database][collection], client=client, **own)
+
+
+def blocking_from_url(url: StoreURL) -> BlockingMongoStore:
+    """Return the same for threads."""
+    from mangonel import MongoClient
+
+    text, database, collection, own = _parts(url)
+    client: Any = MongoClient(text)
+    return BlockingMongoStore(client[database][collection], client=client, **own)
+
+
+def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:
+    collection = url.take("collection", COLLECTION)
+    own = {name: url.take(name, False, flag) for name in ("durable", "documents")}
+    database = url.path.strip("/") or "app"
+    names = {name.lower() for name in url.options}
+    # A server that does not answer must not hold a visitor for ever.
+    for name in ("socketTimeoutMS", "serverSelectionTimeoutMS"):
+        if name.lower() not in names:
+            url.options[name] = TIMEOUT_MS
+    # The driver checks the rest, and refuses what it does not know.
+    text = url.without_query()
+    if not url.path:
+        text += "/"
+    return f"{text}?{urlencode(url.options)}", database, collection, own

@@ -1,0 +1,141 @@
+"""From a URL to a store: which file, which class, which options. Imports an engine's client only when one is made.
+
+Standard parsing: percent-encoding, IPv6 in brackets, defaults really applied. An option nobody knows is an error.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
+
+from mangonel.websessions.errors import UsageError
+
+__all__ = ["SCHEMES", "StoreURL", "open_blocking", "open_store"]
+
+# Scheme: the module in this package. Each has `from_url(StoreURL)` and `blocking_from_url(StoreURL)`.
+SCHEMES = {
+    "memory": "memory",
+    "mongodb": "mongodb",
+    "mongodb+srv": "mongodb",
+    "redis": "redis",
+    "rediss": "redis",
+    "unix": "redis",
+    "valkey": "redis",
+    "memcached": "memcached",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "sqlite": "sqlite",
+    "files": "directory",
+    "dir": "directory",
+    "file": "single_file",
+    "cookie": "cookie",
+}
+
+EXTRAS = {
+    "redis": "redis",
+    "memcached": "memcached",
+    "mysql": "mysql",
+    "postgresql": "postgresql",
+    "sqlite": "sqlite",
+}
+
+
+class StoreURL:
+    """A URL taken apart.
+
+    Attributes:
+        text: as given.
+        scheme, user, password, host, port, path: its parts, percent-decoded; None where absent.
+        options: the query, whose names are taken out by `take`.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            parts: SplitResult = urlsplit(text)
+            # With several hosts there is no one port; those engines read `netloc`.
+            self.port = parts.port if "," not in parts.netloc else None
+        except ValueError as error:
+            raise UsageError(f"expected the URL of a store, got {hide_password(text)!r}: {error}") from None
+        self.scheme = parts.scheme
+        self.netloc = parts.netloc
+        self.user = unquote(parts.username) if parts.username else None
+        self.password = unquote(parts.password) if parts.password else None
+        self.host = parts.hostname
+        self.path = unquote(parts.path)
+        self.parts = parts
+        self.options = dict(parse_qsl(parts.query, keep_blank_values=True))
+
+    def take(self, name: str, default: Any = None, convert: Callable[[str], Any] = str) -> Any:
+        """Take one option out, converted; `default` when it is absent."""
+        if name not in self.options:
+            return default
+        value = self.options.pop(name)
+        try:
+            return convert(value)
+        except (ValueError, TypeError):
+            raise UsageError(
+                f"expected {name} as {convert.__name__} in the store's URL, got {value!r}"
+            ) from None
+
+    def finish(self) -> None:
+        """Refuse what nobody took."""
+        if self.options:
+            raise UsageError(
+                f"the {self.scheme} store knows no option {', '.join(sorted(self.options))}; "
+                "docs/websessions/stores.md lists them"
+            )
+
+    def without_query(self) -> str:
+        """Return the URL without its query."""
+        return urlunsplit(self.parts._replace(query="", fragment=""))
+
+
+def flag(value: str) -> bool:
+    """Return what a switch in a query says."""
+    if value.lower() not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise ValueError(value)
+    return value.lower() in ("1", "true", "yes", "on")
+
+
+def hide_password(text: str) -> str:
+    """Return a URL that may be printed."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return text.split(":", 1)[0] + ":…"
+    if "@" not in parts.netloc:
+        return text
+    return urlunsplit(parts._replace(netloc="…@" + parts.netloc.rpartition("@")[2]))
+
+
+def open_store(url: str) -> Any:
+    """Return an asynchronous store for a URL. Connects to nothing yet."""
+    parsed, module = _module_for(url)
+    return module.from_url(parsed)
+
+
+def open_blocking(url: str) -> Any:
+    """Return a blocking store for a URL. Connects to nothing yet."""
+    parsed, module = _module_for(url)
+    return module.blocking_from_url(parsed)
+
+
+def _module_for(url: str) -> tuple[StoreURL, Any]:
+    parsed = StoreURL(url)
+    name = SCHEMES.get(parsed.scheme)
+    if name is None:
+        raise UsageError(
+            f"expected a store's URL with one of the schemes {', '.join(SCHEMES)}, got {hide_password(url)!r}"
+        )
+    try:
+        return parsed, importlib.import_module(f"mangonel.websessions.stores.{name}")
+    except ImportError as error:
+        extra = EXTRAS.get(name)
+        if extra is None:
+            raise
+        raise UsageError(f"{error}; the {name} store comes with: pip install mangonel[{extra}]") from error
