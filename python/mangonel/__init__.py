@@ -96,6 +96,8 @@ _MODULES = frozenset(
         "database",
         "driver_info",
         "errors",
+        "event_loggers",
+        "hello",
         "mongo_client",
         "monitoring",
         "operations",
@@ -104,6 +106,9 @@ _MODULES = frozenset(
         "read_preferences",
         "results",
         "server_api",
+        "server_description",
+        "server_type",
+        "topology_description",
         "uri_parser",
         "write_concern",
     ]

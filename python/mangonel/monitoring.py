@@ -12,6 +12,33 @@ server-discovery-and-monitoring-logging-and-monitoring.
 from __future__ import annotations
 
 from mangonel._command_events import CommandFailedEvent, CommandStartedEvent, CommandSucceededEvent
+from mangonel._deployment_events import (
+    ServerClosedEvent,
+    ServerDescriptionChangedEvent,
+    ServerHeartbeatFailedEvent,
+    ServerHeartbeatStartedEvent,
+    ServerHeartbeatSucceededEvent,
+    ServerOpeningEvent,
+    TopologyClosedEvent,
+    TopologyDescriptionChangedEvent,
+    TopologyEvent,
+    TopologyOpenedEvent,
+)
+from mangonel._pool_events import (
+    ConnectionCheckedInEvent,
+    ConnectionCheckedOutEvent,
+    ConnectionCheckOutFailedEvent,
+    ConnectionCheckOutFailedReason,
+    ConnectionCheckOutStartedEvent,
+    ConnectionClosedEvent,
+    ConnectionClosedReason,
+    ConnectionCreatedEvent,
+    ConnectionReadyEvent,
+    PoolClearedEvent,
+    PoolClosedEvent,
+    PoolCreatedEvent,
+    PoolReadyEvent,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +49,33 @@ __all__ = [
     "CommandListener",
     "CommandStartedEvent",
     "CommandSucceededEvent",
+    "ConnectionCheckOutFailedEvent",
+    "ConnectionCheckOutFailedReason",
+    "ConnectionCheckOutStartedEvent",
+    "ConnectionCheckedInEvent",
+    "ConnectionCheckedOutEvent",
+    "ConnectionClosedEvent",
+    "ConnectionClosedReason",
+    "ConnectionCreatedEvent",
+    "ConnectionPoolListener",
+    "ConnectionReadyEvent",
+    "PoolClearedEvent",
+    "PoolClosedEvent",
+    "PoolCreatedEvent",
+    "PoolReadyEvent",
+    "ServerClosedEvent",
+    "ServerDescriptionChangedEvent",
+    "ServerHeartbeatFailedEvent",
+    "ServerHeartbeatListener",
+    "ServerHeartbeatStartedEvent",
+    "ServerHeartbeatSucceededEvent",
+    "ServerListener",
+    "ServerOpeningEvent",
+    "TopologyClosedEvent",
+    "TopologyDescriptionChangedEvent",
+    "TopologyEvent",
+    "TopologyListener",
+    "TopologyOpenedEvent",
     "register",
 ]
 
@@ -53,6 +107,102 @@ class CommandListener(_EventListener):
 
     def failed(self, event: CommandFailedEvent) -> None:
         """Hear that a command was refused or not answered."""
+        raise NotImplementedError
+
+
+class ConnectionPoolListener(_EventListener):
+    """Hears of pools, of their connections, and of operations that ask for one."""
+
+    def pool_created(self, event: PoolCreatedEvent) -> None:
+        """Hear that the pool of a server was made."""
+        raise NotImplementedError
+
+    def pool_ready(self, event: PoolReadyEvent) -> None:
+        """Hear that a pool hands out connections from now on."""
+        raise NotImplementedError
+
+    def pool_cleared(self, event: PoolClearedEvent) -> None:
+        """Hear that the connections of a pool are not to be used again."""
+        raise NotImplementedError
+
+    def pool_closed(self, event: PoolClosedEvent) -> None:
+        """Hear that a pool is gone."""
+        raise NotImplementedError
+
+    def connection_created(self, event: ConnectionCreatedEvent) -> None:
+        """Hear that a connection is about to be opened."""
+        raise NotImplementedError
+
+    def connection_ready(self, event: ConnectionReadyEvent) -> None:
+        """Hear that a connection has done its handshake."""
+        raise NotImplementedError
+
+    def connection_closed(self, event: ConnectionClosedEvent) -> None:
+        """Hear that a connection was closed."""
+        raise NotImplementedError
+
+    def connection_check_out_started(self, event: ConnectionCheckOutStartedEvent) -> None:
+        """Hear that an operation asks for a connection."""
+        raise NotImplementedError
+
+    def connection_check_out_failed(self, event: ConnectionCheckOutFailedEvent) -> None:
+        """Hear that an operation gets no connection."""
+        raise NotImplementedError
+
+    def connection_checked_out(self, event: ConnectionCheckedOutEvent) -> None:
+        """Hear that an operation got a connection."""
+        raise NotImplementedError
+
+    def connection_checked_in(self, event: ConnectionCheckedInEvent) -> None:
+        """Hear that an operation gave its connection back."""
+        raise NotImplementedError
+
+
+class ServerHeartbeatListener(_EventListener):
+    """Hears of the checks of servers; its methods are called in the threads that watch them."""
+
+    def started(self, event: ServerHeartbeatStartedEvent) -> None:
+        """Hear that a check began."""
+        raise NotImplementedError
+
+    def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
+        """Hear that a server answered to a check."""
+        raise NotImplementedError
+
+    def failed(self, event: ServerHeartbeatFailedEvent) -> None:
+        """Hear that a check failed."""
+        raise NotImplementedError
+
+
+class TopologyListener(_EventListener):
+    """Hears of the deployment as a whole."""
+
+    def opened(self, event: TopologyOpenedEvent) -> None:
+        """Hear that a client began to look at its deployment."""
+        raise NotImplementedError
+
+    def description_changed(self, event: TopologyDescriptionChangedEvent) -> None:
+        """Hear that what is known of the deployment changed."""
+        raise NotImplementedError
+
+    def closed(self, event: TopologyClosedEvent) -> None:
+        """Hear that a client was closed."""
+        raise NotImplementedError
+
+
+class ServerListener(_EventListener):
+    """Hears of the servers of the deployment."""
+
+    def opened(self, event: ServerOpeningEvent) -> None:
+        """Hear that a server came into the topology."""
+        raise NotImplementedError
+
+    def description_changed(self, event: ServerDescriptionChangedEvent) -> None:
+        """Hear that what is known of a server changed."""
+        raise NotImplementedError
+
+    def closed(self, event: ServerClosedEvent) -> None:
+        """Hear that a server left the topology."""
         raise NotImplementedError
 
 

@@ -12,7 +12,7 @@ use mangonel_bson::{ObjectId, RawDocument, RawValue};
 use crate::auth::login::Login;
 use crate::compress::Compressor;
 use crate::error::ProtocolError;
-use crate::events::{Event, EventQueue, Interests};
+use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
 use crate::message::Command;
 use crate::pool::{ExchangeId, LinkId, Pool, PoolOptions};
@@ -94,6 +94,8 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Server {
     pools: BTreeMap<ShardId, Pool>,
+    /// Whether the server was reached since its pools were cleared; only listeners want to know.
+    is_ready: bool,
 }
 
 /// The state that all exchanges of one client share.
@@ -190,13 +192,13 @@ impl Client {
     /// Closes a shard and returns its links; they and its waiters are dead.
     pub fn close_shard(&mut self, shard: ShardId) -> Vec<LinkId> {
         self.shards.remove(&shard);
-        let pools = self.servers.values_mut().filter_map(|server| server.pools.remove(&shard));
-        let links: Vec<LinkId> = pools
-            .flat_map(|mut pool| {
-                pool.close();
-                pool.poll_closing()
-            })
-            .collect();
+        let mut links = Vec::new();
+        for (address, server) in &mut self.servers {
+            let Some(mut pool) = server.pools.remove(&shard) else { continue };
+            pool.close();
+            links.append(&mut pool.poll_closing());
+            self.events.push_log(address, pool.take_log());
+        }
         self.forget_lines(&links);
         links
     }
@@ -245,11 +247,23 @@ impl Client {
         while let Some(effect) = self.topology.poll_effect() {
             match effect {
                 Effect::OpenPool { address } => {
+                    self.publish_pool(&address, || PoolEvent::Created);
                     self.servers.insert(address, Server::default());
                 }
                 // A server that is not known is not selected, so its pools need no gate of their own.
-                Effect::ReadyPool { .. } => {}
-                Effect::ClearPool { address, is_interrupting, .. } => {
+                Effect::ReadyPool { address } => {
+                    let server = self.servers.get_mut(&address);
+                    if server.is_some_and(|server| !std::mem::replace(&mut server.is_ready, true)) {
+                        self.publish_pool(&address, || PoolEvent::Ready);
+                    }
+                }
+                Effect::ClearPool { address, service_id, is_interrupting } => {
+                    let is_balanced = self.options.topology.is_load_balanced;
+                    let server = self.servers.get_mut(&address);
+                    // Behind a load balancer no pool is ever paused.
+                    if server.is_some_and(|server| std::mem::replace(&mut server.is_ready, is_balanced)) {
+                        self.publish_pool(&address, || PoolEvent::Cleared { service_id, is_interrupting });
+                    }
                     let server = self.servers.get_mut(&address);
                     let pools = server.into_iter().flat_map(|server| server.pools.values_mut());
                     pools.for_each(|pool| pool.pause(is_interrupting));
@@ -259,7 +273,9 @@ impl Client {
                         pool.close();
                         self.closing.append(&mut pool.poll_closing());
                         self.woken.append(&mut pool.poll_woken());
+                        self.events.push_log(&address, pool.take_log());
                     }
+                    self.publish_pool(&address, || PoolEvent::Closed);
                 }
                 Effect::StartMonitor { address } => self.errands.push(Errand::Watch(address)),
                 Effect::StartPinger { address } => self.errands.push(Errand::Ping(address)),
@@ -298,6 +314,11 @@ impl Client {
     pub(crate) fn known_server(&self, address: &Address) -> Option<Arc<ServerDescription>> {
         let server = self.description().servers.get(address)?;
         (server.server_type != ServerType::Unknown).then(|| Arc::clone(server))
+    }
+
+    /// Returns whether the pool of this server hands out connections; `None` when there is no such server.
+    pub(crate) fn is_ready(&self, address: &Address) -> Option<bool> {
+        self.servers.get(address).map(|server| server.is_ready)
     }
 
     fn operation_count(&self, address: &Address) -> u64 {
@@ -373,7 +394,11 @@ impl Client {
         let is_open = self.shards.contains(&shard) && !self.is_closed;
         match self.servers.get_mut(server)?.pools.entry(shard) {
             Entry::Occupied(pool) => Some(pool.into_mut()),
-            Entry::Vacant(place) => is_open.then(|| place.insert(Pool::new(self.options.pool.clone()))),
+            Entry::Vacant(place) => is_open.then(|| {
+                let pool = place.insert(Pool::new(self.options.pool.clone()));
+                pool.set_observed(self.events.wants(Interests::POOLS));
+                pool
+            }),
         }
     }
 
@@ -417,6 +442,7 @@ impl Client {
 
     /// Returns what happened since the last call, in order; only of the kinds that are wanted.
     pub fn poll_events(&mut self) -> VecDeque<Event> {
+        self.collect_logs();
         self.events.take()
     }
 
@@ -425,6 +451,8 @@ impl Client {
         self.events.set_interests(interests);
         self.options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
         self.topology.set_listened(interests.contains(Interests::TOPOLOGY));
+        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        pools.for_each(|pool| pool.set_observed(interests.contains(Interests::POOLS)));
     }
 
     pub(crate) fn wants(&self, kinds: Interests) -> bool {
@@ -432,7 +460,24 @@ impl Client {
     }
 
     pub(crate) fn publish(&mut self, event: Event) {
+        self.collect_logs();
         self.events.push(event);
+    }
+
+    /// Has listeners hear of a pool, when there are any.
+    pub(crate) fn publish_pool(&mut self, address: &Address, event: impl FnOnce() -> PoolEvent) {
+        if self.wants(Interests::POOLS) {
+            self.publish(Event::Pool { address: address.clone(), event: event() });
+        }
+    }
+
+    /// Puts what pools noted behind what happened before.
+    fn collect_logs(&mut self) {
+        if self.wants(Interests::POOLS) {
+            for (address, server) in &mut self.servers {
+                server.pools.values_mut().for_each(|pool| self.events.push_log(address, pool.take_log()));
+            }
+        }
     }
 
     /// Keeps what the server said of a connection in its handshake, until the connection is closed.

@@ -67,6 +67,113 @@ pub enum CommandFailure {
     Cancelled(String),
 }
 
+/// Why a connection was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// Its pool was cleared since it was opened.
+    Stale,
+    /// It was idle for too long.
+    Idle,
+    /// It broke, or could not be made.
+    Error,
+    /// Its pool was closed.
+    PoolClosed,
+}
+
+impl CloseReason {
+    /// Returns the specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Idle => "idle",
+            Self::Error => "error",
+            Self::PoolClosed => "poolClosed",
+        }
+    }
+}
+
+/// Why nothing was checked out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckOutFailure {
+    /// No connection became free in time.
+    Timeout,
+    /// The pool was closed.
+    PoolClosed,
+    /// A connection could not be made, or the pool was cleared meanwhile.
+    Connection,
+}
+
+impl CheckOutFailure {
+    /// Returns the specification's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::PoolClosed => "poolClosed",
+            Self::Connection => "connectionError",
+        }
+    }
+}
+
+/// Something that happened to the pool of one server, or to a connection of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PoolEvent {
+    /// It was made, paused.
+    Created,
+    /// It hands out connections from now on.
+    Ready,
+    /// Its connections are not to be used again.
+    Cleared {
+        /// Behind a load balancer: only those of this service.
+        service_id: Option<ObjectId>,
+        /// Whether those in use are closed at once.
+        is_interrupting: bool,
+    },
+    /// It is gone.
+    Closed,
+    /// A connection is about to be opened.
+    ConnectionCreated {
+        /// Its name.
+        link: LinkId,
+    },
+    /// A connection has done its handshake.
+    ConnectionReady {
+        /// Its name.
+        link: LinkId,
+        /// Since it was created.
+        duration: Duration,
+    },
+    /// A connection was closed.
+    ConnectionClosed {
+        /// Its name.
+        link: LinkId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// An operation asks for a connection.
+    CheckOutStarted,
+    /// It gets none.
+    CheckOutFailed {
+        /// Why.
+        reason: CheckOutFailure,
+        /// What went wrong with the connection, when that is why.
+        error: Option<Box<str>>,
+        /// Since it asked.
+        duration: Duration,
+    },
+    /// It got one.
+    CheckedOut {
+        /// The connection's name.
+        link: LinkId,
+        /// Since it asked.
+        duration: Duration,
+    },
+    /// It gave one back.
+    CheckedIn {
+        /// The connection's name.
+        link: LinkId,
+    },
+}
+
 /// One thing that happened.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
@@ -94,6 +201,13 @@ pub enum Event {
         duration: Duration,
         /// Why.
         failure: CommandFailure,
+    },
+    /// Something happened to the pool of a server.
+    Pool {
+        /// The server.
+        address: Address,
+        /// What.
+        event: PoolEvent,
     },
     /// Something happened to the deployment.
     Topology(topology::Event),
@@ -125,6 +239,12 @@ impl EventQueue {
     /// Appends an event that is wanted.
     pub fn push(&mut self, event: Event) {
         self.waiting.push_back(event);
+    }
+
+    /// Appends what one pool noted.
+    pub fn push_log(&mut self, address: &Address, log: Vec<PoolEvent>) {
+        let events = log.into_iter().map(|event| Event::Pool { address: address.clone(), event });
+        self.waiting.extend(events);
     }
 
     /// Returns whether nothing waits.

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use crate::events::{CloseReason, PoolEvent};
 use crate::time::Instant;
 
 /// Names one connection for as long as its client lives.
@@ -65,6 +66,10 @@ pub struct Pool {
     /// Links to be closed by the owner, and waiters to be woken; drained after every call.
     closing: Vec<LinkId>,
     woken: Vec<ExchangeId>,
+    /// What listeners are to hear, when there are any: connections given back and closed.
+    log: Vec<PoolEvent>,
+    is_observed: bool,
+    is_closed: bool,
 }
 
 impl Pool {
@@ -80,7 +85,20 @@ impl Pool {
             grants: HashMap::new(),
             closing: Vec::new(),
             woken: Vec::new(),
+            log: Vec::new(),
+            is_observed: false,
+            is_closed: false,
         }
+    }
+
+    /// Keeps a log of connections given back and closed from now on, or none any more.
+    pub fn set_observed(&mut self, is_observed: bool) {
+        self.is_observed = is_observed;
+    }
+
+    /// Returns what happened since the last call, in order, while it is observed.
+    pub fn take_log(&mut self) -> Vec<PoolEvent> {
+        std::mem::take(&mut self.log)
     }
 
     /// Returns the number that connections opened now belong to.
@@ -133,7 +151,8 @@ impl Pool {
     pub fn abandon(&mut self, exchange: ExchangeId, now: Instant) {
         self.waiters.retain(|waiter| *waiter != exchange);
         match self.grants.remove(&exchange) {
-            Some(CheckOut::Ready(link)) => self.check_in(link, now),
+            // Its owner never heard of it.
+            Some(CheckOut::Ready(link)) => self.take_back(link, now),
             Some(CheckOut::Establish) => self.failed(None, now),
             Some(CheckOut::Wait) | None => {}
         }
@@ -141,17 +160,30 @@ impl Pool {
 
     /// Gives a working connection back.
     pub fn check_in(&mut self, link: LinkId, now: Instant) {
+        self.note(PoolEvent::CheckedIn { link });
+        self.take_back(link, now);
+    }
+
+    fn take_back(&mut self, link: LinkId, now: Instant) {
         match self.out.remove(&link) {
             Some(generation) if generation == self.generation => self.idle.push(Idle { link, since: now }),
-            // One that the books have lost was in use when the pool was closed.
-            Some(_) | None => self.closing.push(link),
+            Some(_) => self.shut(link, CloseReason::Stale),
+            // One that the books have lost was in use when the pool was closed, or cleared and interrupting.
+            None => {
+                self.shut(link, if self.is_closed { CloseReason::PoolClosed } else { CloseReason::Stale })
+            }
         }
         self.serve(now);
     }
 
     /// Gives a connection back that must not be used again.
     pub fn discard(&mut self, link: LinkId, now: Instant) {
-        self.closing.push(link);
+        let was_idle = self.idle.iter().any(|idle| idle.link == link);
+        let was_granted = self.grants.values().any(|answer| *answer == CheckOut::Ready(link));
+        if !was_idle && !was_granted {
+            self.note(PoolEvent::CheckedIn { link });
+        }
+        self.shut(link, CloseReason::Error);
         self.out.remove(&link);
         self.idle.retain(|idle| idle.link != link);
         // It may have been granted to a waiter that has not run since: that one is the first in the queue again.
@@ -172,7 +204,7 @@ impl Pool {
 
     /// Notes that a connection could not be opened; `link` when it broke in its handshake.
     pub fn failed(&mut self, link: Option<LinkId>, now: Instant) {
-        self.closing.extend(link);
+        link.into_iter().for_each(|link| self.shut(link, CloseReason::Error));
         self.pending = self.pending.saturating_sub(1);
         self.serve(now);
     }
@@ -180,7 +212,8 @@ impl Pool {
     /// Starts a new generation: idle connections close now, those in use when they come back.
     pub fn clear(&mut self) {
         self.generation += 1;
-        self.closing.extend(self.idle.drain(..).map(|idle| idle.link));
+        let reason = if self.is_closed { CloseReason::PoolClosed } else { CloseReason::Stale };
+        std::mem::take(&mut self.idle).iter().for_each(|idle| self.shut(idle.link, reason));
     }
 
     /// Clears the pool and sends every waiter away, to look for a server again; `is_interrupting` closes connections in
@@ -195,7 +228,9 @@ impl Pool {
 
     /// Closes everything and wakes every waiter, which then finds nothing granted.
     pub fn close(&mut self) {
+        self.is_closed = true;
         self.clear();
+        // Listeners hear of these when their exchanges give them up.
         self.closing.extend(self.out.drain().map(|(link, _)| link));
         self.woken.extend(self.waiters.drain(..));
     }
@@ -210,9 +245,21 @@ impl Pool {
         std::mem::take(&mut self.woken)
     }
 
-    /// Returns whether [`poll_closing`](Self::poll_closing) or [`poll_woken`](Self::poll_woken) has something.
+    /// Returns whether [`poll_closing`](Self::poll_closing), [`poll_woken`](Self::poll_woken) or
+    /// [`take_log`](Self::take_log) has something.
     pub fn has_news(&self) -> bool {
-        !self.closing.is_empty() || !self.woken.is_empty()
+        !self.closing.is_empty() || !self.woken.is_empty() || !self.log.is_empty()
+    }
+
+    fn shut(&mut self, link: LinkId, reason: CloseReason) {
+        self.closing.push(link);
+        self.note(PoolEvent::ConnectionClosed { link, reason });
+    }
+
+    fn note(&mut self, event: PoolEvent) {
+        if self.is_observed {
+            self.log.push(event);
+        }
     }
 
     fn offer(&mut self, now: Instant) -> Option<CheckOut> {
@@ -220,7 +267,7 @@ impl Pool {
             let perished =
                 self.options.max_idle_time.is_some_and(|longest| now.saturating_since(idle.since) > longest);
             if perished {
-                self.closing.push(idle.link);
+                self.shut(idle.link, CloseReason::Idle);
                 continue;
             }
             self.out.insert(idle.link, self.generation);

@@ -1,5 +1,5 @@
-//! What listeners hear of a command: one start, and one end for each start. Nothing is made while nobody listens.
-//! Spec: command-logging-and-monitoring.
+//! What listeners hear of a command and of its check-out: one start, and one end for each start. Nothing is made while
+//! nobody listens. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
 
 use std::sync::Arc;
 
@@ -7,8 +7,12 @@ use mangonel_bson::{RawDocument, writer};
 
 use super::{Exchange, Phase};
 use crate::client::Client;
-use crate::events::{CommandFacts, CommandFailure, Event, HARMLESS, Interests, is_hello, is_sensitive};
+use crate::events::{
+    CheckOutFailure, CloseReason, CommandFacts, CommandFailure, Event, HARMLESS, Interests, PoolEvent,
+    is_hello, is_sensitive,
+};
 use crate::message::Replies;
+use crate::pool::LinkId;
 use crate::time::Instant;
 
 /// How much listeners have heard of the attempt in flight.
@@ -21,6 +25,14 @@ pub(super) enum Announcement {
     Due,
     /// Its start was told.
     Started(Arc<CommandFacts>, Instant),
+}
+
+/// The check-out that listeners have heard the start of, and not the end.
+#[derive(Debug, Default)]
+pub(super) struct CheckOutNotes {
+    asked: Option<Instant>,
+    created: Option<Instant>,
+    trouble: Option<Box<str>>,
 }
 
 /// An empty BSON document.
@@ -113,6 +125,80 @@ impl Exchange {
         if let Announcement::Started(facts, started) = std::mem::take(&mut self.announcement) {
             let duration = now.saturating_since(started);
             client.publish(Event::CommandFailed { facts, duration, failure });
+        }
+    }
+
+    /// Tells listeners that a connection is asked for.
+    pub(super) fn announce_check_out(&mut self, client: &mut Client, now: Instant) {
+        if !client.wants(Interests::POOLS) {
+            return;
+        }
+        self.notes = CheckOutNotes { asked: Some(now), ..CheckOutNotes::default() };
+        self.publish_pool(client, PoolEvent::CheckOutStarted);
+    }
+
+    /// Gives the connection that is to be opened its name, and tells listeners.
+    pub(super) fn name_connection(&mut self, client: &mut Client, now: Instant) {
+        let link = client.next_link();
+        self.opening = Some(link);
+        if self.notes.asked.is_some() {
+            self.notes.created = Some(now);
+            self.publish_pool(client, PoolEvent::ConnectionCreated { link });
+        }
+    }
+
+    /// Tells listeners that a new connection has done its handshake.
+    pub(super) fn announce_ready(&mut self, client: &mut Client, now: Instant) {
+        self.opening = None;
+        if let (Some(created), Some(link)) = (self.notes.created.take(), self.link) {
+            let duration = now.saturating_since(created);
+            self.publish_pool(client, PoolEvent::ConnectionReady { link, duration });
+            self.announce_checked_out(client, link, now);
+        }
+    }
+
+    /// Tells listeners that a connection was got.
+    pub(super) fn announce_checked_out(&mut self, client: &mut Client, link: LinkId, now: Instant) {
+        if let Some(asked) = self.notes.asked.take() {
+            let duration = now.saturating_since(asked);
+            self.publish_pool(client, PoolEvent::CheckedOut { link, duration });
+        }
+    }
+
+    /// Keeps why a connection cannot be made, for listeners to hear when it is given up.
+    pub(super) fn note_trouble(&mut self, message: &str) {
+        if self.notes.asked.is_some() {
+            self.notes.trouble = Some(message.into());
+        }
+    }
+
+    /// Tells listeners that the check-out came to nothing.
+    pub(super) fn announce_no_connection(
+        &mut self,
+        client: &mut Client,
+        reason: CheckOutFailure,
+        now: Instant,
+    ) {
+        if let Some(asked) = self.notes.asked.take() {
+            let (error, duration) = (self.notes.trouble.take(), now.saturating_since(asked));
+            self.publish_pool(client, PoolEvent::CheckOutFailed { reason, error, duration });
+        }
+    }
+
+    /// Tells listeners that a connection that is in no pool's books any more is closed.
+    pub(super) fn announce_closed(&self, client: &mut Client, link: LinkId, reason: CloseReason) {
+        self.publish_pool(client, PoolEvent::ConnectionClosed { link, reason });
+    }
+
+    /// Tells listeners that a connection whose pool is gone was given back, and closed.
+    pub(super) fn announce_orphan(&self, client: &mut Client, link: LinkId) {
+        self.publish_pool(client, PoolEvent::CheckedIn { link });
+        self.announce_closed(client, link, CloseReason::PoolClosed);
+    }
+
+    fn publish_pool(&self, client: &mut Client, event: PoolEvent) {
+        if let Some(server) = &self.server {
+            client.publish_pool(&server.address, || event);
         }
     }
 

@@ -252,6 +252,7 @@ impl Exchange {
             if let (Some(link), Some(pool)) = (link, self.pool(client)) {
                 pool.established(link, generation, now);
             }
+            self.announce_ready(client, now);
         }
         self.send(client, now);
     }

@@ -39,7 +39,7 @@ use self::handshake::Handshake;
 use crate::client::{Client, ShardId};
 use crate::compress::Compressor;
 use crate::error::{Failure, ProtocolError};
-use crate::events::CommandFailure;
+use crate::events::{CheckOutFailure, CloseReason, CommandFailure};
 use crate::message::Replies;
 use crate::operation::{Limit, Operation, SessionChoice};
 use crate::pool::{ExchangeId, LinkId, Pool};
@@ -144,11 +144,20 @@ pub struct Exchange {
     is_reauthenticated: bool,
     /// How the connection that it opened compresses.
     compressor: Option<Compressor>,
+    notes: announcing::CheckOutNotes,
+    /// What the connection that it opens will be called.
+    opening: Option<LinkId>,
 }
 
 impl Exchange {
     /// Starts to run `operation` on the connections of `shard`; often already at [`Step::Write`].
-    pub fn begin(client: &mut Client, shard: ShardId, mut operation: Operation, now: Instant) -> Self {
+    pub fn begin(client: &mut Client, shard: ShardId, operation: Operation, now: Instant) -> Self {
+        let mut exchange = Exchange::new(client, shard, operation, now);
+        exchange.select(client, now);
+        exchange
+    }
+
+    fn new(client: &mut Client, shard: ShardId, mut operation: Operation, now: Instant) -> Self {
         let until = match operation.limit {
             Limit::OfClient => client.options.timeout.map(|limit| now + limit),
             Limit::None => None,
@@ -157,7 +166,7 @@ impl Exchange {
         if until.is_some() && operation.command.name() != "getMore" {
             operation.command.drop_own_limits();
         }
-        let mut exchange = Exchange {
+        Exchange {
             id: client.next_exchange(),
             shard,
             operation,
@@ -185,8 +194,38 @@ impl Exchange {
             announcement: announcing::Announcement::default(),
             is_reauthenticated: false,
             compressor: None,
+            notes: announcing::CheckOutNotes::default(),
+            opening: None,
+        }
+    }
+
+    /// Starts to run `operation` on this server, or not at all: without a choice, and without waiting for the server to
+    /// be known.
+    pub fn begin_at(
+        client: &mut Client,
+        shard: ShardId,
+        operation: Operation,
+        server: &Address,
+        now: Instant,
+    ) -> Self {
+        let mut exchange = Exchange::new(client, shard, operation, now);
+        let known = client.description().servers.get(server).cloned();
+        exchange.server =
+            Some(known.unwrap_or_else(|| Arc::new(ServerDescription::unknown(server.clone(), now))));
+        let reason = match client.is_ready(server) {
+            Some(true) => {
+                exchange.check_out(client, now);
+                return exchange;
+            }
+            Some(false) => CheckOutFailure::Connection,
+            None => CheckOutFailure::PoolClosed,
         };
-        exchange.select(client, now);
+        exchange.announce_check_out(client, now);
+        exchange.announce_no_connection(client, reason, now);
+        exchange.fail(match reason {
+            CheckOutFailure::PoolClosed => Failure::Closed,
+            _ => Failure::Network { message: format!("{server}: the pool is paused"), timed_out: false },
+        });
         exchange
     }
 
@@ -231,6 +270,11 @@ impl Exchange {
     /// Returns the number of the request that was stamped last; every stamp takes another.
     pub fn request_id(&self) -> i32 {
         self.request_id
+    }
+
+    /// Returns what the connection that it wants to open is to be called.
+    pub fn opening(&self) -> Option<LinkId> {
+        self.opening
     }
 
     /// Returns the message to send.
@@ -443,6 +487,7 @@ impl Exchange {
             if let Some(pool) = self.pool(client) {
                 pool.abandon(id, now);
             }
+            self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
             return self.fail(Failure::Closed);
         }
         match self.phase {
@@ -451,11 +496,17 @@ impl Exchange {
                 self.select(client, now);
             }
             Phase::Waiting => {
-                let Some(pool) = self.pool(client) else { return self.select(client, now) };
+                let Some(pool) = self.pool(client) else {
+                    self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
+                    return self.select(client, now);
+                };
                 match pool.granted(self.id) {
                     Some(answer) => self.checked_out(client, answer, now),
                     // Sent away: the pool was cleared, and the server may be gone.
-                    None if !pool.is_waiting(self.id) => self.select(client, now),
+                    None if !pool.is_waiting(self.id) => {
+                        self.announce_no_connection(client, CheckOutFailure::Connection, now);
+                        self.select(client, now);
+                    }
                     None => {}
                 }
             }
@@ -481,6 +532,7 @@ impl Exchange {
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
                 pool.abandon(id, now);
+                self.announce_no_connection(client, CheckOutFailure::Timeout, now);
                 self.fail(Failure::WaitQueue(format!(
                     "no connection to {address} became free within {longest} s: {out} in use, {pending} being \
                      opened, {waiting} waiting; raise maxPoolSize or the time limit",
@@ -501,6 +553,7 @@ impl Exchange {
                 if let Some(pool) = self.pool(client) {
                     pool.abandon(id, now);
                 }
+                self.announce_no_connection(client, CheckOutFailure::Connection, now);
             }
             Phase::Connecting | Phase::Handshake | Phase::Reauthenticating | Phase::InFlight => {
                 let failure = CommandFailure::Cancelled("the caller did not wait for the reply".to_owned());
@@ -525,7 +578,7 @@ impl Exchange {
     }
 
     fn report(
-        &self,
+        &mut self,
         client: &mut Client,
         phase: topology::Phase,
         cause: Cause<'_>,
@@ -541,7 +594,7 @@ impl Exchange {
     }
 
     fn report_load(
-        &self,
+        &mut self,
         client: &mut Client,
         phase: topology::Phase,
         cause: Cause<'_>,
@@ -549,6 +602,9 @@ impl Exchange {
         is_overload: bool,
         now: Instant,
     ) {
+        if phase == topology::Phase::BeforeHandshake {
+            self.note_trouble(message);
+        }
         let Some(server) = &self.server else { return };
         let generation = self.generation;
         let current = client.pool(&server.address, self.shard).map_or(generation, Pool::generation);
@@ -581,19 +637,38 @@ impl Exchange {
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.check_in(link, now),
             // The pool was closed meanwhile; nobody else will close the link.
-            (Some(link), None) => client.link_lost(self.shard, link, now),
+            (Some(link), None) => {
+                self.announce_orphan(client, link);
+                client.link_lost(self.shard, link, now);
+            }
             _ => {}
         }
     }
 
     fn drop_link(&mut self, client: &mut Client, now: Instant) {
         let link = self.link.take();
-        match (self.phase, self.pool(client), link) {
-            (Phase::Connecting | Phase::Handshake, Some(pool), link) => pool.failed(link, now),
-            (_, Some(pool), Some(link)) => pool.discard(link, now),
+        let is_new = matches!(self.phase, Phase::Connecting | Phase::Handshake);
+        match (is_new, self.pool(client), link) {
+            (true, Some(pool), link) => pool.failed(link, now),
+            (false, Some(pool), Some(link)) => pool.discard(link, now),
             // The server left the topology; nobody else will close the link.
-            (_, None, Some(link)) => client.link_lost(self.shard, link, now),
+            (is_new, None, Some(link)) => {
+                if is_new {
+                    self.announce_closed(client, link, CloseReason::PoolClosed);
+                } else {
+                    self.announce_orphan(client, link);
+                }
+                client.link_lost(self.shard, link, now);
+            }
             _ => {}
+        }
+        if is_new {
+            if let (Some(opening), None) = (self.opening.take(), link) {
+                self.announce_closed(client, opening, CloseReason::Error);
+            }
+            let is_closed = client.is_closed();
+            let reason = if is_closed { CheckOutFailure::PoolClosed } else { CheckOutFailure::Connection };
+            self.announce_no_connection(client, reason, now);
         }
     }
 

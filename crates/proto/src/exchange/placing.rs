@@ -4,6 +4,7 @@
 use super::{Exchange, PRIMARY, Phase, RECONNECT_DELAY};
 use crate::client::Client;
 use crate::error::Failure;
+use crate::events::CheckOutFailure;
 use crate::pool::CheckOut;
 use crate::time::Instant;
 use crate::topology::select::Criteria;
@@ -42,7 +43,11 @@ impl Exchange {
 
     pub(super) fn check_out(&mut self, client: &mut Client, now: Instant) {
         let (id, pinned) = (self.id, self.operation.pinned);
+        if pinned.is_none() {
+            self.announce_check_out(client, now);
+        }
         let Some(pool) = self.pool(client) else {
+            self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
             self.fail(Failure::Closed);
             return self.end_session(client, now);
         };
@@ -65,9 +70,13 @@ impl Exchange {
         match answer {
             CheckOut::Ready(link) => {
                 self.link = Some(link);
+                self.announce_checked_out(client, link, now);
                 self.send(client, now);
             }
-            CheckOut::Establish => self.phase = Phase::Connecting,
+            CheckOut::Establish => {
+                self.name_connection(client, now);
+                self.phase = Phase::Connecting;
+            }
             CheckOut::Wait => {
                 self.queued = now;
                 self.phase = Phase::Waiting;

@@ -1,12 +1,13 @@
 //! The core's events handed to Python, once the lock is released: one call of the publisher's method for each.
 //! The publisher is floor 7's; it knows who listens.
 
-use mangonel_bson::ObjectId;
-use mangonel_proto::events::{CommandFacts, CommandFailure, Event};
-use mangonel_proto::topology::Address;
+use mangonel_proto::events::{CommandFacts, CommandFailure, Event, PoolEvent};
+use mangonel_proto::topology::{Address, Event as TopologyEvent};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
+
+use super::descriptions::{address_of, object_id, server, topology};
 
 /// Calls the publisher for one event. What listeners raise, the publisher has dealt with.
 pub fn publish(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) {
@@ -37,9 +38,83 @@ fn call(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) -> PyResult
             };
             publisher.call_method1(intern!(py, "command_failed"), (facts, micros, failure))?;
         }
-        Event::Topology(_) => {}
+        Event::Pool { address, event } => call_pool(py, publisher, address, event)?,
+        Event::Topology(event) => call_topology(py, publisher, event)?,
     }
     Ok(())
+}
+
+fn call_pool(
+    py: Python<'_>,
+    publisher: &Bound<'_, PyAny>,
+    address: &Address,
+    event: &PoolEvent,
+) -> PyResult<()> {
+    let address = address_of(address);
+    match event {
+        PoolEvent::Created => publisher.call_method1(intern!(py, "pool_created"), (address,)),
+        PoolEvent::Ready => publisher.call_method1(intern!(py, "pool_ready"), (address,)),
+        PoolEvent::Cleared { service_id, is_interrupting } => {
+            let service_id = service_id.map(|id| object_id(py, id)).transpose()?;
+            publisher.call_method1(intern!(py, "pool_cleared"), (address, service_id, is_interrupting))
+        }
+        PoolEvent::Closed => publisher.call_method1(intern!(py, "pool_closed"), (address,)),
+        PoolEvent::ConnectionCreated { link } => {
+            publisher.call_method1(intern!(py, "connection_created"), (address, link.0))
+        }
+        PoolEvent::ConnectionReady { link, duration } => {
+            publisher.call_method1(intern!(py, "connection_ready"), (address, link.0, duration.as_secs_f64()))
+        }
+        PoolEvent::ConnectionClosed { link, reason } => {
+            publisher.call_method1(intern!(py, "connection_closed"), (address, link.0, reason.name()))
+        }
+        PoolEvent::CheckOutStarted => {
+            publisher.call_method1(intern!(py, "connection_check_out_started"), (address,))
+        }
+        PoolEvent::CheckOutFailed { reason, error, duration } => publisher.call_method1(
+            intern!(py, "connection_check_out_failed"),
+            (address, reason.name(), error.as_deref(), duration.as_secs_f64()),
+        ),
+        PoolEvent::CheckedOut { link, duration } => publisher
+            .call_method1(intern!(py, "connection_checked_out"), (address, link.0, duration.as_secs_f64())),
+        PoolEvent::CheckedIn { link } => {
+            publisher.call_method1(intern!(py, "connection_checked_in"), (address, link.0))
+        }
+    }
+    .map(drop)
+}
+
+fn call_topology(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &TopologyEvent) -> PyResult<()> {
+    match event {
+        TopologyEvent::TopologyOpening => publisher.call_method0(intern!(py, "topology_opened")),
+        TopologyEvent::TopologyDescriptionChanged { previous, new } => publisher.call_method1(
+            intern!(py, "topology_description_changed"),
+            (topology(py, previous)?, topology(py, new)?),
+        ),
+        TopologyEvent::TopologyClosed => publisher.call_method0(intern!(py, "topology_closed")),
+        TopologyEvent::ServerOpening { address } => {
+            publisher.call_method1(intern!(py, "server_opened"), (address_of(address),))
+        }
+        TopologyEvent::ServerDescriptionChanged { previous, new } => publisher.call_method1(
+            intern!(py, "server_description_changed"),
+            (address_of(&new.address), server(py, previous)?, server(py, new)?),
+        ),
+        TopologyEvent::ServerClosed { address } => {
+            publisher.call_method1(intern!(py, "server_closed"), (address_of(address),))
+        }
+        TopologyEvent::HeartbeatStarted { address, is_awaited } => {
+            publisher.call_method1(intern!(py, "heartbeat_started"), (address_of(address), is_awaited))
+        }
+        TopologyEvent::HeartbeatSucceeded { address, duration, reply, is_awaited } => publisher.call_method1(
+            intern!(py, "heartbeat_succeeded"),
+            (address_of(address), duration.as_secs_f64(), PyBytes::new(py, reply), is_awaited),
+        ),
+        TopologyEvent::HeartbeatFailed { address, duration, error, is_awaited } => publisher.call_method1(
+            intern!(py, "heartbeat_failed"),
+            (address_of(address), duration.as_secs_f64(), &**error, is_awaited),
+        ),
+    }
+    .map(drop)
 }
 
 /// The class and the message of an exception that was never raised.
@@ -65,13 +140,4 @@ fn facts_of<'py>(py: Python<'py>, facts: &CommandFacts) -> PyResult<Bound<'py, P
         facts.is_sensitive,
     )
         .into_pyobject(py)
-}
-
-fn object_id<'py>(py: Python<'py>, id: ObjectId) -> PyResult<Bound<'py, PyAny>> {
-    py.import("mangonel._core")?.getattr("ObjectId")?.call1((PyBytes::new(py, &id.bytes()),))
-}
-
-/// Host and port, or the path of a socket and None.
-pub fn address_of(address: &Address) -> (&str, Option<u16>) {
-    (address.host(), address.port())
 }

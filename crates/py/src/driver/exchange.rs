@@ -450,7 +450,8 @@ impl Exchange {
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
         self.check_not_lent()?;
         let core = self.core.clone_ref(py);
-        let id = core.get().with(py, |state| state.client.next_link());
+        let opening = self.inner.opening();
+        let id = opening.unwrap_or_else(|| core.get().with(py, |state| state.client.next_link()));
         let link = Py::new(py, Link::new(id, self.inner.shard().0, transport, fd))?;
         let kept = link.clone_ref(py);
         self.advance(py, |inner, state, now| {

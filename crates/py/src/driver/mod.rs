@@ -5,6 +5,7 @@ mod batch;
 mod chunks;
 mod core;
 mod deadline;
+mod descriptions;
 mod events;
 mod exchange;
 mod failure;

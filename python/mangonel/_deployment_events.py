@@ -1,0 +1,262 @@
+"""The events of servers, heartbeats and the topology, as listeners are given them.
+
+`monitoring` is where users find these. Spec: server-discovery-and-monitoring-logging-and-monitoring.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel.bson.objectid import ObjectId
+    from mangonel.hello import Hello
+    from mangonel.server_description import ServerDescription
+    from mangonel.topology_description import TopologyDescription
+    from mangonel.typings import _Address
+
+
+class _ServerEvent:
+    """What the events of a server have in common.
+
+    Args:
+        server_address: its host and port.
+        topology_id: the topology it belongs to.
+    """
+
+    __slots__ = ("_server_address", "_topology_id")
+
+    def __init__(self, server_address: _Address, topology_id: ObjectId) -> None:
+        self._server_address = server_address
+        self._topology_id = topology_id
+
+    @property
+    def server_address(self) -> _Address:
+        """Host and port of the server."""
+        return self._server_address
+
+    @property
+    def topology_id(self) -> ObjectId:
+        """The topology that the server belongs to; each client has one of its own."""
+        return self._topology_id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._server_address} topology_id: {self._topology_id}>"
+
+
+class ServerOpeningEvent(_ServerEvent):
+    """A server came into the topology."""
+
+    __slots__ = ()
+
+
+class ServerClosedEvent(_ServerEvent):
+    """A server left the topology."""
+
+    __slots__ = ()
+
+
+class ServerDescriptionChangedEvent(_ServerEvent):
+    """What is known of a server changed.
+
+    Args:
+        previous_description, new_description: before and after.
+        args: the server's address and its topology's id.
+    """
+
+    __slots__ = ("_new", "_previous")
+
+    def __init__(
+        self, previous_description: ServerDescription, new_description: ServerDescription, *args: Any
+    ) -> None:
+        super().__init__(*args)
+        self._previous = previous_description
+        self._new = new_description
+
+    @property
+    def previous_description(self) -> ServerDescription:
+        """What was known before."""
+        return self._previous
+
+    @property
+    def new_description(self) -> ServerDescription:
+        """What is known now."""
+        return self._new
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self._server_address} changed from: {self._previous}, to: {self._new}>"
+        )
+
+
+class TopologyEvent:
+    """What the events of a topology have in common.
+
+    Args:
+        topology_id: which one.
+    """
+
+    __slots__ = ("_topology_id",)
+
+    def __init__(self, topology_id: ObjectId) -> None:
+        self._topology_id = topology_id
+
+    @property
+    def topology_id(self) -> ObjectId:
+        """The topology; each client has one of its own."""
+        return self._topology_id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} topology_id: {self._topology_id}>"
+
+
+class TopologyOpenedEvent(TopologyEvent):
+    """A client began to look at its deployment."""
+
+    __slots__ = ()
+
+
+class TopologyClosedEvent(TopologyEvent):
+    """A client was closed."""
+
+    __slots__ = ()
+
+
+class TopologyDescriptionChangedEvent(TopologyEvent):
+    """What is known of the deployment changed.
+
+    Args:
+        previous_description, new_description: before and after.
+        args: the topology's id.
+    """
+
+    __slots__ = ("_new", "_previous")
+
+    def __init__(
+        self, previous_description: TopologyDescription, new_description: TopologyDescription, *args: Any
+    ) -> None:
+        super().__init__(*args)
+        self._previous = previous_description
+        self._new = new_description
+
+    @property
+    def previous_description(self) -> TopologyDescription:
+        """What was known before."""
+        return self._previous
+
+    @property
+    def new_description(self) -> TopologyDescription:
+        """What is known now."""
+        return self._new
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} topology_id: {self._topology_id} "
+            f"changed from: {self._previous}, to: {self._new}>"
+        )
+
+
+class _ServerHeartbeatEvent:
+    """What the events of a check of a server have in common.
+
+    Args:
+        connection_id: host and port of the server.
+        awaited: whether the server may hold its reply back until something changes.
+    """
+
+    __slots__ = ("_awaited", "_connection_id")
+
+    def __init__(self, connection_id: _Address, awaited: bool = False) -> None:
+        self._connection_id = connection_id
+        self._awaited = awaited
+
+    @property
+    def connection_id(self) -> _Address:
+        """Host and port of the server."""
+        return self._connection_id
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the server may hold its reply back until something changes."""
+        return self._awaited
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._connection_id} awaited: {self._awaited}>"
+
+
+class ServerHeartbeatStartedEvent(_ServerHeartbeatEvent):
+    """A check of a server began."""
+
+    __slots__ = ()
+
+
+class ServerHeartbeatSucceededEvent(_ServerHeartbeatEvent):
+    """A server answered to a check.
+
+    Args:
+        duration: seconds.
+        reply: what it said.
+        connection_id: host and port of the server.
+        awaited: whether it could hold its reply back.
+    """
+
+    __slots__ = ("_duration", "_reply")
+
+    def __init__(
+        self, duration: float, reply: Hello[Any], connection_id: _Address, awaited: bool = False
+    ) -> None:
+        super().__init__(connection_id, awaited)
+        self._duration = duration
+        self._reply = reply
+
+    @property
+    def duration(self) -> float:
+        """How long the check took, in seconds."""
+        return self._duration
+
+    @property
+    def reply(self) -> Hello[Any]:
+        """What the server said; `reply.document` is the whole of it."""
+        return self._reply
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self._connection_id} duration: {self._duration}, "
+            f"awaited: {self._awaited}, reply: {self._reply}>"
+        )
+
+
+class ServerHeartbeatFailedEvent(_ServerHeartbeatEvent):
+    """A check of a server failed.
+
+    Args:
+        duration: seconds.
+        reply: what went wrong.
+        connection_id: host and port of the server.
+        awaited: whether the server could hold its reply back.
+    """
+
+    __slots__ = ("_duration", "_reply")
+
+    def __init__(
+        self, duration: float, reply: Exception, connection_id: _Address, awaited: bool = False
+    ) -> None:
+        super().__init__(connection_id, awaited)
+        self._duration = duration
+        self._reply = reply
+
+    @property
+    def duration(self) -> float:
+        """How long the check took, in seconds."""
+        return self._duration
+
+    @property
+    def reply(self) -> Exception:
+        """What went wrong."""
+        return self._reply
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self._connection_id} duration: {self._duration}, "
+            f"awaited: {self._awaited}, reply: {self._reply!r}>"
+        )

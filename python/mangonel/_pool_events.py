@@ -1,0 +1,253 @@
+"""The events of pools and connections, as listeners are given them. `monitoring` is where users find these.
+
+Spec: connection-monitoring-and-pooling.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel.bson.objectid import ObjectId
+    from mangonel.typings import _Address
+
+
+class ConnectionClosedReason:
+    """Why a connection was closed."""
+
+    STALE = "stale"
+    """The pool was cleared since the connection was opened."""
+    IDLE = "idle"
+    """It was idle for longer than maxIdleTimeMS."""
+    ERROR = "error"
+    """It broke, or could not be made."""
+    POOL_CLOSED = "poolClosed"
+    """The pool was closed."""
+
+
+class ConnectionCheckOutFailedReason:
+    """Why no connection was checked out."""
+
+    TIMEOUT = "timeout"
+    """None became free within waitQueueTimeoutMS."""
+    POOL_CLOSED = "poolClosed"
+    """The pool was closed."""
+    CONN_ERROR = "connectionError"
+    """A new one could not be made, or the pool was cleared meanwhile."""
+
+
+class _AddressEvent:
+    """What all these events have: the server.
+
+    Args:
+        address: host and port of the server.
+    """
+
+    __slots__ = ("_address",)
+
+    def __init__(self, address: _Address) -> None:
+        self._address = address
+
+    @property
+    def address(self) -> _Address:
+        """Host and port of the server."""
+        return self._address
+
+    def _values(self) -> tuple[Any, ...]:
+        return (self._address,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._values()))})"
+
+
+class PoolCreatedEvent(_AddressEvent):
+    """The pool of a server was made; it hands nothing out yet.
+
+    Args:
+        address: host and port of the server.
+        options: the pool options that are not the default, by their URI names.
+    """
+
+    __slots__ = ("_options",)
+
+    def __init__(self, address: _Address, options: dict[str, Any]) -> None:
+        super().__init__(address)
+        self._options = options
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The pool options that are not the default, by their URI names."""
+        return self._options
+
+    def _values(self) -> tuple[Any, ...]:
+        return self._address, self._options
+
+
+class PoolReadyEvent(_AddressEvent):
+    """The pool hands out connections from now on."""
+
+    __slots__ = ()
+
+
+class PoolClearedEvent(_AddressEvent):
+    """The connections of the pool are not to be used again.
+
+    Args:
+        address: host and port of the server.
+        service_id: behind a load balancer: only the connections of this service.
+        interrupt_connections: whether those in use are closed at once.
+    """
+
+    __slots__ = ("_interrupts", "_service_id")
+
+    def __init__(
+        self, address: _Address, service_id: ObjectId | None = None, interrupt_connections: bool = False
+    ) -> None:
+        super().__init__(address)
+        self._service_id = service_id
+        self._interrupts = interrupt_connections
+
+    @property
+    def service_id(self) -> ObjectId | None:
+        """The service whose connections are meant, behind a load balancer; else None."""
+        return self._service_id
+
+    @property
+    def interrupt_connections(self) -> bool:
+        """Whether connections in use are closed at once."""
+        return self._interrupts
+
+    def _values(self) -> tuple[Any, ...]:
+        return self._address, self._service_id, self._interrupts
+
+
+class PoolClosedEvent(_AddressEvent):
+    """The pool is gone."""
+
+    __slots__ = ()
+
+
+class _ConnectionEvent(_AddressEvent):
+    """What happened to one connection.
+
+    Args:
+        address: host and port of the server.
+        connection_id: the driver's number for the connection, unique in its client.
+    """
+
+    __slots__ = ("_connection_id",)
+
+    def __init__(self, address: _Address, connection_id: int) -> None:
+        super().__init__(address)
+        self._connection_id = connection_id
+
+    @property
+    def connection_id(self) -> int:
+        """The driver's number for the connection."""
+        return self._connection_id
+
+    def _values(self) -> tuple[Any, ...]:
+        return self._address, self._connection_id
+
+
+class _TimedEvent(_ConnectionEvent):
+    """What happened to one connection, and how long it took.
+
+    Args:
+        address: host and port of the server.
+        connection_id: the driver's number for the connection.
+        duration: seconds.
+    """
+
+    __slots__ = ("_duration",)
+
+    def __init__(self, address: _Address, connection_id: int, duration: float | None) -> None:
+        super().__init__(address, connection_id)
+        self._duration = duration
+
+    @property
+    def duration(self) -> float | None:
+        """How long it took, in seconds."""
+        return self._duration
+
+    def _values(self) -> tuple[Any, ...]:
+        return self._address, self._connection_id, self._duration
+
+
+class ConnectionCreatedEvent(_ConnectionEvent):
+    """A connection is about to be opened."""
+
+    __slots__ = ()
+
+
+class ConnectionReadyEvent(_TimedEvent):
+    """A connection has done its handshake; `duration` is counted from its creation."""
+
+    __slots__ = ()
+
+
+class ConnectionClosedEvent(_ConnectionEvent):
+    """A connection was closed.
+
+    Args:
+        address: host and port of the server.
+        connection_id: the driver's number for the connection.
+        reason: one of `ConnectionClosedReason`.
+    """
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, address: _Address, connection_id: int, reason: str) -> None:
+        super().__init__(address, connection_id)
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """One of `ConnectionClosedReason`."""
+        return self._reason
+
+    def _values(self) -> tuple[Any, ...]:
+        return self._address, self._connection_id, self._reason
+
+
+class ConnectionCheckOutStartedEvent(_AddressEvent):
+    """An operation asks for a connection."""
+
+    __slots__ = ()
+
+
+class ConnectionCheckOutFailedEvent(_TimedEvent):
+    """An operation gets no connection; `duration` is counted from when it asked.
+
+    Args:
+        address: host and port of the server.
+        reason: one of `ConnectionCheckOutFailedReason`.
+        duration: seconds.
+    """
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, address: _Address, reason: str, duration: float | None) -> None:
+        super().__init__(address, 0, duration)
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """One of `ConnectionCheckOutFailedReason`."""
+        return self._reason
+
+    def _values(self) -> tuple[Any, ...]:
+        return self._address, self._reason, self._duration
+
+
+class ConnectionCheckedOutEvent(_TimedEvent):
+    """An operation got a connection; `duration` is counted from when it asked."""
+
+    __slots__ = ()
+
+
+class ConnectionCheckedInEvent(_ConnectionEvent):
+    """An operation gave its connection back."""
+
+    __slots__ = ()

@@ -1,0 +1,300 @@
+"""What is known of one server, as listeners and server selectors are given it. The core decides by its own copy.
+
+Spec: server-discovery-and-monitoring (ServerDescription).
+"""
+
+from __future__ import annotations
+
+import time
+
+from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE
+from mangonel.server_type import SERVER_TYPE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel.bson.objectid import ObjectId
+    from mangonel.hello import Hello
+    from mangonel.typings import _Address
+
+__all__ = ["ServerDescription"]
+
+_WRITABLE = frozenset(
+    [SERVER_TYPE.RSPrimary, SERVER_TYPE.Standalone, SERVER_TYPE.Mongos, SERVER_TYPE.LoadBalancer]
+)
+# By these two descriptions are the same; times and round trips do not count.
+_COMPARED = (
+    "address",
+    "server_type",
+    "min_wire_version",
+    "max_wire_version",
+    "me",
+    "all_hosts",
+    "tags",
+    "replica_set_name",
+    "set_version",
+    "election_id",
+    "primary",
+    "logical_session_timeout_minutes",
+)
+_UNKNOWN: dict[str, Any] = {
+    "server_type": SERVER_TYPE.Unknown,
+    "all_hosts": set(),
+    "tags": {},
+    "replica_set_name": None,
+    "primary": None,
+    "max_bson_size": MAX_BSON_SIZE,
+    "max_message_size": 48_000_000,
+    "max_write_batch_size": MAX_WRITE_BATCH_SIZE,
+    "min_wire_version": 0,
+    "max_wire_version": 0,
+    "set_version": None,
+    "election_id": None,
+    "cluster_time": None,
+    "me": None,
+    "logical_session_timeout_minutes": None,
+    "last_write_date": None,
+    "topology_version": None,
+}
+
+
+class ServerDescription:
+    """What the last check of one server told. It never changes.
+
+    Args:
+        address: host and port.
+        hello: the server's answer; None: nothing is known.
+        round_trip_time: seconds that a check takes on average.
+        error: why nothing is known.
+        min_round_trip_time: the least of the last checks, in seconds.
+    """
+
+    __slots__ = (
+        "_address",
+        "_error",
+        "_facts",
+        "_last_update_time",
+        "_min_round_trip_time",
+        "_round_trip_time",
+    )
+
+    def __init__(
+        self,
+        address: _Address,
+        hello: Hello[Any] | None = None,
+        round_trip_time: float | None = None,
+        error: Exception | None = None,
+        min_round_trip_time: float = 0.0,
+    ) -> None:
+        self._address = address
+        self._error = error
+        self._round_trip_time = round_trip_time
+        self._min_round_trip_time = min_round_trip_time
+        self._last_update_time = time.monotonic()
+        self._facts = _UNKNOWN if hello is None else {name: getattr(hello, name) for name in _UNKNOWN}
+        written = self._facts["last_write_date"]
+        if written is not None:
+            from datetime import UTC
+
+            self._facts["last_write_date"] = written.replace(tzinfo=UTC).timestamp()
+
+    @property
+    def address(self) -> _Address:
+        """Host and port, or the path of a UNIX socket and None."""
+        return self._address
+
+    @property
+    def server_type(self) -> int:
+        """What the server is: one of `SERVER_TYPE`."""
+        value: int = self._facts["server_type"]
+        return value
+
+    @property
+    def server_type_name(self) -> str:
+        """The specification's name of what the server is."""
+        return SERVER_TYPE._fields[self.server_type]
+
+    @property
+    def all_hosts(self) -> set[tuple[str, int]]:
+        """Every member of the replica set that the server names."""
+        return set(self._facts["all_hosts"])
+
+    @property
+    def tags(self) -> Mapping[str, Any]:
+        """The tags of the member."""
+        value: Mapping[str, Any] = self._facts["tags"]
+        return value
+
+    @property
+    def replica_set_name(self) -> str | None:
+        """The name of its replica set."""
+        value: str | None = self._facts["replica_set_name"]
+        return value
+
+    @property
+    def primary(self) -> tuple[str, int] | None:
+        """The primary, as the member sees it."""
+        value: tuple[str, int] | None = self._facts["primary"]
+        return value
+
+    @property
+    def max_bson_size(self) -> int:
+        """The size of the largest document that it stores, in bytes."""
+        return int(self._facts["max_bson_size"])
+
+    @property
+    def max_message_size(self) -> int:
+        """The size of the largest message that it reads, in bytes."""
+        return int(self._facts["max_message_size"])
+
+    @property
+    def max_write_batch_size(self) -> int:
+        """How many writes one command may hold."""
+        return int(self._facts["max_write_batch_size"])
+
+    @property
+    def min_wire_version(self) -> int:
+        """The oldest wire version that it speaks."""
+        return int(self._facts["min_wire_version"])
+
+    @property
+    def max_wire_version(self) -> int:
+        """The newest wire version that it speaks."""
+        return int(self._facts["max_wire_version"])
+
+    @property
+    def set_version(self) -> int | None:
+        """The version of its replica set's configuration."""
+        value: int | None = self._facts["set_version"]
+        return value
+
+    @property
+    def election_id(self) -> ObjectId | None:
+        """The election that made it the primary."""
+        value: ObjectId | None = self._facts["election_id"]
+        return value
+
+    @property
+    def cluster_time(self) -> Mapping[str, Any] | None:
+        """The cluster time in its answer to hello; the core keeps the newest of the deployment apart."""
+        value: Mapping[str, Any] | None = self._facts["cluster_time"]
+        return value
+
+    @property
+    def me(self) -> tuple[str, int] | None:
+        """What the member calls itself."""
+        value: tuple[str, int] | None = self._facts["me"]
+        return value
+
+    @property
+    def logical_session_timeout_minutes(self) -> int | None:
+        """How long it keeps idle sessions."""
+        value: int | None = self._facts["logical_session_timeout_minutes"]
+        return value
+
+    @property
+    def last_write_date(self) -> float | None:
+        """When it last wrote, in seconds since 1970."""
+        value: float | None = self._facts["last_write_date"]
+        return value
+
+    @property
+    def topology_version(self) -> Mapping[str, Any] | None:
+        """When its view of the deployment last changed: `processId` and `counter`."""
+        value: Mapping[str, Any] | None = self._facts["topology_version"]
+        return value
+
+    @property
+    def last_update_time(self) -> float:
+        """When this was learnt, by `time.monotonic()`."""
+        return self._last_update_time
+
+    @property
+    def round_trip_time(self) -> float | None:
+        """Seconds that a check takes on average; None before the first."""
+        return self._round_trip_time
+
+    @property
+    def min_round_trip_time(self) -> float:
+        """The least of the last checks, in seconds; 0 while there are too few."""
+        return self._min_round_trip_time
+
+    @property
+    def error(self) -> Exception | None:
+        """Why nothing is known of the server."""
+        return self._error
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it takes writes."""
+        return self.server_type in _WRITABLE
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it answers reads."""
+        return self.server_type == SERVER_TYPE.RSSecondary or self.is_writable
+
+    @property
+    def mongos(self) -> bool:
+        """Whether it is a router."""
+        return bool(self.server_type == SERVER_TYPE.Mongos)
+
+    @property
+    def is_server_type_known(self) -> bool:
+        """Whether the last check succeeded."""
+        return bool(self.server_type != SERVER_TYPE.Unknown)
+
+    @property
+    def retryable_writes_supported(self) -> bool:
+        """Whether it knows a repeated write when it sees one."""
+        return self.server_type in (SERVER_TYPE.Mongos, SERVER_TYPE.RSPrimary, SERVER_TYPE.LoadBalancer)
+
+    @property
+    def retryable_reads_supported(self) -> bool:
+        """Whether reads may be sent to it twice."""
+        return self.max_wire_version >= 6
+
+    def to_unknown(self, error: Exception | None = None) -> ServerDescription:
+        """Return the description of the same server after a failure."""
+        unknown = ServerDescription(self._address, error=error)
+        unknown._facts = {**_UNKNOWN, "topology_version": self.topology_version}
+        return unknown
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ServerDescription):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED) and str(
+            self._error
+        ) == str(other._error)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        error = f", error={self._error!r}" if self._error else ""
+        return (
+            f"<{type(self).__name__} {self._address} server_type: {self.server_type_name}, "
+            f"rtt: {self._round_trip_time}{error}>"
+        )
+
+
+def described(
+    address: _Address,
+    type_name: str,
+    round_trip_time: float | None,
+    min_round_trip_time: float,
+    error: str | None,
+    facts: dict[str, Any],
+) -> ServerDescription:
+    """Return the description that the core has: its facts by the names of the properties above."""
+    from mangonel.errors import AutoReconnect
+
+    made = ServerDescription(
+        address, None, round_trip_time, AutoReconnect(error) if error else None, min_round_trip_time
+    )
+    facts["server_type"] = getattr(SERVER_TYPE, type_name)
+    facts["all_hosts"] = set(facts["all_hosts"])
+    facts["tags"] = dict(facts["tags"])
+    made._facts = {**_UNKNOWN, **facts}
+    return made

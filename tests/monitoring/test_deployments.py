@@ -1,0 +1,159 @@
+"""What listeners of the topology, of servers and of heartbeats hear."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from faces.conftest import eventually
+from mangonel import event_loggers, monitoring
+from mangonel.hello import Hello
+from mangonel.read_preferences import Secondary
+from mangonel.server_description import ServerDescription
+from mangonel.topology_description import TOPOLOGY_TYPE, TopologyDescription
+from monitoring.conftest import Connect, Face
+from tools.scripted_server import ScriptedServer
+
+
+class Deployment(monitoring.ServerListener, monitoring.TopologyListener):
+    """Keeps every event of servers and of the topology, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def opened(self, event: Any) -> None:
+        self.events.append(event)
+
+    def description_changed(self, event: Any) -> None:
+        self.events.append(event)
+
+    def closed(self, event: Any) -> None:
+        self.events.append(event)
+
+    @property
+    def story(self) -> list[str]:
+        return [type(event).__name__.removesuffix("Event") for event in self.events]
+
+
+class Heartbeats(monitoring.ServerHeartbeatListener):
+    """Keeps every event of heartbeats, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def started(self, event: Any) -> None:
+        self.events.append(event)
+
+    def succeeded(self, event: Any) -> None:
+        self.events.append(event)
+
+    def failed(self, event: Any) -> None:
+        self.events.append(event)
+
+
+def test_topology_is_opened_filled_and_closed(face: Face, connect: Connect) -> None:
+    heard = Deployment()
+    client = connect(heard)
+    face.run(lambda: client.admin.command("ping"))
+    face.run(client.close)
+
+    assert heard.story == [
+        "TopologyOpened",
+        "TopologyDescriptionChanged",
+        "ServerOpening",
+        "ServerDescriptionChanged",
+        "TopologyDescriptionChanged",
+        "ServerClosed",
+        "TopologyDescriptionChanged",
+        "TopologyClosed",
+    ]
+    assert len({event.topology_id for event in heard.events}) == 1
+    changed, new = heard.events[3], heard.events[4].new_description
+    assert changed.previous_description.server_type_name == "Unknown"
+    assert changed.new_description.server_type_name == "RSPrimary"
+    assert changed.new_description.round_trip_time > 0
+    assert new.topology_type == TOPOLOGY_TYPE.ReplicaSetWithPrimary
+    assert new.has_writable_server()
+    assert not new.has_readable_server(Secondary())
+    assert new.server_descriptions()[changed.server_address] == changed.new_description
+
+
+def test_heartbeat_is_heard_of_with_the_servers_reply(face: Face, connect: Connect) -> None:
+    heard = Heartbeats()
+    client = connect(heard)
+    face.run(lambda: client.admin.command("ping"))
+
+    started, succeeded = heard.events[:2]
+    assert (started.awaited, succeeded.awaited) == (False, False)
+    assert succeeded.reply.document["setName"] == succeeded.reply.replica_set_name
+    assert succeeded.reply.is_writable
+    assert succeeded.duration > 0
+    assert succeeded.connection_id == started.connection_id
+
+
+def test_heartbeat_of_a_server_that_is_gone_fails(face: Face) -> None:
+    heard = Heartbeats()
+    with ScriptedServer() as server:
+        uri = server.uri
+    face.client(uri, event_listeners=[heard], serverSelectionTimeoutMS=100)
+
+    eventually(lambda: len(heard.events) >= 2, "a failed heartbeat")
+    assert isinstance(heard.events[1], monitoring.ServerHeartbeatFailedEvent)
+    assert "refused" in str(heard.events[1].reply)
+
+
+def test_loggers_of_events_write_to_the_root_logger(
+    face: Face, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    loggers = [getattr(event_loggers, name)() for name in event_loggers.__all__]
+    client = connect(*loggers)
+    with caplog.at_level(logging.INFO):
+        face.run(lambda: client.admin.command("ping"))
+        face.run(client.close)
+
+    for start in ("Command ping", "Heartbeat", "Topology", "[pool"):
+        assert any(line.startswith(start) for line in caplog.messages), start
+
+
+def test_description_of_a_hello_has_pymongos_values() -> None:
+    pytest.importorskip("pymongo")
+    from pymongo import hello as their_hello
+    from pymongo import server_description as theirs
+
+    reply = {
+        "ok": 1,
+        "setName": "rs0",
+        "secondary": True,
+        "hosts": ["a.example:27017", "B.example:27018"],
+        "arbiters": ["c.example:27019"],
+        "primary": "a.example:27017",
+        "me": "b.example:27018",
+        "tags": {"dc": "east"},
+        "minWireVersion": 0,
+        "maxWireVersion": 21,
+        "setVersion": 3,
+        "logicalSessionTimeoutMinutes": 30,
+    }
+    address = ("b.example", 27018)
+    ours = ServerDescription(address, Hello(reply), 0.5)
+    their = theirs.ServerDescription(address, their_hello.Hello(reply), 0.5)
+    for name in dir(their):
+        if not name.startswith("_") and name not in ("election_tuple", "last_update_time", "to_unknown"):
+            assert getattr(ours, name) == getattr(their, name), name
+    assert repr(ours) == repr(their)
+    assert ours != ours.to_unknown()
+    assert repr(ours.to_unknown(ValueError("x"))) == repr(their.to_unknown(ValueError("x")))
+
+
+def test_readable_server_is_found_by_mode_and_tags() -> None:
+    reply = {"ok": 1, "setName": "rs0", "secondary": True, "tags": {"dc": "east"}, "hosts": []}
+    address = ("b.example", 27018)
+    known = {address: ServerDescription(address, Hello(reply))}
+    description = TopologyDescription(TOPOLOGY_TYPE.ReplicaSetNoPrimary, known, "rs0", None, None)
+
+    assert not description.has_writable_server()
+    assert description.has_readable_server(Secondary())
+    assert description.has_readable_server(Secondary(tag_sets=[{"dc": "west"}, {"dc": "east"}]))
+    assert not description.has_readable_server(Secondary(tag_sets=[{"dc": "west"}]))

@@ -1,0 +1,145 @@
+"""What a pool listener hears, in the specification's order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mangonel import errors, monitoring
+from mangonel.server import Server
+from monitoring.conftest import Connect, Face
+from monitoring.test_commands import fail_next
+from tools.scripted_server import Hang, ScriptedServer
+
+
+class Pools(monitoring.ConnectionPoolListener):
+    """Keeps every event of pools, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    @property
+    def story(self) -> list[str]:
+        return [type(event).__name__.removesuffix("Event") for event in self.events]
+
+
+for _name in vars(monitoring.ConnectionPoolListener):
+    if not _name.startswith("_"):
+        setattr(Pools, _name, lambda self, event: self.events.append(event))
+
+FIRST_USE = [
+    "PoolCreated",
+    "PoolReady",
+    "ConnectionCheckOutStarted",
+    "ConnectionCreated",
+    "ConnectionReady",
+    "ConnectionCheckedOut",
+    "ConnectionCheckedIn",
+]
+
+
+def test_first_operation_makes_a_pool_and_a_connection(
+    face: Face, connect: Connect, database_name: str
+) -> None:
+    pools = Pools()
+    client = connect(pools, maxPoolSize=7)
+    face.run(lambda: client[database_name].things.find_one({}))
+
+    assert pools.story == FIRST_USE
+    created, _, _, connection, ready, out, back = pools.events
+    assert created.options == {"maxPoolSize": 7}
+    assert connection.connection_id == ready.connection_id == out.connection_id == back.connection_id == 1
+    assert 0 < ready.duration <= out.duration < 30
+    assert {event.address for event in pools.events} == {created.address}
+
+
+def test_second_operation_takes_the_connection_again(
+    face: Face, connect: Connect, database_name: str
+) -> None:
+    pools = Pools()
+    client = connect(pools)
+    face.run(lambda: client[database_name].things.find_one({}))
+    pools.events.clear()
+    face.run(lambda: client[database_name].things.find_one({}))
+
+    assert pools.story == ["ConnectionCheckOutStarted", "ConnectionCheckedOut", "ConnectionCheckedIn"]
+
+
+def test_broken_connection_clears_the_pool_and_is_closed(
+    face: Face, connect: Connect, server: Server, database_name: str
+) -> None:
+    pools = Pools()
+    client = connect(pools)
+    face.run(lambda: client[database_name].things.find_one({}))
+    pools.events.clear()
+    fail_next(server, "find", closeConnection=True)
+    face.run(lambda: client[database_name].things.find_one({}))
+
+    assert pools.story == [
+        "ConnectionCheckOutStarted",
+        "ConnectionCheckedOut",
+        "PoolCleared",
+        "ConnectionCheckedIn",
+        "ConnectionClosed",
+        "PoolReady",
+        *FIRST_USE[2:],
+    ]
+    assert pools.events[4].reason == monitoring.ConnectionClosedReason.ERROR
+    assert pools.events[2].interrupt_connections is False
+
+
+def test_client_that_is_closed_closes_connections_and_then_pools(
+    face: Face, connect: Connect, database_name: str
+) -> None:
+    pools = Pools()
+    client = connect(pools)
+    face.run(lambda: client[database_name].things.find_one({}))
+    face.run(client.close)
+
+    assert pools.story[-2:] == ["ConnectionClosed", "PoolClosed"]
+    assert pools.events[-2].reason == monitoring.ConnectionClosedReason.POOL_CLOSED
+
+
+def test_check_out_that_takes_too_long_fails_with_its_reason(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    pools = Pools()
+    client = face.client(scripted_server.uri, maxPoolSize=1, waitQueueTimeoutMS=50, event_listeners=[pools])
+    scripted_server.on("find", Hang())
+    first = face.start(lambda: client.shop.orders.find_one({}))
+    scripted_server.wait_for("find")
+    with pytest.raises(errors.WaitQueueTimeoutError):
+        face.run(lambda: client.shop.orders.find_one({}))
+
+    failed = [e for e in pools.events if isinstance(e, monitoring.ConnectionCheckOutFailedEvent)]
+    assert [event.reason for event in failed] == ["timeout"]
+    assert failed[0].duration >= 0.05
+    first.cancel()
+
+
+def test_constructors_and_reprs_are_pymongos() -> None:
+    theirs = pytest.importorskip("pymongo.monitoring")
+    address = ("a.example", 27017)
+    for name, arguments in {
+        "PoolCreatedEvent": (address, {"maxPoolSize": 5}),
+        "PoolReadyEvent": (address,),
+        "PoolClearedEvent": (address, None, True),
+        "PoolClosedEvent": (address,),
+        "ConnectionCreatedEvent": (address, 3),
+        "ConnectionReadyEvent": (address, 3, 0.5),
+        "ConnectionClosedEvent": (address, 3, "stale"),
+        "ConnectionCheckOutStartedEvent": (address,),
+        "ConnectionCheckOutFailedEvent": (address, "timeout", 0.5),
+        "ConnectionCheckedOutEvent": (address, 3, 0.5),
+        "ConnectionCheckedInEvent": (address, 3),
+    }.items():
+        ours, their = getattr(monitoring, name)(*arguments), getattr(theirs, name)(*arguments)
+        assert repr(ours) == repr(their)
+        for attribute in dir(their):
+            if not attribute.startswith("_"):
+                assert getattr(ours, attribute) == getattr(their, attribute), (name, attribute)
+    for reasons in ("ConnectionClosedReason", "ConnectionCheckOutFailedReason"):
+        names = [name for name in dir(getattr(theirs, reasons)) if name[0] != "_"]
+        for name in names:
+            assert getattr(getattr(monitoring, reasons), name) == getattr(getattr(theirs, reasons), name)
