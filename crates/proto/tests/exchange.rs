@@ -600,3 +600,19 @@ fn a_forked_child_starts_with_an_empty_pool_and_other_sessions() {
     let exchange = bench.sent(insert());
     assert_ne!(outbound(&exchange)["lsid"], parent);
 }
+
+#[test]
+fn a_command_has_a_session_although_its_server_was_lost_while_the_connection_was_made() {
+    let mut bench = Bench::primary();
+    let first = bench.sent(find());
+    let mut writer = bench.begin(insert());
+    bench.open(&mut writer);
+    let mut reader = first;
+    bench.break_line(&mut reader);
+    assert_eq!(bench.client.session_timeout(), None, "nothing is known of the deployment");
+    let hello = bench.hello.clone();
+    bench.reply(&mut writer, &hello);
+    let body = outbound(&writer);
+    assert!(body["lsid"].is_object());
+    assert_eq!(number(&body["txnNumber"]), 1);
+}

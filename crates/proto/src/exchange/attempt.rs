@@ -21,11 +21,14 @@ impl Exchange {
     /// Stamps the command for the connection it was given.
     pub(super) fn send(&mut self, client: &mut Client, now: Instant) {
         let Some(server) = self.server.clone() else { return self.fail(Failure::Closed) };
-        if self.session.is_none() && client.session_timeout().is_some() {
+        if self.session.is_none() {
+            // What the selected server said counts: another thread may have found it gone in the meantime, and the
+            // session of a cursor has to go along all the same.
+            let has_sessions = server.logical_session_timeout_minutes.is_some();
             match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
-                SessionChoice::Implicit => self.session = Some(client.take_session(now)),
+                SessionChoice::Implicit if has_sessions => self.session = Some(client.take_session(now)),
                 SessionChoice::Of(session) => self.session = Some(session),
-                SessionChoice::None => {}
+                SessionChoice::Implicit | SessionChoice::None => {}
             }
         }
         let max_time_ms = match self.time_for_server(&server, now) {
