@@ -18,7 +18,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "python" / "mangonel"
 FLOORS = ("_shared", "gridfs", "odm", "websessions")
 
 # What a port offers to flows; see `_faces/port.py`.
-PORT_METHODS = {"arun", "call", "finish", "outlast"}
+PORT_METHODS = {"arun", "call", "finish", "outlast", "pause"}
 
 # A flow of websessions waits for a store, whose methods these are; see `websessions/stores/protocol.py`.
 STORE_OWNERS = {"store", "epochs"}
@@ -27,6 +27,7 @@ STORE_METHODS = {"get", "put", "touch", "delete", "find"}
 # These define what only the asyncio face has, so their coroutines are no flows.
 FACE_OF_ITS_OWN = (
     "_shared/iteration.py",
+    "_shared/session_contexts.py",
     "gridfs/_iteration.py",
     "websessions/cli.py",
     "websessions/faces.py",

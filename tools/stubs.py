@@ -38,6 +38,13 @@ PUBLIC = {"_id"}
 # Methods left out: calling a collection is a misspelt method, which a type checker should report.
 LEFT_OUT = {"__call__", "__del__"}
 
+_TRANSACTION_ARGUMENTS = """\
+    read_concern: ReadConcern | None = None,
+    write_concern: WriteConcern | None = None,
+    read_preference: _ServerMode | None = None,
+    max_commit_time_ms: int | None = None,
+"""
+
 # Methods whose types depend on their argument or on the face: what the blocking and the asyncio stub say.
 WRITTEN_OUT = {
     ("_Cursor", "__getitem__"): (
@@ -46,6 +53,21 @@ WRITTEN_OUT = {
         "",
     ),
     ("_RawBatchCursor", "__getitem__"): ("", ""),
+    ("_ClientSession", "bind"): (
+        "def bind(self, end_session: bool = True) -> AbstractContextManager[Self]: ...",
+        "def bind(self, end_session: bool = True) -> AbstractAsyncContextManager[Self]: ...",
+    ),
+    ("_ClientSession", "start_transaction"): (
+        f"def start_transaction(\n    self,\n{_TRANSACTION_ARGUMENTS}) -> BlockingTransaction: ...",
+        f"def start_transaction(\n    self,\n{_TRANSACTION_ARGUMENTS}) -> AsyncTransaction: ...",
+    ),
+    ("_ClientSession", "with_transaction"): (
+        "def with_transaction(\n    self,\n    callback: Callable[[ClientSession], _Result],\n"
+        f"{_TRANSACTION_ARGUMENTS}) -> _Result: ...",
+        "def with_transaction(\n    self,\n"
+        "    callback: Callable[[AsyncClientSession], Coroutine[Any, Any, _Result]],\n"
+        f"{_TRANSACTION_ARGUMENTS}) -> Coroutine[Any, Any, _Result]: ...",
+    ),
     ("_RawBatchCommandCursor", "__getitem__"): ("", ""),
 }
 
@@ -70,8 +92,17 @@ HEADER = f"""\
 
 {DOCUMENT} = TypeVar("{DOCUMENT}", bound=Mapping[str, Any], default=dict[str, Any])
 {OTHER_DOCUMENT} = TypeVar("{OTHER_DOCUMENT}", bound=Mapping[str, Any])
+_Result = TypeVar("_Result")
 """
 HEADER_IMPORTS = {
+    "AbstractAsyncContextManager": ("contextlib", "AbstractAsyncContextManager"),
+    "AbstractContextManager": ("contextlib", "AbstractContextManager"),
+    "AsyncTransaction": ("mangonel._shared.session_contexts", "AsyncTransaction"),
+    "BlockingTransaction": ("mangonel._shared.session_contexts", "BlockingTransaction"),
+    "Callable": ("collections.abc", "Callable"),
+    "ReadConcern": ("mangonel.read_concern", "ReadConcern"),
+    "WriteConcern": ("mangonel.write_concern", "WriteConcern"),
+    "_ServerMode": ("mangonel.read_preferences", "_ServerMode"),
     "Any": ("typing", "Any"),
     "Awaitable": ("collections.abc", "Awaitable"),
     "Coroutine": ("collections.abc", "Coroutine"),

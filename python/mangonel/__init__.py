@@ -87,6 +87,7 @@ _MODULES = frozenset(
         "asynchronous",
         "bson",
         "client_options",
+        "client_session",
         "collation",
         "collection",
         "command_cursor",

@@ -14,7 +14,9 @@ __all__ = [
     "ASK",
     "CONNECT",
     "DONE",
+    "KIND_ABORT",
     "KIND_COMMAND",
+    "KIND_COMMIT",
     "KIND_READ",
     "KIND_READ_ONCE",
     "KIND_RETRYABLE_WRITE",
@@ -56,6 +58,7 @@ __all__ = [
     "NamespacedSource",
     "ObjectId",
     "Operation",
+    "Session",
     "SessionKeys",
     "Waiter",
     "_set_dict_layout",
@@ -147,6 +150,8 @@ KIND_READ: int
 KIND_READ_ONCE: int
 KIND_RETRYABLE_WRITE: int
 KIND_WRITE: int
+KIND_COMMIT: int
+KIND_ABORT: int
 
 # How many replies a command has, for `Operation(replies=...)`.
 REPLIES_ONE: int
@@ -314,7 +319,7 @@ class Operation:
         reading: int,
         replies: int = 0,
         read_preference: Mapping[str, Any] | None = None,
-        session: ImplicitSession | Literal[False] | None = None,
+        session: ImplicitSession | Session | Literal[False] | None = None,
         pinned: int | None = None,
         is_under_way: bool = False,
         answer: Any = None,
@@ -344,7 +349,7 @@ class DocumentSource:
         replies: int,
         max_count: int,
         max_size: int,
-        session: ImplicitSession | Literal[False] | None = None,
+        session: ImplicitSession | Session | Literal[False] | None = None,
     ) -> tuple[Operation, int] | None: ...
 
 @final
@@ -365,10 +370,39 @@ class NamespacedSource:
         replies: int,
         max_count: int,
         max_size: int,
+        session: ImplicitSession | Session | Literal[False] | None = None,
     ) -> tuple[Operation, int] | None: ...
 
 @final
 class ImplicitSession: ...
+
+@final
+class Session:
+    def __new__(cls, core: Core, is_causal: bool, is_snapshot: bool) -> Session: ...
+    def end(self) -> None: ...
+    @property
+    def has_ended(self) -> bool: ...
+    @property
+    def session_id(self) -> bytes: ...
+    @property
+    def transaction_number(self) -> int: ...
+    @property
+    def cluster_time(self) -> dict[str, Any] | None: ...
+    @property
+    def operation_time(self) -> tuple[int, int] | None: ...
+    @property
+    def snapshot_time(self) -> tuple[int, int] | None: ...
+    def advance_cluster_time(self, document: bytes) -> None: ...
+    def advance_operation_time(self, seconds: int, increment: int) -> None: ...
+    @property
+    def in_transaction(self) -> bool: ...
+    @property
+    def is_starting(self) -> bool: ...
+    @property
+    def pinned_server(self) -> str | None: ...
+    def start_transaction(self, read_concern: bytes, write_concern: bytes) -> None: ...
+    def begin_end(self, how: str) -> bool: ...
+    def finish_end(self, how: str) -> None: ...
 
 @final
 class Batch:
@@ -475,6 +509,7 @@ def insert_one(
     replies: int,
     max_document_size: int,
     answer: Callable[[Any, bool], object],
+    session: Session | None = None,
 ) -> Operation: ...
 def watch_deadline(deadline: ContextVar[float | None]) -> None: ...
 def transfer(exchange: Exchange) -> None: ...

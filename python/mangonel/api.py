@@ -14,6 +14,15 @@ from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCurs
 from mangonel._shared.database import _Database
 from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
 from mangonel._shared.iteration import AsyncIteration, BlockingIteration
+from mangonel._shared.session import _ClientSession
+from mangonel._shared.session_contexts import (
+    AsyncBinding,
+    AsyncSession,
+    AsyncTransaction,
+    BlockingBinding,
+    BlockingSession,
+    BlockingTransaction,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,6 +89,18 @@ class AsyncDatabase(_Database[Any]):
     _command_cursor_class = AsyncCommandCursor
 
 
+class ClientSession(BlockingSession, _ClientSession):
+    __doc__ = _ClientSession.__doc__
+    _binding_class = BlockingBinding
+    _transaction_class = BlockingTransaction
+
+
+class AsyncClientSession(AsyncSession, _ClientSession):
+    __doc__ = _ClientSession.__doc__
+    _binding_class = AsyncBinding
+    _transaction_class = AsyncTransaction
+
+
 class _AsyncioPort:
     """Stands for the asyncio port until a client needs it: importing asyncio costs more than all the rest."""
 
@@ -95,6 +116,7 @@ class MongoClient(_MongoClient[Any]):
     __doc__ = _MongoClient.__doc__
     _port_class = BlockingPort
     _database_class = Database
+    _session_class = ClientSession
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +129,7 @@ class AsyncMongoClient(_MongoClient[Any]):
     __doc__ = _MongoClient.__doc__
     _port_class = _AsyncioPort
     _database_class = AsyncDatabase
+    _session_class = AsyncClientSession
 
     async def aconnect(self) -> None:
         """Open a connection now, so that a server that cannot be reached is noticed at once.

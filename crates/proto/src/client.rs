@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mangonel_bson::{ObjectId, RawDocument, RawValue};
+use mangonel_bson::{ObjectId, RawDocument};
 
 use crate::auth::login::Login;
+use crate::client_session::{ClientSession, ClusterTime, SessionId, keep_newer};
 use crate::compress::Compressor;
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests, PoolEvent};
@@ -112,8 +113,10 @@ pub struct Client {
     events: EventQueue,
     lines: HashMap<LinkId, Line>,
     sessions: SessionPool,
+    pub(crate) open_sessions: BTreeMap<SessionId, ClientSession>,
+    pub(crate) next_session: u64,
     choices: IdSource,
-    cluster_time: Option<(u64, Vec<u8>)>,
+    cluster_time: Option<ClusterTime>,
     next_exchange: u64,
     next_request: i32,
     next_link: u32,
@@ -149,6 +152,8 @@ impl Client {
             events: EventQueue::new(interests),
             lines: HashMap::new(),
             sessions: SessionPool::new(ids),
+            open_sessions: BTreeMap::new(),
+            next_session: 0,
             choices,
             cluster_time: None,
             next_exchange: 0,
@@ -221,6 +226,7 @@ impl Client {
         self.events.clear();
         self.lines.clear();
         self.sessions.restart(IdSource::new(seed));
+        self.open_sessions.clear();
         self.choices = IdSource::new(seed);
         self.cluster_time = None;
         if let Some(login) = &mut self.options.login {
@@ -499,26 +505,24 @@ impl Client {
         self.lines.get(&link).copied().unwrap_or_default()
     }
 
-    /// Returns the `$clusterTime` document to gossip, when one was seen and this deployment takes it.
-    pub(crate) fn cluster_time(&self, server: &ServerDescription) -> Option<&[u8]> {
+    /// Returns the `$clusterTime` document to gossip, when one was seen and this deployment takes it. `session`: what the
+    /// command's session saw, which may be newer.
+    pub(crate) fn cluster_time<'a>(
+        &'a self,
+        server: &ServerDescription,
+        session: Option<&'a ClusterTime>,
+    ) -> Option<&'a [u8]> {
         let gossips = server.server_type == ServerType::Mongos || server.set_name.is_some();
-        self.cluster_time.as_ref().filter(|_| gossips).map(|(_, document)| document.as_slice())
+        let newest = match (&self.cluster_time, session) {
+            (Some(known), Some(seen)) if seen.0 > known.0 => Some(seen),
+            (known, seen) => known.as_ref().or(seen),
+        };
+        newest.filter(|_| gossips).map(|(_, document)| document.as_slice())
     }
 
     /// Keeps the newer of the known cluster time and the one in `document`.
     pub(crate) fn advance_cluster_time(&mut self, document: &[u8]) {
-        let Ok(parsed) = RawDocument::from_bytes(document) else { return };
-        let Ok(Some(RawValue::Timestamp { time, increment })) = parsed.get("clusterTime") else { return };
-        let seen = u64::from(time) << 32 | u64::from(increment);
-        match &mut self.cluster_time {
-            Some((known, _)) if *known >= seen => {}
-            Some((known, bytes)) => {
-                *known = seen;
-                bytes.clear();
-                bytes.extend_from_slice(document);
-            }
-            None => self.cluster_time = Some((seen, document.to_vec())),
-        }
+        keep_newer(&mut self.cluster_time, document);
     }
 
     pub(crate) fn next_exchange(&mut self) -> ExchangeId {

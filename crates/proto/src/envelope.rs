@@ -3,12 +3,15 @@
 
 use mangonel_bson::{RawDocument, writer};
 
+use crate::client_session::Stamp;
 use crate::read_preference::{Mode, ReadPreference};
 use crate::session::ServerSession;
 use crate::topology::{ServerType, TopologyType};
 
 /// The parts that a command is stamped with.
 pub struct Envelope<'a> {
+    /// The fields of an explicit session, which take the place of the next two.
+    pub explicit: Option<&'a Stamp>,
     /// The command's session.
     pub session: Option<&'a ServerSession>,
     /// Whether the session's transaction number goes along.
@@ -28,7 +31,9 @@ pub struct Envelope<'a> {
 impl Envelope<'_> {
     /// Appends the parts to a command's body.
     pub fn append_to(&self, out: &mut Vec<u8>) {
-        if let Some(session) = self.session {
+        if let Some(stamp) = self.explicit {
+            stamp.append_to(out);
+        } else if let Some(session) = self.session {
             let start = writer::begin_subdocument(out, "lsid");
             writer::append_binary(out, "id", 0x04, &session.id);
             writer::end_document(out, start);

@@ -61,6 +61,8 @@ pub enum Failure {
     Unanswered,
     /// The server cannot work with this driver or these options.
     Configuration(String),
+    /// The call does not fit to the state of its session.
+    Usage(&'static str),
     /// The client was closed.
     Closed,
     /// The command is larger than the server takes.

@@ -4,6 +4,7 @@
 
 pub mod auth;
 pub mod client;
+pub mod client_session;
 pub mod compress;
 pub mod envelope;
 pub mod error;
@@ -21,3 +22,4 @@ pub mod session;
 pub mod srv;
 pub mod time;
 pub mod topology;
+pub mod transaction;

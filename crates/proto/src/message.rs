@@ -1,6 +1,8 @@
 //! OP_MSG: writing a command, reading a reply. Knows sections and flags, not what a command means.
 //! Spec: OP_MSG.
 
+use std::ops::Range;
+
 use mangonel_bson::{RawDocument, RawValue, writer};
 
 use crate::error::ProtocolError;
@@ -154,6 +156,37 @@ impl Command {
         writer::end_document(&mut kept, start);
         self.body_end = kept.len() - 1;
         self.head = kept;
+    }
+
+    /// Takes a field that is a document out of the body; empty when there is none. Only between two messages: what was
+    /// stamped is gone.
+    pub fn take_document(&mut self, key: &str) -> Vec<u8> {
+        self.head.truncate(self.body_end);
+        self.head.push(0);
+        // A stamp wrote its own length there.
+        let length = (self.head.len() - BODY_START) as i32;
+        self.head[BODY_START..BODY_START + 4].copy_from_slice(&length.to_le_bytes());
+        let found = self.find_document(key);
+        self.head.truncate(self.body_end);
+        let Some((range, value)) = found else { return Vec::new() };
+        self.body_end -= range.len();
+        self.head.drain(range);
+        value
+    }
+
+    /// Finds a field that is a document: the bytes of its element in `head`, and the document.
+    fn find_document(&self, key: &str) -> Option<(Range<usize>, Vec<u8>)> {
+        let body = RawDocument::from_bytes(self.head.get(BODY_START..)?).ok()?;
+        let mut elements = body.iter();
+        let mut start = elements.offset();
+        while let Some(Ok(element)) = elements.next() {
+            let end = elements.offset();
+            if let (true, RawValue::Document(value)) = (element.key == key, element.value) {
+                return Some((BODY_START + start..BODY_START + end, value.as_bytes().to_vec()));
+            }
+            start = end;
+        }
+        None
     }
 
     /// Makes the message ready to send: the body, then what `envelope` appends to it, then the sequence.

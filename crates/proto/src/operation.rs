@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client_session::SessionId;
 use crate::message::{Command, Replies};
 use crate::pool::LinkId;
 use crate::read_preference::ReadPreference;
@@ -21,6 +22,10 @@ pub enum Kind {
     Write,
     /// Does what its caller alone knows; sent again only when the server says that it did nothing.
     Command,
+    /// Commits a transaction; sent again once whatever the options say.
+    Commit,
+    /// Aborts a transaction; sent again once whatever the options say.
+    Abort,
 }
 
 impl Kind {
@@ -39,6 +44,8 @@ pub enum SessionChoice {
     None,
     /// The one the cursor was opened with.
     Of(ServerSession),
+    /// One that the user opened.
+    Explicit(SessionId),
 }
 
 /// How long an operation may take from its beginning to its answer, all attempts included.

@@ -46,6 +46,7 @@ pub fn after_network_error(kind: Kind, options: &ClientOptions) -> bool {
     match kind {
         Kind::Read => options.retry_reads,
         Kind::RetryableWrite => options.retry_writes,
+        Kind::Commit | Kind::Abort => true,
         Kind::ReadOnce | Kind::Write | Kind::Command => false,
     }
 }
@@ -58,6 +59,7 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
             Kind::Read | Kind::ReadOnce => options.retry_reads,
             Kind::RetryableWrite | Kind::Write => options.retry_writes,
             Kind::Command => options.retry_reads && options.retry_writes,
+            Kind::Commit | Kind::Abort => true,
         };
         return if may { Again::AfterBackoff } else { Again::No };
     }
@@ -68,6 +70,7 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
                 && facts.code.is_some_and(|code| RETRYABLE_READ_CODES.contains(&code))
         }
         Kind::RetryableWrite => options.retry_writes && labels.is_retryable_write,
+        Kind::Commit | Kind::Abort => labels.is_retryable_write,
         Kind::ReadOnce | Kind::Write | Kind::Command => false,
     };
     if may { Again::Now } else { Again::No }

@@ -151,6 +151,9 @@ class AioPort:
         value = callback(*args)
         return await value if isawaitable(value) else value
 
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     def start(self, operation: _core.Operation, connects: bool = False) -> asyncio.Task[Any]:
         return get_running_loop().create_task(self.arun(operation))
 

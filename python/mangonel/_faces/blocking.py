@@ -166,6 +166,9 @@ class BlockingPort(BlockingLoop):
     async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         return callback(*args)
 
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def start(self, operation: _core.Operation, connects: bool = False) -> _core.Exchange:
         exchange = self._core.begin(operation, self._shard)
         try:

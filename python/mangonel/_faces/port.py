@@ -40,6 +40,9 @@ class Port(Protocol):
     def call(self, callback: Callable[..., Any], *args: Any) -> Awaitable[Any]:
         """Call the user's function inside a flow; on asyncio it may be a coroutine function."""
 
+    def pause(self, seconds: float) -> Awaitable[None]:
+        """Wait inside a flow."""
+
     def start(self, operation: _core.Operation, connects: bool = False) -> Any:
         """Send one operation without waiting for its answer; give the result to `finish` or `give_up`.
 

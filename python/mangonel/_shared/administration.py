@@ -15,7 +15,7 @@ from mangonel._core import (
     REPLIES_ONE,
 )
 from mangonel._shared.base import CommandSource
-from mangonel._shared.settings import check_session
+from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 from mangonel.errors import ConfigurationError, command_error, is_allowable, write_concern_error
 
@@ -50,12 +50,13 @@ class AdministeredSource(CommandSource):
         write_concern: WriteConcern | None = None,
     ) -> dict[str, Any]:
         """Run `command` on the primary and return its reply; `command` gains write concern and comment."""
-        check_session(session)
+        explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment
         replies = REPLIES_ONE
         if takes_write_concern and command.get("writeConcern") is None:
             concern = self._write_concern if write_concern is None else write_concern
+            concern = concern_in(explicit, concern)
             if not concern.is_server_default:
                 command["writeConcern"] = concern.document
             if not concern.acknowledged:
@@ -67,6 +68,8 @@ class AdministeredSource(CommandSource):
             KIND_WRITE,
             READ_UNCHECKED,
             replies,
+            None,
+            session_handle(explicit),
         )
         reply: dict[str, Any] | None = await self._port.arun(operation)
         if reply is None:
@@ -91,11 +94,18 @@ class AdministeredSource(CommandSource):
         codec: _core.Codec | None = None,
     ) -> _core.Operation:
         """Build a retryable read of the primary that is answered with a cursor and takes no read concern."""
-        check_session(session)
+        handle = session_handle(session_of(self._port, session))
         if comment is not None:
             command["comment"] = comment
         return _core.Operation(
-            self._database_name, command, PLAIN if codec is None else codec, KIND_READ, reading
+            self._database_name,
+            command,
+            PLAIN if codec is None else codec,
+            KIND_READ,
+            reading,
+            REPLIES_ONE,
+            None,
+            handle,
         )
 
 

@@ -21,7 +21,14 @@ from mangonel._option_checks import non_negative_integer
 from mangonel._shared.administration import PLAIN
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session, wire_preference
+from mangonel._shared.settings import (
+    BOUND,
+    concern_in,
+    preference_in,
+    session_handle,
+    session_of,
+    wire_preference,
+)
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import validate_is_mapping, validate_list
 from mangonel.errors import ConfigurationError
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.collection import _Collection
     from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCursor
+    from mangonel._shared.session import _ClientSession
     from mangonel.typings import _IndexKeyHint, _Pipeline
 
 _WRITING_STAGES = ("$out", "$merge")
@@ -52,8 +60,9 @@ class AggregatingSource(CommandSource):
         options: dict[str, Any],
     ) -> Returns[Any]:
         """Open a cursor; `options` are the fields of the command, with `let` and `comment` None when not given."""
-        if session is not None:
-            check_session(session)
+        explicit: _ClientSession | None = None
+        if session is not None or BOUND:
+            explicit = session_of(self._port, session)
         for name in ("explain", "aggregate", "pipeline"):
             if name in options:
                 raise ConfigurationError(
@@ -84,13 +93,13 @@ class AggregatingSource(CommandSource):
             command.update(options)
         if size is not None and not is_write:
             command["cursor"] = {**command["cursor"], "batchSize": size}
-        if self._read_concern._level is not None and "readConcern" not in command:
-            command["readConcern"] = self._read_concern.document
+        self._add_read_concern(command, explicit)
         replies = REPLIES_ONE
         if is_write and "writeConcern" not in command:
-            if not self._write_concern.is_server_default:
-                command["writeConcern"] = self._write_concern.document
-            if not self._write_concern.acknowledged:
+            concern = concern_in(explicit, self._write_concern)
+            if not concern.is_server_default:
+                command["writeConcern"] = concern.document
+            if not concern.acknowledged:
                 replies = REPLIES_NONE
         operation = _core.Operation(
             self._database_name,
@@ -99,10 +108,13 @@ class AggregatingSource(CommandSource):
             KIND_WRITE if is_write else KIND_READ,
             cursor_class._reading,
             replies,
-            wire_preference(self._read_preference),
+            wire_preference(preference_in(explicit, self._read_preference)),
+            session_handle(explicit),
         )
         return self._port.flow(
-            self._open_flow(operation, cursor_class, collection, size or 0, max_await_time_ms, comment)
+            self._open_flow(
+                operation, cursor_class, collection, size or 0, max_await_time_ms, comment, explicit
+            )
         )
 
     async def _open_flow(
@@ -113,9 +125,10 @@ class AggregatingSource(CommandSource):
         size: int,
         max_await_time_ms: int | None,
         comment: Any,
+        session: _ClientSession | None,
     ) -> Any:
         batch = await self._port.arun(operation)
-        return cursor_class(collection, batch, self._codec, size, max_await_time_ms, comment)
+        return cursor_class(collection, batch, self._codec, size, max_await_time_ms, comment, session)
 
 
 class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
@@ -138,7 +151,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         Args:
             pipeline: a list of stages. With `$out` or `$merge` last it is a write, which is never sent twice and
                 leaves the cursor empty.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command: `allowDiskUse`, `batchSize`, `bypassDocumentValidation`,
@@ -185,7 +198,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
         Args:
             filter: query document; `{}` counts all. `$where` and `$near` are not allowed in it.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: `skip`, `limit`, `hint`, `collation`, `maxTimeMS`, or other fields of the aggregate command.
 
@@ -252,7 +265,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         Args:
             key: the field, dotted for one inside another.
             filter: query document; None matches all.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             hint: the index to use, by name or keys; takes MongoDB 7.1.
             **kwargs: `collation`, `maxTimeMS`, or other fields of the command.

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_READ, KIND_RETRYABLE_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
-from mangonel._shared.settings import Settings, check_session, wire_preference
+from mangonel._shared.settings import (
+    BOUND,
+    Settings,
+    concern_in,
+    preference_in,
+    session_handle,
+    session_of,
+    wire_preference,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from mangonel._faces.port import Port
+    from mangonel._shared.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
@@ -37,13 +46,16 @@ class CommandSource(Settings):
         codec: _core.Codec | None = None,
     ) -> _core.Operation:
         """Build a read. `command` gains the read concern; its first key must be the command's name."""
-        if session is not None:
-            check_session(session)
         if comment is not None:
             command["comment"] = comment
-        if self._read_concern._level is not None and "readConcern" not in command:
-            command["readConcern"] = self._read_concern.document
         preference = self._read_preference if read_preference is None else read_preference
+        if session is not None or BOUND:
+            session = session_of(self._port, session)
+            preference = preference_in(session, self._read_preference, read_preference)
+            self._add_read_concern(command, session)
+            session = session_handle(session)
+        elif self._read_concern._level is not None and "readConcern" not in command:
+            command["readConcern"] = self._read_concern.document
         return _core.Operation(
             self._database_name,
             command,
@@ -52,7 +64,15 @@ class CommandSource(Settings):
             reading,
             REPLIES_ONE,
             wire_preference(preference),
+            session,
         )
+
+    def _add_read_concern(self, command: dict[str, Any], session: _ClientSession | None) -> None:
+        """Add the read concern, but in a transaction, which has one for all."""
+        if session is not None and session._handle.in_transaction:
+            return
+        if self._read_concern._level is not None and "readConcern" not in command:
+            command["readConcern"] = self._read_concern.document
 
     def _write_operation(
         self,
@@ -65,12 +85,15 @@ class CommandSource(Settings):
         write_concern: WriteConcern | None = None,
     ) -> _core.Operation:
         """Build a write. `command` gains the write concern; an unacknowledged one is not answered."""
-        if session is not None:
-            check_session(session)
         if comment is not None:
             command["comment"] = comment
         concern = self._write_concern if write_concern is None else write_concern
+        if session is not None or BOUND:
+            session = session_of(self._port, session)
+            concern, session = concern_in(session, concern), session_handle(session)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
         replies = REPLIES_ONE if concern.acknowledged else REPLIES_NONE
-        return _core.Operation(self._database_name, command, self._codec, kind, reading, replies)
+        return _core.Operation(
+            self._database_name, command, self._codec, kind, reading, replies, None, session
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
 from mangonel.results import BulkWriteResult
@@ -44,7 +43,7 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
             ordered: run them in the order given and stop at the first that fails. False: all inserts, then all
                 updates, then all deletes, and try them all.
             bypass_document_validation: store documents even when the collection's rules do not allow them.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             let: variables for expressions of updates and deletes, as `$$name`.
 
@@ -70,9 +69,9 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
         runs = _runs(requests, ordered)
         if not runs:
             raise InvalidOperation("no operations to execute")
-        if session is not None:
-            check_session(session)
-        runner = BulkRunner(self, self._client, self._name, ordered, bypass_document_validation, comment, let)
+        runner = BulkRunner(
+            self, self._client, self._name, ordered, bypass_document_validation, comment, let, session
+        )
         return self._port.flow(_bulk_write_flow(runner, runs))
 
 

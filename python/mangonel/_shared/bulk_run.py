@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
+from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel._shared.write_support import COMMAND_OVERHEAD, HALTING_CODES, server_facts_flow, write_codec
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
@@ -59,13 +60,16 @@ class BulkRunner:
         bypass_document_validation: bool | None,
         comment: Any,
         let: Mapping[str, Any] | None,
+        session: Any = None,
     ) -> None:
+        explicit = session_of(client._port, session)
+        self._session = session_handle(explicit)
         self._client = client
         self._port = client._port
         self._database_name = collection._database_name
         self._codec = write_codec(collection._codec_options)
         self._name = name
-        self._concern = collection._write_concern
+        self._concern = concern_in(explicit, collection._write_concern)
         self._ordered = ordered
         self._bypass = bypass_document_validation
         self._comment = comment
@@ -186,6 +190,7 @@ class BulkRunner:
             facts["max_write_batch_size"],
             # The envelope (session, cluster time) and the allowance for fields of the command itself.
             facts["max_message_size"] - COMMAND_OVERHEAD,
+            self._session,
         )
 
 

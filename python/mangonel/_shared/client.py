@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mangonel._faces.port import Port
     from mangonel._shared.database import _Database
     from mangonel._shared.events import Publisher
+    from mangonel._shared.session import _ClientSession
+    from mangonel._shared.session_options import TransactionOptions
     from mangonel.bson.codec_options import CodecOptions, TypeRegistry
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
@@ -67,6 +69,7 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
     # Named by each face in `api.py`.
     _port_class: type[Any]
     _database_class: type[Any]
+    _session_class: type[Any]
 
     def __init__(
         self,
@@ -164,6 +167,32 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         return self.get_database(
             default if name is None else name, codec_options, read_preference, write_concern, read_concern
         )
+
+    def start_session(
+        self,
+        causal_consistency: bool | None = None,
+        default_transaction_options: TransactionOptions | None = None,
+        snapshot: bool | None = False,
+    ) -> _ClientSession:
+        """Return a new session, for operations that see each other or stand or fall together; nothing is sent.
+
+        Args:
+            causal_consistency: reads see what the session wrote and read before. None: yes, unless `snapshot`.
+            default_transaction_options: for transactions that do not say otherwise.
+            snapshot: all reads see the data of one moment; takes MongoDB 5.0.
+
+        Raises:
+            ConfigurationError: both `causal_consistency` and `snapshot`.
+            TypeError: `default_transaction_options` is something else.
+
+        Example:
+            >>> with client.start_session() as session:
+            ...     client.shop.orders.insert_one({"_id": 1}, session=session)
+        """
+        from mangonel._shared.session_options import SessionOptions
+
+        options = SessionOptions(causal_consistency, default_transaction_options, snapshot)
+        return self._session_class(self, options)  # type: ignore[no-any-return]
 
     def __getitem__(self, name: str) -> _Database[_DocumentType]:
         return self._database_class(self, name)  # type: ignore[no-any-return]

@@ -37,7 +37,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """Return a cursor over the documents that describe the databases: name, size, emptiness.
 
         Args:
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command: `filter`, `nameOnly`, `authorizedDatabases`.
 
@@ -79,7 +79,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             name_or_database: which one; of a database only the name counts.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
 
         Raises:
@@ -109,7 +109,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """Return the server's `buildInfo`: its version and how it was built.
 
         Args:
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
 
         Raises:
             AutoReconnect: the line broke.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session
+from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
 from mangonel.results import ClientBulkWriteResult
@@ -38,7 +38,7 @@ class ClientBulkWrite(CommandSource):
         Args:
             models: a list of InsertOne, UpdateOne, UpdateMany, ReplaceOne, DeleteOne and DeleteMany, each with its
                 `namespace`.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             ordered: stop at the first write that fails. False: try them all.
             verbose_results: ask for the result of each write, not only for counts.
             bypass_document_validation: store documents even when their collection's rules do not allow it.
@@ -57,7 +57,13 @@ class ClientBulkWrite(CommandSource):
             >>> client.bulk_write([InsertOne({"_id": 1}, "shop.orders"), DeleteOne({"_id": 7}, "shop.carts")])
             ClientBulkWriteResult(...)
         """
-        concern = write_concern or self._write_concern
+        explicit = session_of(self._port, session)
+        if explicit is not None and explicit.in_transaction:
+            if write_concern:
+                raise InvalidOperation("Cannot set write concern after starting a transaction")
+            concern = concern_in(explicit, self._write_concern)
+        else:
+            concern = write_concern or self._write_concern
         if not concern.acknowledged and verbose_results:
             raise InvalidOperation("cannot request unacknowledged write concern and verbose results")
         if not concern.acknowledged and ordered:
@@ -67,13 +73,12 @@ class ClientBulkWrite(CommandSource):
             validate_is_document_type("let", let)
         from mangonel._shared.client_bulk_run import ClientBulkRunner
 
-        runner = ClientBulkRunner(self, concern, ordered, verbose_results)
+        runner = ClientBulkRunner(self, concern, ordered, verbose_results, session_handle(explicit))
         for model in models:
             runner.add(model)
         if not models:
             raise InvalidOperation("no operations to execute")
-        if session is not None:
-            check_session(session)
+        concern_in(explicit, concern)
         command: dict[str, Any] = {"bulkWrite": 1, "errorsOnly": not verbose_results, "ordered": ordered}
         if bypass_document_validation is not None:
             command["bypassDocumentValidation"] = bypass_document_validation

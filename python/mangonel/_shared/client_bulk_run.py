@@ -47,8 +47,14 @@ class ClientBulkRunner:
     """One bulk write of a client. Used once."""
 
     def __init__(
-        self, client: ClientBulkWrite, concern: WriteConcern, ordered: bool, has_verbose_results: bool
+        self,
+        client: ClientBulkWrite,
+        concern: WriteConcern,
+        ordered: bool,
+        has_verbose_results: bool,
+        session: _core.Session | None = None,
     ) -> None:
+        self._session = session
         self._client: _MongoClient[Any] = client  # type: ignore[assignment]
         self._port = client._port
         self._codec = write_codec(client._codec_options)
@@ -110,6 +116,7 @@ class ClientBulkRunner:
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
             facts["max_write_batch_size"],
             facts["max_message_size"] - _MESSAGE_OVERHEAD,
+            self._session,
         ):
             operation, count = made
             if is_acknowledged:
@@ -179,7 +186,14 @@ class ClientBulkRunner:
             if self._comment is not None:
                 command["comment"] = self._comment
             operation = _core.Operation(
-                database, command, self._codec, KIND_READ_ONCE, READ_BATCH, REPLIES_ONE, None, batch.session
+                database,
+                command,
+                self._codec,
+                KIND_READ_ONCE,
+                READ_BATCH,
+                REPLIES_ONE,
+                None,
+                self._session or batch.session,
             )
             try:
                 batch = await self._port.arun(operation)
@@ -190,7 +204,14 @@ class ClientBulkRunner:
     async def _kill_flow(self, database: str, collection: str, cursor_id: int) -> None:
         command = {"killCursors": collection, "cursors": [cursor_id]}
         operation = _core.Operation(
-            database, command, self._codec, KIND_WRITE, READ_UNCHECKED, REPLIES_ONE, None, False
+            database,
+            command,
+            self._codec,
+            KIND_WRITE,
+            READ_UNCHECKED,
+            REPLIES_ONE,
+            None,
+            self._session or False,
         )
         try:
             await self._port.arun(operation)

@@ -59,7 +59,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         """Remove the collection with its documents and indexes. One that does not exist is no error.
 
         Args:
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             encrypted_fields: must be None in this version.
 
@@ -92,7 +92,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             new_name: without the database's.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command: `dropTarget=True` replaces a collection of that name.
 
@@ -119,7 +119,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         """Return the options the collection was created with; `{}` when it has none or does not exist.
 
         Args:
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
 
         Raises:

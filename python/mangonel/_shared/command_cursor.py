@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mangonel import _core
     from mangonel._shared.collection import _Collection
+    from mangonel._shared.session import _ClientSession
 
 
 class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
@@ -32,6 +33,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         batch_size: documents per later reply; 0 lets the server choose.
         max_await_time_ms: milliseconds that the server may wait for new data, per later reply.
         comment: shown in the server's logs and profile.
+        session: the one that the command ran in.
 
     Example:
         >>> for total in client.shop.orders.aggregate([{"$group": {"_id": "$customer", "n": {"$sum": 1}}}]):
@@ -46,8 +48,10 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
         comment: Any = None,
+        session: _ClientSession | None = None,
     ) -> None:
         self._begin_state(collection, collection._codec if codec is None else codec)
+        self._explicit = session
         self._batch_size = batch_size
         self._max_await_time_ms = max_await_time_ms
         self._comment = comment

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Port
     from mangonel._shared.collection import _Collection
+    from mangonel._shared.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
 
 # With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
@@ -55,6 +56,8 @@ class BatchedCursor(Generic[_DocumentType]):
         # The server's id; None before the first batch, 0 once the server has no more.
         self._id: int | None = None
         self._namespace = (collection._database_name, collection._name)
+        # The session that the user opened, and what the core knows the cursor's session by.
+        self._explicit: _ClientSession | None = None
         self._session: Any = None
         self._pinned: int | None = None
         self._server = ""
@@ -128,7 +131,7 @@ class BatchedCursor(Generic[_DocumentType]):
     def _take(self, batch: _core.Batch) -> None:
         self._batch = batch
         self._id = batch.id
-        self._session = batch.session
+        self._session = batch.session if self._explicit is None else self._explicit._handle
         self._server = batch.server
         database, _, collection = batch.namespace.partition(".")
         if collection:
@@ -208,7 +211,7 @@ class BatchedCursor(Generic[_DocumentType]):
         return self._port.flow(self._close_flow())
 
     async def _close_flow(self) -> None:
-        id, is_pinned = self._id, self._pinned is not None
+        id, is_pinned, session = self._id, self._pinned is not None, self._session
         self._end()
         self._batch = None
         if not id or is_pinned:
@@ -226,6 +229,8 @@ class BatchedCursor(Generic[_DocumentType]):
                         KIND_WRITE,
                         READ_UNCHECKED,
                         REPLIES_ONE,
+                        None,
+                        session,
                         server=self._server,
                     )
                 )
@@ -255,9 +260,9 @@ class BatchedCursor(Generic[_DocumentType]):
         return address_of(self._server) if self._server else None
 
     @property
-    def session(self) -> None:
-        """The explicit session it runs in: none in this version."""
-        return
+    def session(self) -> _ClientSession | None:
+        """The explicit session it runs in, or None."""
+        return self._explicit
 
     @property
     def retrieved(self) -> int:

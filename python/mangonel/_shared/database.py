@@ -193,7 +193,7 @@ class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
             allowable_errors: codes or messages that do not raise, even with `check`.
             read_preference: where to run it. None: on the primary.
             codec_options: how to decode the reply. None: into plain dicts.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command.
 
@@ -206,10 +206,10 @@ class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
             42
         """
         from mangonel import _core
-        from mangonel._shared.settings import check_session, wire_preference
+        from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
-        check_session(session)
+        explicit = session_of(self._port, session)
         asked: Any = {command: value} if isinstance(command, str) else dict(command)
         asked.update(kwargs)
         if comment is not None:
@@ -223,7 +223,8 @@ class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
             KIND_COMMAND,
             reading,
             _core.REPLIES_ONE,
-            wire_preference(read_preference or _PRIMARY),
+            wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
+            session_handle(explicit),
         )
         if check and allowable_errors:
             return self._port.flow(self._command_flow(operation, allowable_errors))

@@ -11,9 +11,10 @@ from mangonel._light import Generic
 from mangonel._shared.administration import MISSING_IS_FINE, PLAIN, AdministeredSource, check_no_encryption
 from mangonel._shared.aggregation import AggregatingSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session, wire_preference
+from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
 from mangonel.common import validate_is_mapping
 from mangonel.errors import CollectionInvalid, InvalidOperation
+from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
     from mangonel._shared.collection import _Collection
     from mangonel._shared.command_cursor import _CommandCursor
+    from mangonel._shared.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.bson.dbref import DBRef
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
     from mangonel.typings import _Pipeline
     from mangonel.write_concern import WriteConcern
+
+
+_PRIMARY = Primary()
 
 
 class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_DocumentType]):
@@ -53,7 +58,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         Args:
             name: the collection's name.
             codec_options, read_preference, write_concern, read_concern: instead of the database's own.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             check_exists: ask first whether there is one of that name.
             **kwargs: options of the collection: `capped`, `size` (bytes) and `max`; `timeseries` with
                 `expireAfterSeconds`; `clusteredIndex`; `validator`, `validationLevel` and `validationAction`;
@@ -84,7 +89,10 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         options: dict[str, Any],
     ) -> _Collection[_DocumentType]:
         name = collection._name
-        if check_exists and name in await self._names_flow({"name": name}, session, None, {}):
+        explicit = session_of(self._port, session)
+        # The server lists no collections in a transaction.
+        is_listable = explicit is None or not explicit.in_transaction
+        if check_exists and is_listable and name in await self._names_flow({"name": name}, session, None, {}):
             raise CollectionInvalid(f"collection {name} already exists")
         await collection._create_flow(options, session)
         return collection
@@ -102,7 +110,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
 
         Args:
             name_or_collection: which one; of a collection only the name counts.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             encrypted_fields: must be None in this version.
 
@@ -138,7 +146,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         """Return a cursor over the documents that describe the collections and views.
 
         Args:
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             filter: query document on those descriptions, as `{"type": "view"}`.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
@@ -160,7 +168,13 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         if filter is not None:
             command["filter"] = filter
         batch = await self._port.arun(self._listing(command, session=session, comment=comment))
-        return self._command_cursor_class(self._collection_class(self, "$cmd"), batch, PLAIN, comment=comment)
+        return self._command_cursor_class(
+            self._collection_class(self, "$cmd"),
+            batch,
+            PLAIN,
+            comment=comment,
+            session=session_of(self._port, session),
+        )
 
     def list_collection_names(
         self,
@@ -220,7 +234,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             value: the value of the first key when `command` is a name.
             read_preference: where to run it. None: on the primary.
             codec_options: how to decode the documents. None: into plain dicts.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile for later batches; give the command its own.
             max_await_time_ms: milliseconds that the server may wait for new data, per later batch.
             **kwargs: more fields of the command.
@@ -234,7 +248,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.cursor_command("find", "orders", filter={"_id": 1}).to_list()
             [{'_id': 1, 'total': 9.5}]
         """
-        check_session(session)
+        explicit = session_of(self._port, session)
         asked: dict[str, Any] = {command: value} if isinstance(command, str) else dict(command)
         asked.update(kwargs)
         codec = PLAIN if codec_options is None else _core.Codec(codec_options)
@@ -245,11 +259,12 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             KIND_READ_ONCE,
             READ_BATCH,
             REPLIES_ONE,
-            None if read_preference is None else wire_preference(read_preference),
+            wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
+            session_handle(explicit),
         )
         collection = self._collection_class(self, "$cmd", read_preference=read_preference)
         return self._port.flow(
-            self._cursor_command_flow(operation, collection, codec, max_await_time_ms, comment)
+            self._cursor_command_flow(operation, collection, codec, max_await_time_ms, comment, explicit)
         )
 
     async def _cursor_command_flow(
@@ -259,11 +274,12 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         codec: _core.Codec,
         max_await_time_ms: int | None,
         comment: Any,
+        session: _ClientSession | None,
     ) -> Any:
         batch = await self._port.arun(operation)
         if batch is None:
             raise InvalidOperation("Command does not return a cursor.")
-        return self._command_cursor_class(collection, batch, codec, 0, max_await_time_ms, comment)
+        return self._command_cursor_class(collection, batch, codec, 0, max_await_time_ms, comment, session)
 
     def validate_collection(
         self,
@@ -280,7 +296,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             name_or_collection: which one; of a collection only the name counts.
             scandata: look at the data too, not only at its structure.
             full: check everything, which may take long and keeps others waiting.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             background: let others go on meanwhile.
             comment: shown in the server's logs and profile.
 
@@ -318,7 +334,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
 
         Args:
             dbref: the reference.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: as for `Collection.find`.
 

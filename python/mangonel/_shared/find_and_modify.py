@@ -10,7 +10,7 @@ from mangonel._index_keys import hint_document, index_document
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel._shared.write_support import check_command_size
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from mangonel._shared.session import _ClientSession
     from mangonel.typings import _IndexKeyHint, _IndexList, _Pipeline
 
 
@@ -55,7 +56,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             projection: names of fields to return, or a document of them.
             sort: (key, direction) pairs: which document is the first.
             hint: the index to use, by name or keys.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
             **kwargs: further fields of the command, as `maxTimeMS=200` or `collation=...`.
@@ -180,8 +181,9 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             raise TypeError(
                 f"return_document must be ReturnDocument.BEFORE or ReturnDocument.AFTER, not {type(return_document)}"
             )
-        if session is not None:
-            check_session(session)
+        explicit: _ClientSession | None = None
+        if session is not None or BOUND:
+            explicit = session_of(self._port, session)
         command: dict[str, Any] = {"findAndModify": self._name, "query": filter, "new": return_document}
         if let is not None:
             validate_is_mapping("let", let)
@@ -199,7 +201,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         if upsert is not None:
             validate_boolean("upsert", upsert)
             command["upsert"] = upsert
-        concern = self._write_concern
+        concern = concern_in(explicit, self._write_concern)
         if (asked := fields.get("writeConcern")) is not None:
             concern = WriteConcern(**asked)
         if array_filters is not None:
@@ -219,6 +221,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             KIND_RETRYABLE_WRITE,
             READ_VALUE,
             REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
+            None,
+            session_handle(explicit),
         )
         check_command_size(operation)
         return self._port.run(operation)

@@ -13,7 +13,7 @@ from mangonel._index_keys import hint_document, index_document, index_list
 from mangonel._light import Generic
 from mangonel._shared.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session, wire_preference
+from mangonel._shared.settings import BOUND, preference_in, session_handle, session_of, wire_preference
 from mangonel.collation import validate_collation_or_none
 from mangonel.cursor_shared import CursorType
 from mangonel.errors import InvalidOperation
@@ -66,7 +66,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return_key: return only the index's fields.
         show_record_id: add the storage position as `$recordId`.
         comment: shown in the server's logs and profile.
-        session: must be None in this version.
+        session: run in this session; it must come from the same client.
         allow_disk_use: let a large sort use the disk.
         let: variables for expressions, as `$$name`.
         prefetch: ask for the next batch while the current one is handed out. Costs memory for one more batch.
@@ -107,8 +107,9 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
     ) -> None:
-        check_session(session)
         self._begin_state(collection, collection._codec)
+        if session is not None:
+            self._explicit = session_of(self._port, session)
         self._filter = {} if filter is None else filter
         if not isinstance(self._filter, Mapping):
             raise TypeError(f"filter must be a mapping type, not {type(filter)}")
@@ -362,9 +363,20 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         for flag, name in _FLAG_FIELDS.items():
             if self._flags & flag:
                 command[name] = True
-        if self._collection._read_concern._level is not None:
-            command["readConcern"] = self._collection._read_concern.document
+        self._collection._add_read_concern(command, self._explicit)
         return command
+
+    def _enter_session(self) -> _core.Session | None:
+        if self._explicit is None:
+            if not BOUND:
+                return None
+            self._explicit = session_of(self._port, None)
+        else:
+            session_of(self._port, self._explicit)
+        return session_handle(self._explicit)
+
+    def _preference(self) -> Any:
+        return wire_preference(preference_in(self._explicit, self._collection._read_preference))
 
     def _first_operation(self) -> _core.Operation:
         if (self._min or self._max) and not self._hint:
@@ -372,6 +384,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._limit = abs(self._asked_limit)
         self._is_tailable = bool(self._flags & _TAILABLE)
         self._is_exhaust = bool(self._flags & _EXHAUST)
+        session = self._enter_session()
         return _core.Operation(
             self._collection._database_name,
             self._command(),
@@ -379,7 +392,8 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             KIND_READ,
             self._reading,
             REPLIES_ONE,
-            wire_preference(self._collection._read_preference),
+            self._preference(),
+            session,
         )
 
     def _find_one(self) -> Returns[_DocumentType | None]:
@@ -415,6 +429,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     def _clone(self, deep: bool) -> Self:
         copy = type(self)(self._collection)
+        copy._explicit = self._explicit
         for name in _QUERY_STATE:
             value = getattr(self, name)
             setattr(copy, name, _deep_copy(value) if deep else value)
@@ -466,7 +481,9 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """
         fields: dict[str, Any] = {"maxTimeMS": self._max_time_ms, "collation": self._collation}
         asked = {name: value for name, value in fields.items() if value is not None}
-        return self._collection.distinct(key, self._filter or None, comment=self._comment, **asked)
+        return self._collection.distinct(
+            key, self._filter or None, session=self._explicit, comment=self._comment, **asked
+        )
 
     def explain(self) -> Returns[dict[str, Any]]:
         """Return how the server would run the query: its `explain` reply.
@@ -475,6 +492,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> client.shop.orders.find({"_id": 1}).explain()["queryPlanner"]["winningPlan"]
             {...}
         """
+        session = self._enter_session()
         command = {"explain": self._command(), "verbosity": "allPlansExecution"}
         # A read concern belongs to the command that is explained in no server version.
         command["explain"].pop("readConcern", None)  # type: ignore[attr-defined]
@@ -486,7 +504,8 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
                 KIND_READ,
                 READ_DOCUMENT,
                 REPLIES_ONE,
-                wire_preference(self._collection._read_preference),
+                self._preference(),
+                session,
             )
         )
 

@@ -13,7 +13,7 @@ from mangonel._shared.administration import (
     AdministeredSource,
 )
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session
+from mangonel._shared.settings import session_handle, session_of
 from mangonel.common import validate_list
 from mangonel.errors import OperationFailure
 from mangonel.typings import _DocumentType
@@ -42,7 +42,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             keys: a key, or (key, direction) pairs.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: options of the index as for `IndexModel`: `name`, `unique`, `sparse`, `expireAfterSeconds`,
                 `partialFilterExpression`, `collation`, `hidden`; and `maxTimeMS` for the command.
@@ -73,7 +73,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             indexes: a list of IndexModel.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command: `commitQuorum`, `maxTimeMS`.
 
@@ -108,7 +108,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             index_or_name: the index's name, or the list of keys it was created with, if it was given no name.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command.
 
@@ -147,7 +147,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         """Return a cursor over the documents that describe the indexes; none for a collection that does not exist.
 
         Args:
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
 
         Raises:
@@ -174,7 +174,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             if error.code != NAMESPACE_NOT_FOUND:
                 raise
             batch = None
-        return self._command_cursor_class(self, batch, codec, comment=comment)
+        return self._command_cursor_class(
+            self, batch, codec, comment=comment, session=session_of(self._port, session)
+        )
 
     def index_information(self, session: Any = None, comment: Any = None) -> Returns[dict[str, Any]]:
         """Return what is known of each index, by name; `key` is a list of (key, direction) pairs.
@@ -204,7 +206,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             name: only the one of this name.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the aggregate command.
 
@@ -231,12 +233,21 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     async def _list_search_indexes_flow(
         self, command: dict[str, Any], session: Any, comment: Any, size: int
     ) -> Any:
-        check_session(session)
+        explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment
-        operation = _core.Operation(self._database_name, command, PLAIN, KIND_READ, READ_BATCH, REPLIES_ONE)
+        operation = _core.Operation(
+            self._database_name,
+            command,
+            PLAIN,
+            KIND_READ,
+            READ_BATCH,
+            REPLIES_ONE,
+            None,
+            session_handle(explicit),
+        )
         batch = await self._port.arun(operation)
-        return self._command_cursor_class(self, batch, PLAIN, size, comment=comment)
+        return self._command_cursor_class(self, batch, PLAIN, size, comment=comment, session=explicit)
 
     def create_search_index(
         self,
@@ -249,7 +260,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
         Args:
             model: a SearchIndexModel, or its arguments as a mapping.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command.
 

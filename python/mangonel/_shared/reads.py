@@ -8,6 +8,7 @@ from mangonel._core import READ_FIRST
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
+from mangonel._shared.settings import BOUND
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             >>> client.shop.users.find_one({"email": "ada@example.org"})["name"]
             'Ada'
         """
-        if args or kwargs:
+        if args or kwargs or BOUND:
             return self.find(_as_filter(filter), *args, **kwargs)._find_one()
         command = {"find": self._name, "filter": _as_filter(filter), "limit": 1, "singleBatch": True}
         return self._port.run(self._read_operation(command, READ_FIRST))

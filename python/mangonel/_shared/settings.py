@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel.bson.codec_options import CodecOptions
-from mangonel.errors import InvalidOperation
+from mangonel.errors import ConfigurationError, InvalidOperation
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
-from mangonel.write_concern import WriteConcern
+from mangonel.write_concern import DEFAULT_WRITE_CONCERN, WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from mangonel._faces.port import Port
+    from mangonel._shared.session import _ClientSession
 
 _PRIMARY_MODE = 0
 
@@ -73,14 +76,76 @@ def wire_preference(preference: _ServerMode) -> Mapping[str, Any] | None:
     return preference.document if preference._MODE != _PRIMARY_MODE else None
 
 
-def check_session(session: object) -> None:
-    """Refuse explicit sessions, which this version does not have.
+# One entry for each `bind()` that is open somewhere in the process. While there is none, nobody looks for a bound
+# session, so that programs without one do not pay for it.
+BOUND: list[object] = []
+
+
+def session_of(port: Port, session: Any) -> _ClientSession | None:
+    """Return the session that a call runs in: the one it was given, or the one bound around it, or None.
 
     Raises:
-        InvalidOperation: `session` is not None. Nothing was sent.
+        ValueError, InvalidOperation: it is no session, it belongs to another client, or it has ended. Nothing was sent.
     """
-    if session is not None:
+    if session is None:
+        if not BOUND:
+            return None
+        from mangonel._shared.session import bound_session
+
+        session = bound_session()
+        if session is None:
+            return None
+        if session._port is not port:
+            raise InvalidOperation(
+                "only the client that created the bound session can run operations in its context"
+            )
+    elif type(getattr(session, "_handle", None)) is not _core.Session:
+        raise ValueError(f"'session' argument must be a ClientSession or None, not {type(session)}")
+    if session._port is not port:
         raise InvalidOperation(
-            f"expected session=None, found {type(session).__name__}; "
-            "explicit sessions and transactions are not part of this version"
+            f"Can only use session with the {type(session.client).__name__} that started it"
         )
+    session._check_ended()
+    return session  # type: ignore[no-any-return]
+
+
+def session_handle(session: _ClientSession | None) -> _core.Session | None:
+    """Return what the core knows a session by."""
+    return None if session is None else session._handle
+
+
+def concern_in(session: _ClientSession | None, own: WriteConcern) -> WriteConcern:
+    """Return the write concern of a write in `session`: none in a transaction, whose commit has one for all.
+
+    Raises:
+        ConfigurationError: nobody would confirm the write. Nothing was sent.
+    """
+    if session is None:
+        return own
+    if session._handle.in_transaction:
+        return DEFAULT_WRITE_CONCERN
+    if not own._acknowledged:
+        raise ConfigurationError(
+            f"Explicit sessions are incompatible with unacknowledged write concern: {own!r}"
+        )
+    return own
+
+
+def preference_in(
+    session: _ClientSession | None, own: _ServerMode, asked: _ServerMode | None = None
+) -> _ServerMode:
+    """Return where a read in `session` goes: a transaction has one place for all.
+
+    Args:
+        own: the preference of the collection or database.
+        asked: the preference of the call itself, if it has one.
+
+    Raises:
+        InvalidOperation: another place than the primary in a transaction. Nothing was sent.
+    """
+    if session is None or not session._handle.in_transaction:
+        return own if asked is None else asked
+    preference = session._transaction_preference if asked is None else asked
+    if preference._MODE != _PRIMARY_MODE:
+        raise InvalidOperation(f"read preference in a transaction must be primary, not: {preference!r}")
+    return preference

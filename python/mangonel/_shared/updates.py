@@ -8,7 +8,7 @@ from mangonel._index_keys import hint_document
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel._shared.write_support import check_command_size, server_facts_flow, write_codec
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
@@ -64,7 +64,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             collation: language rules for comparing strings.
             array_filters: which elements `$[name]` stands for.
             hint: the index to use, by name or keys.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             sort: which document is the first; needs MongoDB 8.0.
             comment: shown in the server's logs and profile.
@@ -205,7 +205,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             filter: query document.
             collation: language rules for comparing strings.
             hint: the index to use, by name or keys.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
 
@@ -323,11 +323,12 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
     def _single_write(
         self, command: dict[str, Any], kind: int, session: Any, comment: Any, answer: Any
     ) -> _core.Operation:
-        if session is not None:
-            check_session(session)
         if comment is not None:
             command["comment"] = comment
         concern = self._write_concern
+        if session is not None or BOUND:
+            session = session_of(self._port, session)
+            concern, session = concern_in(session, concern), session_handle(session)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
         operation = _core.Operation(
@@ -337,6 +338,8 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             kind,
             READ_APPLY,
             REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
+            None,
+            session,
             answer=answer,
         )
         check_command_size(operation)

@@ -10,7 +10,7 @@ from mangonel._light import Generic
 from mangonel._shared.bulk import CollectionBulkWrite
 from mangonel._shared.find_and_modify import CollectionFindAndModify
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_session
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel._shared.updates import CollectionUpdates
 from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
 from mangonel.errors import InvalidOperation
@@ -49,7 +49,7 @@ class CollectionWrites(
         Args:
             document: a dict or another MutableMapping, or a RawBSONDocument, whose `_id` is then not known here.
             bypass_document_validation: store it even when the collection's rules do not allow it.
-            session: must be None in this version.
+            session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
 
         Raises:
@@ -68,9 +68,10 @@ class CollectionWrites(
             command["bypassDocumentValidation"] = bypass_document_validation
         if comment is not None:
             command["comment"] = comment
-        if session is not None:
-            check_session(session)
         concern = self._write_concern
+        if session is not None or BOUND:
+            session = session_of(self._port, session)
+            concern, session = concern_in(session, concern), session_handle(session)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
         operation = _core.insert_one(
@@ -81,6 +82,7 @@ class CollectionWrites(
             REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
             MAX_BSON_SIZE,
             InsertOneResult,
+            session,
         )
         return self._port.run(operation)
 
@@ -118,10 +120,8 @@ class CollectionWrites(
         is_checked = isinstance(documents, (list, tuple))
         if is_checked:
             check_documents(documents)
-        if session is not None:
-            check_session(session)
         runner = BulkRunner(
-            self, self._client, self._name, ordered, bypass_document_validation, comment, None
+            self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
         )
         return self._port.flow(self._insert_many_flow(runner, iter(documents), is_checked))
 

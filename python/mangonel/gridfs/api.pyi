@@ -4,7 +4,14 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 import datetime
 from typing import Any, Generic, NoReturn, Self, overload
 from typing_extensions import Buffer, TypeVar
-from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Database
+from mangonel.api import (
+    AsyncClientSession,
+    AsyncCollection,
+    AsyncDatabase,
+    ClientSession,
+    Collection,
+    Database,
+)
 from mangonel.bson.objectid import ObjectId
 from mangonel.read_preferences import _ServerMode
 from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
@@ -12,6 +19,7 @@ from mangonel.write_concern import WriteConcern
 
 _DocumentType = TypeVar("_DocumentType", bound=Mapping[str, Any], default=dict[str, Any])
 _OtherDocumentType = TypeVar("_OtherDocumentType", bound=Mapping[str, Any])
+_Result = TypeVar("_Result")
 
 class GridIn:
     def __init__(self, root_collection: Collection[Any], session: Any = None, **kwargs: Any) -> None: ...
@@ -259,7 +267,7 @@ class GridOutCursor(Generic[_DocumentType]):
     @property
     def address(self) -> tuple[str, int | None] | None: ...
     @property
-    def session(self) -> None: ...
+    def session(self) -> ClientSession | None: ...
     @property
     def retrieved(self) -> int: ...
     def to_json(self, mode: str = "relaxed") -> bytes: ...
@@ -315,7 +323,7 @@ class AsyncGridOutCursor(Generic[_DocumentType]):
     @property
     def address(self) -> tuple[str, int | None] | None: ...
     @property
-    def session(self) -> None: ...
+    def session(self) -> AsyncClientSession | None: ...
     @property
     def retrieved(self) -> int: ...
     def to_json(self, mode: str = "relaxed") -> Coroutine[Any, Any, bytes]: ...

@@ -5,6 +5,7 @@ use mangonel_bson::RawDocument;
 
 use super::{Earlier, Exchange, Phase};
 use crate::client::Client;
+use crate::client_session::ClientSession;
 use crate::envelope::{Envelope, wire_preference};
 use crate::error::{Failure, ProtocolError};
 use crate::message::read_reply;
@@ -28,7 +29,7 @@ impl Exchange {
             match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
                 SessionChoice::Implicit if has_sessions => self.session = Some(client.take_session(now)),
                 SessionChoice::Of(session) => self.session = Some(session),
-                SessionChoice::Implicit | SessionChoice::None => {}
+                SessionChoice::Implicit | SessionChoice::Explicit(_) | SessionChoice::None => {}
             }
         }
         let max_time_ms = match self.time_for_server(&server, now) {
@@ -42,7 +43,7 @@ impl Exchange {
         };
         let is_retryable = self.operation.kind == Kind::RetryableWrite
             && client.options.retry_writes
-            && self.session.is_some()
+            && self.may_count_writes()
             && takes_transaction_numbers(&server);
         if let Some(session) = &mut self.session
             && is_retryable
@@ -53,10 +54,20 @@ impl Exchange {
         }
         self.has_transaction_number = is_retryable;
         self.request_id = client.next_request();
+        let stamp = match self.stamp_session(client, &server, is_retryable, now) {
+            Ok(stamp) => stamp,
+            Err(failure) => {
+                self.check_in(client, now);
+                self.fail(failure);
+                return self.end_session(client, now);
+            }
+        };
+        let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
         let envelope = Envelope {
+            explicit: stamp.as_ref(),
             session: self.session.as_ref(),
             is_retryable,
-            cluster_time: client.cluster_time(&server),
+            cluster_time: client.cluster_time(&server, explicit.and_then(ClientSession::cluster_time)),
             server_api: &client.options.server_api,
             max_time_ms,
             database: &self.operation.database,
@@ -72,6 +83,7 @@ impl Exchange {
         let size = command.outbound().len();
         let largest = usize::try_from(server.max_message_size_bytes).unwrap_or(usize::MAX);
         if size > largest {
+            self.unsend_session(client);
             self.check_in(client, now);
             self.fail(Failure::TooLarge(format!(
                 "the command is {size} bytes, and {} takes at most {largest}; split it",
@@ -98,7 +110,11 @@ impl Exchange {
         if let Some(time) = self.facts.cluster_time.clone() {
             client.advance_cluster_time(&body.as_bytes()[time]);
         }
+        if self.explicit.is_some() {
+            self.teach_session(client, body, now);
+        }
         if self.facts.code == Some(REAUTHENTICATION_REQUIRED) && self.may_reauthenticate(client) {
+            self.unsend_session(client);
             self.begin_reauthentication(client, now);
             return Ok(());
         }
@@ -115,6 +131,7 @@ impl Exchange {
             Again::AfterBackoff => {
                 self.is_overloaded = true;
                 if let Some(until) = self.backoff_end(client, now) {
+                    self.put_off_session(client, now);
                     self.wait_out(client, until, message);
                     return Ok(());
                 }
@@ -146,11 +163,14 @@ impl Exchange {
     }
 
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
+        let is_end = self.operation.kind.end().is_some();
         let most = if self.is_overloaded { client.options.max_adaptive_retries } else { 1 };
         self.until.map_or(self.attempt < most, |until| now < until)
             && self.operation.pinned.is_none()
             && self.operation.server.is_none()
-            && (self.operation.kind.is_read() || self.has_transaction_number)
+            && (self.operation.kind.is_read() || self.has_transaction_number || is_end)
+            // A transaction is run again as a whole, but for its end.
+            && (is_end || !self.is_in_transaction())
     }
 
     /// Tries again elsewhere. `message`: the reply to this attempt, empty without one.
@@ -158,6 +178,8 @@ impl Exchange {
         self.keep_failure(message);
         self.attempt += 1;
         self.begun = now;
+        self.unpin_session(client, now);
+        self.unsend_session(client);
         self.deprioritized.extend(self.server().cloned());
         self.select(client, now);
     }

@@ -27,6 +27,7 @@
 
 mod announcing;
 mod attempt;
+mod explicit;
 mod handshake;
 mod placing;
 
@@ -118,6 +119,8 @@ pub struct Exchange {
     request_id: i32,
     attempt: u32,
     session: Option<ServerSession>,
+    /// What it must know of the session that the user opened; then there is no other.
+    explicit: Option<Box<explicit::Explicit>>,
     begun: Instant,
     /// When it last joined the wait queue.
     queued: Instant,
@@ -153,7 +156,9 @@ impl Exchange {
     /// Starts to run `operation` on the connections of `shard`; often already at [`Step::Write`].
     pub fn begin(client: &mut Client, shard: ShardId, operation: Operation, now: Instant) -> Self {
         let mut exchange = Exchange::new(client, shard, operation, now);
-        exchange.select(client, now);
+        if exchange.enter_session(client, now) {
+            exchange.select(client, now);
+        }
         exchange
     }
 
@@ -179,6 +184,7 @@ impl Exchange {
             request_id: 0,
             attempt: 0,
             session: None,
+            explicit: None,
             begun: now,
             queued: now,
             failure: None,
@@ -340,7 +346,8 @@ impl Exchange {
 
     /// Returns whether the failure carries the label `RetryableWriteError`, which only the client can give it.
     pub fn is_retryable_write_error(&self) -> bool {
-        self.has_transaction_number && matches!(self.failure, Some(Failure::Network { .. }))
+        let is_repeatable = self.has_transaction_number || self.operation.kind.end().is_some();
+        is_repeatable && matches!(self.failure, Some(Failure::Network { .. }))
     }
 
     /// Returns how often the command was sent before the last time.
@@ -357,7 +364,9 @@ impl Exchange {
     pub fn session(&self) -> Option<&ServerSession> {
         match &self.operation.session {
             SessionChoice::Of(session) => Some(session),
-            SessionChoice::Implicit | SessionChoice::None => self.session.as_ref(),
+            SessionChoice::Implicit | SessionChoice::Explicit(_) | SessionChoice::None => {
+                self.session.as_ref()
+            }
         }
     }
 
@@ -396,9 +405,7 @@ impl Exchange {
     pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
         self.drop_link(client, now);
-        if let Some(session) = &mut self.session {
-            session.is_dirty = true;
-        }
+        self.spoil_session(client);
         self.fail(Failure::Protocol(format!("{}: {message}", self.address())));
         self.end_session(client, now);
     }
@@ -441,9 +448,7 @@ impl Exchange {
                 self.announce_failure(client, failure(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
-                if let Some(session) = &mut self.session {
-                    session.is_dirty = true;
-                }
+                self.spoil_session(client);
                 self.fail(Failure::Network { message, timed_out });
                 // The line is silent for as long as the limit allows, so nothing is left for another attempt.
                 let is_spent = timed_out && self.until.is_some();
@@ -476,6 +481,7 @@ impl Exchange {
             return;
         }
         self.drop_link(client, now);
+        self.unsend_session(client);
         self.select(client, now);
     }
 
@@ -558,10 +564,8 @@ impl Exchange {
             Phase::Connecting | Phase::Handshake | Phase::Reauthenticating | Phase::InFlight => {
                 let failure = CommandFailure::Cancelled("the caller did not wait for the reply".to_owned());
                 self.announce_failure(client, failure, now);
-                if self.phase == Phase::InFlight
-                    && let Some(session) = &mut self.session
-                {
-                    session.is_dirty = true;
+                if self.phase == Phase::InFlight {
+                    self.spoil_session(client);
                 }
                 self.drop_link(client, now);
             }
@@ -631,7 +635,7 @@ impl Exchange {
     }
 
     fn check_in(&mut self, client: &mut Client, now: Instant) {
-        if self.operation.pinned.is_some() {
+        if self.operation.pinned.is_some() || self.is_link_pinned(client) {
             return;
         }
         match (self.link.take(), self.pool(client)) {
@@ -646,6 +650,9 @@ impl Exchange {
     }
 
     fn drop_link(&mut self, client: &mut Client, now: Instant) {
+        if self.is_link_pinned(client) {
+            self.unpin_session(client, now);
+        }
         let link = self.link.take();
         let is_new = matches!(self.phase, Phase::Connecting | Phase::Handshake);
         match (is_new, self.pool(client), link) {
@@ -687,6 +694,9 @@ impl Exchange {
         };
         if let Some(session) = session {
             client.give_back_session(session, now);
+        }
+        if self.explicit.is_some() {
+            self.leave_session(client, now);
         }
     }
 

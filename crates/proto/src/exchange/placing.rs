@@ -15,7 +15,8 @@ impl Exchange {
             self.fail(Failure::Closed);
             return self.end_session(client, now);
         }
-        let selected = match &self.operation.server {
+        let pinned = self.session_pin(client).map(|pin| pin.address.clone());
+        let selected = match self.operation.server.as_ref().or(pinned.as_ref()) {
             Some(address) => Ok(client.known_server(address)),
             None => {
                 let preference = self.operation.read_preference.as_ref().unwrap_or(&PRIMARY);
@@ -42,7 +43,8 @@ impl Exchange {
     }
 
     pub(super) fn check_out(&mut self, client: &mut Client, now: Instant) {
-        let (id, pinned) = (self.id, self.operation.pinned);
+        let id = self.id;
+        let pinned = self.operation.pinned.or(self.session_pin(client).and_then(|pin| pin.link));
         if pinned.is_none() {
             self.announce_check_out(client, now);
         }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use mangonel_proto::client::{Client, ClientOptions, Errand, ShardId};
+use mangonel_proto::client_session::SessionId;
 use mangonel_proto::compress::Compressor;
 use mangonel_proto::events::{Event, Interests};
 use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
@@ -183,6 +184,12 @@ impl Core {
         let now = self.now();
         let mut state = self.lock();
         state.client.give_back_session(session, now);
+    }
+
+    /// Ends a session that the user opened; callable as `give_back` is. A connection of it is closed by the next news.
+    pub fn end_session(&self, session: SessionId) {
+        let now = self.now();
+        self.lock().client.end_session(session, now);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

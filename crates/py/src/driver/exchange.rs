@@ -232,6 +232,7 @@ impl Exchange {
         } else {
             failure::to_python(py, failure)
         };
+        self.label(py, &error);
         if self.inner.is_retryable_write_error() {
             failure::add_label(py, &error, "RetryableWriteError");
         }
@@ -239,6 +240,12 @@ impl Exchange {
             error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
         }
         error
+    }
+
+    fn label(&self, py: Python<'_>, error: &PyErr) {
+        if let Some(label) = self.inner.label() {
+            failure::add_label(py, error, label);
+        }
     }
 
     fn body(&self, py: Python<'_>) -> PyResult<RawDocument<'_>> {
@@ -289,7 +296,9 @@ impl Exchange {
     fn check_writes(&self, py: Python<'_>) -> PyResult<()> {
         if self.inner.facts().has_write_errors {
             let reply = self.write(py, self.body(py)?)?;
-            return Err(failure::write_refused(py, reply));
+            let error = failure::write_refused(py, reply);
+            self.label(py, &error);
+            return Err(error);
         }
         Ok(())
     }

@@ -50,6 +50,11 @@ pub fn closed_client(py: Python<'_>) -> PyErr {
     raise(py, "InvalidOperation", "cannot use the client after close(); make a new one")
 }
 
+/// The call does not fit to the state of its object.
+pub fn invalid_operation(py: Python<'_>, message: &str) -> PyErr {
+    raise(py, "InvalidOperation", message)
+}
+
 /// The driver broke its own rules.
 pub fn bug(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "BugError", message)
@@ -66,6 +71,7 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
         Failure::Protocol(message) => raise(py, "ProtocolError", message),
         Failure::Configuration(message) => raise(py, "ConfigurationError", message),
         Failure::TooLarge(message) => raise(py, "DocumentTooLarge", message),
+        Failure::Usage(message) => invalid_operation(py, message),
         Failure::Closed => closed_client(py),
         Failure::Authentication { message, code, reply } => refused_user(py, message, *code, reply),
         Failure::Unanswered => bug(py, "expected the reason why authentication ended, found none"),

@@ -34,6 +34,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<source::DocumentSource>()?;
     module.add_class::<namespaces::NamespacedSource>()?;
     module.add_class::<session::ImplicitSession>()?;
+    module.add_class::<session::Session>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::BatchCursor>()?;
     module.add_class::<batch::BlockingCursor>()?;

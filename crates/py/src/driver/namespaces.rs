@@ -5,13 +5,12 @@ use std::collections::HashMap;
 
 use mangonel_bson::{append_str, begin_document, end_document};
 use mangonel_proto::message::Command;
-use mangonel_proto::operation::SessionChoice;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::failure;
-use super::operation::{Operation, Plan};
+use super::operation::{Operation, Plan, session_choice};
 use super::source::too_large;
 use crate::codec::{self, Codec};
 
@@ -35,6 +34,7 @@ impl NamespacedSource {
 
     /// Encode the next command; return it with the number of its writes, or None when there are none left.
     /// `max_size`: of both sequences together.
+    #[pyo3(signature = (database, command, kind, reading, replies, max_count, max_size, session=None))]
     #[allow(clippy::too_many_arguments)] // As for Operation.
     fn next_operation(
         &mut self,
@@ -46,8 +46,10 @@ impl NamespacedSource {
         replies: usize,
         max_count: usize,
         max_size: usize,
+        session: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<(Operation, usize)>> {
         let plan = Plan::new(kind, reading, replies)?;
+        let session = session_choice(session)?;
         let mut head = Command::begin();
         codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
         let max_size = max_size.saturating_sub(head.len());
@@ -93,7 +95,7 @@ impl NamespacedSource {
             .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         self.position += count;
         let codec = self.codec.clone_ref(py);
-        Ok(Some((Operation::of_command(command, database, codec, &plan, SessionChoice::Implicit), count)))
+        Ok(Some((Operation::of_command(command, database, codec, &plan, session), count)))
     }
 }
 

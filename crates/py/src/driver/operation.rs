@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::failure;
-use super::session::ImplicitSession;
+use super::session::{ImplicitSession, Session};
 use crate::codec::{self, Codec};
 
 /// What becomes of a reply.
@@ -63,6 +63,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("KIND_RETRYABLE_WRITE", Kind::RetryableWrite),
     ("KIND_WRITE", Kind::Write),
     ("KIND_COMMAND", Kind::Command),
+    ("KIND_COMMIT", Kind::Commit),
+    ("KIND_ABORT", Kind::Abort),
 ];
 
 const REPLIES: &[(&str, Replies)] =
@@ -120,8 +122,8 @@ pub struct Operation {
 impl Operation {
     /// Encode `command` for `database`.
     ///
-    /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor, False
-    /// for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for READ_ANSWER the
+    /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor or of
+    /// the user, False for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for READ_ANSWER the
     /// result of a write that goes well, for READ_APPLY the function that makes it of the reply. `server`: the address of
     /// the one that has the cursor.
     #[new]
@@ -221,9 +223,12 @@ fn read_preference_of(
     preference.map_err(|error| failure::configuration(py, &error))
 }
 
-/// Reads a `session` argument: None, False, or the session of a cursor.
+/// Reads a `session` argument: None, False, the session of a cursor, or one that the user opened.
 pub fn session_choice(session: Option<&Bound<'_, PyAny>>) -> PyResult<SessionChoice> {
     let Some(session) = session else { return Ok(SessionChoice::Implicit) };
+    if let Ok(session) = session.cast::<Session>() {
+        return Ok(SessionChoice::Explicit(session.get().id));
+    }
     let Ok(handle) = session.cast::<ImplicitSession>() else { return Ok(SessionChoice::None) };
     Ok(handle.try_borrow_mut()?.take().map_or(SessionChoice::Implicit, SessionChoice::Of))
 }

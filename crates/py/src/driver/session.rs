@@ -1,9 +1,17 @@
-//! A server session on loan: whoever drops the handle gives the session back.
+//! Sessions in Python's hands: the implicit one of a cursor, given back by whoever drops it, and those that users open.
+//! The state of an opened one stays in the core behind its lock; here is its name.
 
+use mangonel_bson::RawDocument;
+use mangonel_proto::client_session::{ClientSession, ENDED, SessionId};
 use mangonel_proto::session::ServerSession;
+use mangonel_proto::transaction::{End, State as TransactionState, WrongState};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::core::Core;
+use super::failure;
+use crate::codec::{self, Codec};
 
 /// The session of an open cursor.
 #[pyclass(module = "mangonel._core")]
@@ -29,5 +37,173 @@ impl Drop for ImplicitSession {
         if let Some(session) = self.session.take() {
             self.core.get().give_back(session);
         }
+    }
+}
+
+/// A session that the user opened. Dropping it ends it, without a word to the server.
+#[pyclass(frozen, module = "mangonel._core")]
+pub struct Session {
+    core: Py<Core>,
+    pub(crate) id: SessionId,
+}
+
+impl Session {
+    fn look<T>(&self, look: impl FnOnce(&ClientSession) -> T) -> Option<T> {
+        self.core.get().peek(|state| state.client.session(self.id).map(look))
+    }
+
+    fn change(&self, py: Python<'_>, change: impl FnOnce(&mut ClientSession)) {
+        self.core.get().with(py, |state| state.client.session_mut(self.id).map(change));
+    }
+
+    /// Returns the server session's id and number; takes one from the pool if there is none yet.
+    fn server(&self, py: Python<'_>) -> PyResult<([u8; 16], i64)> {
+        let now = self.core.get().now();
+        let found = self.core.get().with(py, |state| {
+            let session = state.client.ready_session(self.id, now);
+            session.and_then(|session| session.server()).map(|server| (server.id, server.txn_number))
+        });
+        found.ok_or_else(|| failure::invalid_operation(py, ENDED))
+    }
+}
+
+fn end_of(name: &str) -> PyResult<End> {
+    match name {
+        "commit" => Ok(End::Commit),
+        "abort" => Ok(End::Abort),
+        other => Err(PyValueError::new_err(format!("expected \"commit\" or \"abort\", found {other:?}"))),
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// Open a session; nothing is sent.
+    #[new]
+    fn new(core: &Bound<'_, Core>, is_causal: bool, is_snapshot: bool) -> Self {
+        let session = ClientSession::new(is_causal, is_snapshot);
+        let id = core.get().with(core.py(), |state| state.client.open_session(session));
+        Session { core: core.clone().unbind(), id }
+    }
+
+    /// End it: the server session goes back to its pool.
+    fn end(&self, py: Python<'_>) {
+        let now = self.core.get().now();
+        self.core.get().with(py, |state| state.client.end_session(self.id, now));
+    }
+
+    /// Whether it was ended, or belongs to the parent of this process.
+    #[getter]
+    fn has_ended(&self) -> bool {
+        self.look(|_| ()).is_none()
+    }
+
+    /// The 16 bytes that the server knows it by.
+    #[getter]
+    fn session_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.server(py)?.0))
+    }
+
+    /// The number of its last transaction or retryable write.
+    #[getter]
+    fn transaction_number(&self, py: Python<'_>) -> PyResult<i64> {
+        Ok(self.server(py)?.1)
+    }
+
+    /// The newest cluster time that it saw, as a document, or None.
+    #[getter]
+    fn cluster_time(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let time =
+            self.look(|session| session.cluster_time().map(|(_, document)| document.clone())).flatten();
+        time.map(|time| codec::decode_document(py, &time, Codec::default_for(py)?.get())).transpose()
+    }
+
+    /// Seconds and increment of its last operation, or None.
+    #[getter]
+    fn operation_time(&self) -> Option<(u32, u32)> {
+        self.look(ClientSession::operation_time).flatten().map(halves)
+    }
+
+    /// Seconds and increment of the moment that a snapshot session reads at, or None.
+    #[getter]
+    fn snapshot_time(&self) -> Option<(u32, u32)> {
+        self.look(ClientSession::snapshot_time).flatten().map(halves)
+    }
+
+    /// Learn the cluster time of another session, a `$clusterTime` document as BSON.
+    fn advance_cluster_time(&self, py: Python<'_>, document: &[u8]) {
+        self.change(py, |session| session.advance_cluster_time(document));
+    }
+
+    /// Learn the operation time of another session.
+    fn advance_operation_time(&self, py: Python<'_>, seconds: u32, increment: u32) {
+        let time = u64::from(seconds) << 32 | u64::from(increment);
+        self.change(py, |session| session.advance_operation_time(time));
+    }
+
+    /// Whether commands now belong to a transaction.
+    #[getter]
+    fn in_transaction(&self) -> bool {
+        self.look(|session| session.transaction.is_active()).unwrap_or(false)
+    }
+
+    /// Whether a transaction was started of which the server knows nothing yet.
+    #[getter]
+    fn is_starting(&self) -> bool {
+        self.look(|session| session.transaction.state() == TransactionState::Starting).unwrap_or(false)
+    }
+
+    /// The address of the router that the transaction is bound to, or None.
+    #[getter]
+    fn pinned_server(&self) -> Option<String> {
+        self.look(|session| session.transaction.pin().map(|pin| pin.address.to_string())).flatten()
+    }
+
+    /// Start a transaction. The concerns are documents as BSON, or empty.
+    fn start_transaction(
+        &self,
+        py: Python<'_>,
+        read_concern: Vec<u8>,
+        write_concern: Vec<u8>,
+    ) -> PyResult<()> {
+        for concern in [&read_concern, &write_concern] {
+            if !concern.is_empty() {
+                RawDocument::from_bytes(concern)
+                    .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
+            }
+        }
+        let now = self.core.get().now();
+        let outcome = self
+            .core
+            .get()
+            .with(py, |state| state.client.start_transaction(self.id, read_concern, write_concern, now));
+        outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
+    }
+
+    /// Begin to end the transaction, by "commit" or "abort"; return whether the server has to be told.
+    fn begin_end(&self, py: Python<'_>, how: &str) -> PyResult<bool> {
+        let end = end_of(how)?;
+        let outcome = self.core.get().with(py, |state| {
+            let session = state.client.session_mut(self.id).ok_or(WrongState(ENDED))?;
+            session.transaction.begin_end(end)
+        });
+        outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
+    }
+
+    /// The transaction was ended, or that was given up.
+    fn finish_end(&self, py: Python<'_>, how: &str) -> PyResult<()> {
+        let end = end_of(how)?;
+        let now = self.core.get().now();
+        self.core.get().with(py, |state| state.client.finish_transaction(self.id, end, now));
+        Ok(())
+    }
+}
+
+fn halves(time: u64) -> (u32, u32) {
+    ((time >> 32) as u32, time as u32)
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.core.get().end_session(self.id);
     }
 }

@@ -2,7 +2,7 @@
 //! Spec: bulk-write, crud ("batch splitting").
 
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, SessionChoice};
+use mangonel_proto::operation::Kind;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
@@ -23,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 ///
 /// `answer`: called with the `_id` and whether the write is acknowledged; what it returns is the operation's result.
 #[pyfunction]
+#[pyo3(signature = (database, command, document, codec, replies, max_document_size, answer, session=None))]
 #[allow(clippy::too_many_arguments)] // As for Operation.
 fn insert_one(
     py: Python<'_>,
@@ -33,6 +34,7 @@ fn insert_one(
     replies: usize,
     max_document_size: usize,
     answer: &Bound<'_, PyAny>,
+    session: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Operation> {
     let mut plan = Plan::new(0, 0, replies)?;
     (plan.kind, plan.reading) = (Kind::RetryableWrite, Reading::Answer);
@@ -45,7 +47,8 @@ fn insert_one(
         return Err(too_large(py, sequence.len() - empty, max_document_size));
     }
     let answer = answer.call1((id, plan.replies != Replies::None))?;
-    let mut made = Operation::assemble(py, database, head, sequence, codec, &plan, SessionChoice::Implicit)?;
+    let session = session_choice(session)?;
+    let mut made = Operation::assemble(py, database, head, sequence, codec, &plan, session)?;
     made.answer = Some(answer.unbind());
     Ok(made)
 }

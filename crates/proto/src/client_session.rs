@@ -1,0 +1,410 @@
+//! Explicit sessions: what a user's session remembers from command to command, and what its next command carries.
+//! Lives in the [`Client`](crate::client::Client), behind its lock. Spec: sessions, causal-consistency, snapshot-sessions.
+
+use mangonel_bson::{RawDocument, RawValue, writer};
+
+use crate::client::Client;
+use crate::operation::Kind;
+use crate::pool::LinkId;
+use crate::session::ServerSession;
+use crate::time::Instant;
+use crate::transaction::{End, State, Transaction, WrongState, releases_pin};
+
+/// Names an explicit session in its client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub u64);
+
+/// Reads that wait for what the session did before (causal-consistency, "read commands").
+const CAUSAL_READS: &[&str] = &["find", "aggregate", "count", "distinct"];
+/// Writes that do, whoever made the command (causal-consistency, "write commands").
+const CAUSAL_WRITES: &[&str] = &[
+    "insert",
+    "update",
+    "findAndModify",
+    "delete",
+    "bulkWrite",
+    "create",
+    "createIndexes",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+];
+/// Commands that go on with what another one began, or end something; a snapshot is not theirs to choose.
+const WITHOUT_SNAPSHOT: &[&str] = &["getMore", "killCursors", "endSessions"];
+
+/// What every use of a session after its end is answered with.
+pub const ENDED: &str = "Cannot use ended session";
+
+/// The cluster time as a number to compare, and the whole document to send.
+pub type ClusterTime = (u64, Vec<u8>);
+
+/// Reads a `$clusterTime` document; `None` when it is none.
+pub fn parse_cluster_time(document: &[u8]) -> Option<u64> {
+    let parsed = RawDocument::from_bytes(document).ok()?;
+    parsed.get_timestamp("clusterTime").ok()?.map(|time| number(time.time, time.increment))
+}
+
+/// Keeps the newer of what is known and what was seen.
+pub fn keep_newer(known: &mut Option<ClusterTime>, document: &[u8]) {
+    let Some(seen) = parse_cluster_time(document) else { return };
+    match known {
+        Some((time, _)) if *time >= seen => {}
+        Some((time, bytes)) => {
+            *time = seen;
+            bytes.clear();
+            bytes.extend_from_slice(document);
+        }
+        None => *known = Some((seen, document.to_vec())),
+    }
+}
+
+fn number(time: u32, increment: u32) -> u64 {
+    u64::from(time) << 32 | u64::from(increment)
+}
+
+/// What one command of the session carries besides its own fields.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    /// The server session's UUID.
+    pub id: [u8; 16],
+    /// The number of the retryable write, or of the transaction.
+    pub txn_number: Option<i64>,
+    /// Whether the command belongs to a transaction.
+    pub is_in_transaction: bool,
+    /// Whether it starts that.
+    pub is_starting: bool,
+    /// The whole read concern; empty when the command's own stays.
+    pub read_concern: Vec<u8>,
+    /// More elements, one behind the other: what the end of a transaction carries.
+    pub elements: Vec<u8>,
+}
+
+impl Stamp {
+    /// Appends the fields to a command.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        let start = writer::begin_subdocument(out, "lsid");
+        writer::append_binary(out, "id", 0x04, &self.id);
+        writer::end_document(out, start);
+        if let Some(number) = self.txn_number {
+            writer::append_i64(out, "txnNumber", number);
+        }
+        if self.is_starting {
+            writer::append_bool(out, "startTransaction", true);
+        }
+        if self.is_in_transaction {
+            writer::append_bool(out, "autocommit", false);
+        }
+        if let Ok(concern) = RawDocument::from_bytes(&self.read_concern) {
+            writer::append_raw_document(out, "readConcern", concern);
+        }
+        out.extend_from_slice(&self.elements);
+    }
+}
+
+/// The state of one explicit session.
+#[derive(Debug, Default)]
+pub struct ClientSession {
+    is_causal: bool,
+    is_snapshot: bool,
+    /// Taken from the pool when it is first needed.
+    server: Option<ServerSession>,
+    /// Transactions and writes that were counted before there was a server session.
+    uncounted: i64,
+    cluster_time: Option<ClusterTime>,
+    operation_time: Option<u64>,
+    snapshot_time: Option<u64>,
+    /// Its transaction.
+    pub transaction: Transaction,
+}
+
+impl ClientSession {
+    /// Makes a session that has sent nothing.
+    pub fn new(is_causal: bool, is_snapshot: bool) -> Self {
+        ClientSession { is_causal, is_snapshot, ..ClientSession::default() }
+    }
+
+    /// Returns the server session, once it has one.
+    pub fn server(&self) -> Option<&ServerSession> {
+        self.server.as_ref()
+    }
+
+    /// Gives it the server session that it will use from now on.
+    fn adopt(&mut self, mut server: ServerSession) {
+        server.txn_number += std::mem::take(&mut self.uncounted);
+        self.server = Some(server);
+    }
+
+    /// Takes the server session out for good.
+    pub fn release(&mut self) -> Option<ServerSession> {
+        let mut server = self.server.take()?;
+        // What the server has begun for it goes on there; nobody may meet that by taking the session from the pool.
+        server.is_dirty |= self.transaction.state() == State::InProgress;
+        Some(server)
+    }
+
+    /// Returns whether reads are of one moment.
+    pub fn is_snapshot(&self) -> bool {
+        self.is_snapshot
+    }
+
+    /// Returns the newest cluster time that the session saw.
+    pub fn cluster_time(&self) -> Option<&ClusterTime> {
+        self.cluster_time.as_ref()
+    }
+
+    /// Returns the time of its last operation, seconds in the upper half.
+    pub fn operation_time(&self) -> Option<u64> {
+        self.operation_time
+    }
+
+    /// Returns the moment that a snapshot session reads at, once it was chosen.
+    pub fn snapshot_time(&self) -> Option<u64> {
+        self.snapshot_time
+    }
+
+    /// Has a snapshot session read at this moment from the first read on.
+    pub fn set_snapshot_time(&mut self, time: u64) {
+        self.snapshot_time = Some(time);
+    }
+
+    /// Learns a cluster time from another session.
+    pub fn advance_cluster_time(&mut self, document: &[u8]) {
+        keep_newer(&mut self.cluster_time, document);
+    }
+
+    /// Learns an operation time from another session.
+    pub fn advance_operation_time(&mut self, time: u64) {
+        self.operation_time = self.operation_time.max(Some(time));
+    }
+
+    /// Takes the next number for a transaction or a retryable write.
+    pub fn count_transaction(&mut self) {
+        match &mut self.server {
+            Some(server) => server.txn_number += 1,
+            None => self.uncounted += 1,
+        }
+    }
+
+    /// Returns whether the session's own read concern replaces or completes that of this command, and so has to be asked
+    /// for by [`stamp`](Self::stamp).
+    fn additions(&self, name: &str, kind: Kind, is_starting: bool) -> Additions<'_> {
+        let mut additions = Additions::default();
+        let is_causal = self.is_causal && self.operation_time.is_some();
+        if self.transaction.is_active() {
+            if is_starting {
+                additions.base = Some(self.transaction.read_concern()).filter(|concern| concern.len() > 5);
+                additions.after = self.operation_time.filter(|_| is_causal);
+            }
+        } else if self.is_snapshot {
+            additions.is_snapshot = !WITHOUT_SNAPSHOT.contains(&name);
+        } else if is_causal {
+            let takes_it =
+                CAUSAL_WRITES.contains(&name) || (kind != Kind::Command && CAUSAL_READS.contains(&name));
+            additions.after = self.operation_time.filter(|_| takes_it);
+        }
+        additions
+    }
+
+    /// Makes the fields of the next command, and counts it as sent.
+    ///
+    /// `own`: asked for the command's own read concern when the session has something to add; the command must not send
+    /// it besides then. `has_limit`: the whole operation has a time limit, which takes the place of all others.
+    pub fn stamp(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        retryable_number: Option<i64>,
+        has_limit: bool,
+        own: impl FnOnce() -> Vec<u8>,
+    ) -> Stamp {
+        let mut stamp = Stamp { txn_number: retryable_number, ..Stamp::default() };
+        stamp.is_in_transaction = self.transaction.is_active();
+        stamp.is_starting = stamp.is_in_transaction && self.transaction.join();
+        let additions = self.additions(name, kind, stamp.is_starting);
+        if !additions.is_empty() {
+            stamp.read_concern = additions.merged(&own(), self.snapshot_time);
+        }
+        if let Some(server) = &self.server {
+            stamp.id = server.id;
+            if stamp.is_in_transaction {
+                stamp.txn_number = Some(server.txn_number);
+            }
+        }
+        if let Some(end) = kind.end() {
+            self.transaction.append_end(end, has_limit, &mut stamp.elements);
+        }
+        stamp
+    }
+
+    /// Learns from the reply to one of its commands, whether that went well or not. Returns whether the reply says that
+    /// the transaction may go on elsewhere, so that its pin has to be lifted.
+    #[must_use]
+    pub fn handle_reply(&mut self, body: RawDocument<'_>) -> bool {
+        for element in body.iter().flatten() {
+            match (element.key, element.value) {
+                ("$clusterTime", RawValue::Document(time)) => {
+                    keep_newer(&mut self.cluster_time, time.as_bytes());
+                }
+                ("operationTime", RawValue::Timestamp { time, increment }) => {
+                    self.advance_operation_time(number(time, increment));
+                }
+                ("recoveryToken", RawValue::Document(token)) if self.transaction.is_active() => {
+                    self.transaction.note_recovery_token(token.as_bytes());
+                }
+                ("atClusterTime", RawValue::Timestamp { time, increment }) => {
+                    self.note_snapshot(number(time, increment));
+                }
+                ("cursor", RawValue::Document(cursor)) => {
+                    if let Ok(Some(at)) = cursor.get_timestamp("atClusterTime") {
+                        self.note_snapshot(number(at.time, at.increment));
+                    }
+                }
+                _ => {}
+            }
+        }
+        releases_pin(body)
+    }
+
+    /// The line broke under one of its commands, or its reply was no reply.
+    pub fn handle_broken_line(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.is_dirty = true;
+        }
+    }
+
+    fn note_snapshot(&mut self, at: u64) {
+        if self.is_snapshot && self.snapshot_time.is_none() {
+            self.snapshot_time = Some(at);
+        }
+    }
+}
+
+impl Client {
+    /// Opens an explicit session; nothing is sent.
+    pub fn open_session(&mut self, session: ClientSession) -> SessionId {
+        self.next_session += 1;
+        let id = SessionId(self.next_session);
+        self.open_sessions.insert(id, session);
+        id
+    }
+
+    /// Returns an explicit session; `None` once it was ended, or in a forked child, whose parent it belongs to.
+    pub fn session(&self, id: SessionId) -> Option<&ClientSession> {
+        self.open_sessions.get(&id)
+    }
+
+    /// Returns an explicit session, to change it.
+    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut ClientSession> {
+        self.open_sessions.get_mut(&id)
+    }
+
+    /// Returns an explicit session with a server session in it.
+    pub fn ready_session(&mut self, id: SessionId, now: Instant) -> Option<&mut ClientSession> {
+        if self.open_sessions.get(&id)?.server.is_none() {
+            let server = self.take_session(now);
+            self.open_sessions.get_mut(&id)?.adopt(server);
+        }
+        self.open_sessions.get_mut(&id)
+    }
+
+    /// Ends an explicit session. A transaction must have been aborted before; one that was not is left to the server's
+    /// own time limit.
+    pub fn end_session(&mut self, id: SessionId, now: Instant) {
+        let Some(mut session) = self.open_sessions.remove(&id) else { return };
+        let link = session.transaction.unpin();
+        self.give_back_pinned(link, now);
+        if let Some(server) = session.release() {
+            self.give_back_session(server, now);
+        }
+    }
+
+    /// Starts a transaction in a session. The concerns are documents, or empty.
+    ///
+    /// # Errors
+    /// When the session was ended, or one is active.
+    pub fn start_transaction(
+        &mut self,
+        id: SessionId,
+        read_concern: Vec<u8>,
+        write_concern: Vec<u8>,
+        now: Instant,
+    ) -> Result<(), WrongState> {
+        let session = self.open_sessions.get_mut(&id).ok_or(WrongState(ENDED))?;
+        let link = session.transaction.leave();
+        session.transaction.start(read_concern, write_concern)?;
+        session.count_transaction();
+        self.give_back_pinned(link, now);
+        Ok(())
+    }
+
+    /// Notes that the answer to a commit or an abort is there, or will not be.
+    pub fn finish_transaction(&mut self, id: SessionId, end: End, now: Instant) {
+        let link = self.open_sessions.get_mut(&id).and_then(|session| session.transaction.finish_end(end));
+        self.give_back_pinned(link, now);
+    }
+
+    /// Gives back the connection that a transaction was pinned to.
+    pub(crate) fn give_back_pinned(&mut self, link: Option<LinkId>, now: Instant) {
+        if let Some(link) = link {
+            self.release_pinned(link, true, now);
+        }
+    }
+}
+
+impl Kind {
+    /// Returns which end of a transaction it is, if it is one.
+    pub fn end(self) -> Option<End> {
+        match self {
+            Kind::Commit => Some(End::Commit),
+            Kind::Abort => Some(End::Abort),
+            Kind::Read | Kind::ReadOnce | Kind::RetryableWrite | Kind::Write | Kind::Command => None,
+        }
+    }
+}
+
+/// What the session adds to a command's read concern.
+#[derive(Default)]
+struct Additions<'a> {
+    /// Replaces the command's own.
+    base: Option<&'a [u8]>,
+    after: Option<u64>,
+    is_snapshot: bool,
+}
+
+impl Additions<'_> {
+    fn is_empty(&self) -> bool {
+        self.base.is_none() && self.after.is_none() && !self.is_snapshot
+    }
+
+    fn merged(&self, own: &[u8], snapshot_time: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let start = writer::begin_document(&mut out);
+        let base = RawDocument::from_bytes(self.base.unwrap_or(own)).ok();
+        for element in base.iter().flat_map(RawDocument::iter).flatten() {
+            let is_replaced = match element.key {
+                "level" => self.is_snapshot,
+                "afterClusterTime" => self.after.is_some(),
+                "atClusterTime" => self.is_snapshot && snapshot_time.is_some(),
+                _ => false,
+            };
+            if !is_replaced {
+                writer::append_value(&mut out, element.key, element.value);
+            }
+        }
+        if self.is_snapshot {
+            writer::append_str(&mut out, "level", "snapshot");
+            if let Some(at) = snapshot_time {
+                append_time(&mut out, "atClusterTime", at);
+            }
+        }
+        if let Some(after) = self.after {
+            append_time(&mut out, "afterClusterTime", after);
+        }
+        writer::end_document(&mut out, start);
+        out
+    }
+}
+
+fn append_time(out: &mut Vec<u8>, key: &str, time: u64) {
+    writer::append_timestamp(out, key, (time >> 32) as u32, time as u32);
+}

@@ -1,0 +1,195 @@
+//! An exchange in a session that the user opened: what it takes from there, what it leaves behind, where that binds it.
+//! Spec: sessions, transactions, causal-consistency, snapshot-sessions.
+
+use mangonel_bson::RawDocument;
+
+use super::Exchange;
+use crate::client::Client;
+use crate::client_session::{ENDED, SessionId, Stamp};
+use crate::error::Failure;
+use crate::operation::SessionChoice;
+use crate::time::Instant;
+use crate::topology::{ServerDescription, ServerType};
+use crate::transaction::{End, Pin, is_commit_unknown};
+
+/// The oldest wire version that reads from a snapshot outside a transaction: MongoDB 5.0.
+const SNAPSHOT_WIRE_VERSION: i32 = 13;
+
+/// What an exchange must know of its explicit session.
+pub(super) struct Explicit {
+    pub(super) id: SessionId,
+    is_in_transaction: bool,
+    /// Whether its command, as it was stamped last, starts the transaction.
+    is_starting: bool,
+    /// The number of its retryable write, the same in every attempt.
+    number: Option<i64>,
+    /// The command's own read concern, once it was taken out to be merged with the session's.
+    read_concern: Option<Vec<u8>>,
+}
+
+impl Exchange {
+    /// Looks at the session before anything else; false when there is none, and the exchange is done.
+    pub(super) fn enter_session(&mut self, client: &mut Client, now: Instant) -> bool {
+        let SessionChoice::Explicit(id) = self.operation.session else { return true };
+        let Some(session) = client.session_mut(id) else {
+            self.fail(Failure::Usage(ENDED));
+            return false;
+        };
+        let unpinned = session.transaction.leave();
+        let is_in_transaction = session.transaction.is_active();
+        client.give_back_pinned(unpinned, now);
+        self.explicit = Some(Box::new(Explicit {
+            id,
+            is_in_transaction,
+            is_starting: false,
+            number: None,
+            read_concern: None,
+        }));
+        true
+    }
+
+    /// Whether its command belongs to a transaction.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.explicit.as_ref().is_some_and(|explicit| explicit.is_in_transaction)
+    }
+
+    /// Whether there is a session whose numbers make a write retryable.
+    pub(super) fn may_count_writes(&self) -> bool {
+        match &self.explicit {
+            Some(explicit) => !explicit.is_in_transaction,
+            None => self.session.is_some(),
+        }
+    }
+
+    /// Makes the fields that the command carries for an explicit session; `None` without one.
+    pub(super) fn stamp_session(
+        &mut self,
+        client: &mut Client,
+        server: &ServerDescription,
+        is_retryable: bool,
+        now: Instant,
+    ) -> Result<Option<Stamp>, Failure> {
+        let Some(explicit) = &mut self.explicit else { return Ok(None) };
+        if client.session_timeout().is_none() {
+            let message = "Sessions are not supported by this MongoDB deployment";
+            return Err(Failure::Configuration(message.into()));
+        }
+        let session = client.ready_session(explicit.id, now).ok_or(Failure::Usage(ENDED))?;
+        if session.is_snapshot() && server.max_wire_version < SNAPSHOT_WIRE_VERSION {
+            return Err(Failure::Configuration("Snapshot reads require MongoDB 5.0 or later".into()));
+        }
+        if is_retryable && explicit.number.is_none() {
+            session.count_transaction();
+            explicit.number = session.server().map(|server| server.txn_number);
+        }
+        let is_router = matches!(server.server_type, ServerType::Mongos | ServerType::LoadBalancer);
+        if is_router && explicit.is_in_transaction && session.transaction.pin().is_none() {
+            let is_balanced = server.server_type == ServerType::LoadBalancer;
+            let link = self.link.filter(|_| is_balanced);
+            session.transaction.pin_to(Pin { address: server.address.clone(), link });
+        }
+        let (kind, command) = (self.operation.kind, &mut self.operation.command);
+        let name = command.name().to_owned();
+        let own = &mut explicit.read_concern;
+        let number = explicit.number.filter(|_| is_retryable);
+        let stamp = session.stamp(&name, kind, number, self.until.is_some(), || {
+            own.get_or_insert_with(|| command.take_document("readConcern")).clone()
+        });
+        explicit.is_starting = stamp.is_starting;
+        Ok(Some(stamp))
+    }
+
+    /// What was stamped is not sent, or is sent again: a transaction that it would have started has to be started anew.
+    pub(super) fn unsend_session(&mut self, client: &mut Client) {
+        let Some(explicit) = &mut self.explicit else { return };
+        if std::mem::take(&mut explicit.is_starting)
+            && let Some(session) = client.session_mut(explicit.id)
+        {
+            session.transaction.restart();
+        }
+    }
+
+    /// The server had too much to do to look at the command, which will be sent again as if it were the first time.
+    pub(super) fn put_off_session(&mut self, client: &mut Client, now: Instant) {
+        let Some(explicit) = &self.explicit else { return };
+        let is_end = self.operation.kind.end().is_some();
+        if let (true, Some(session)) = (is_end, client.session_mut(explicit.id)) {
+            session.transaction.uncount_commits();
+        }
+        if is_end || explicit.is_starting {
+            self.unpin_session(client, now);
+        }
+        self.unsend_session(client);
+    }
+
+    /// Hands the reply's times and tokens to the session.
+    pub(super) fn teach_session(&mut self, client: &mut Client, body: RawDocument<'_>, now: Instant) {
+        let Some(explicit) = &self.explicit else { return };
+        let session = client.session_mut(explicit.id);
+        if session.is_some_and(|session| session.handle_reply(body)) {
+            self.unpin_session(client, now);
+        }
+    }
+
+    /// The state of the session on the server is not known any more.
+    pub(super) fn spoil_session(&mut self, client: &mut Client) {
+        if let Some(session) = &mut self.session {
+            session.is_dirty = true;
+        }
+        let explicit = self.explicit.as_ref();
+        if let Some(session) = explicit.and_then(|explicit| client.session_mut(explicit.id)) {
+            session.handle_broken_line();
+        }
+    }
+
+    /// The exchange is over: after a failure that says nothing of the transaction, that may go on elsewhere.
+    pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
+        if self.is_in_transaction() && self.is_line_failure() {
+            self.unpin_session(client, now);
+        }
+    }
+
+    /// Returns what the session's transaction is bound to.
+    pub(super) fn session_pin<'a>(&self, client: &'a Client) -> Option<&'a Pin> {
+        let explicit = self.explicit.as_ref().filter(|explicit| explicit.is_in_transaction)?;
+        client.session(explicit.id)?.transaction.pin()
+    }
+
+    /// Whether the connection it holds stays with the transaction.
+    pub(super) fn is_link_pinned(&self, client: &Client) -> bool {
+        self.link.is_some() && self.session_pin(client).is_some_and(|pin| pin.link == self.link)
+    }
+
+    /// Lets the transaction go on elsewhere.
+    pub(super) fn unpin_session(&mut self, client: &mut Client, now: Instant) {
+        let Some(explicit) = self.explicit.as_ref().filter(|explicit| explicit.is_in_transaction) else {
+            return;
+        };
+        let link = client.session_mut(explicit.id).and_then(|session| session.transaction.unpin());
+        // What the exchange itself holds goes back with it.
+        client.give_back_pinned(link.filter(|link| self.link != Some(*link)), now);
+    }
+
+    fn is_line_failure(&self) -> bool {
+        matches!(
+            self.failure,
+            Some(Failure::Network { .. } | Failure::ServerSelection(_) | Failure::WaitQueue(_))
+        )
+    }
+
+    /// Returns the label that the driver itself puts on the error, besides the server's.
+    pub fn label(&self) -> Option<&'static str> {
+        match self.operation.kind.end() {
+            Some(End::Commit) => {
+                let is_unknown = self.is_line_failure()
+                    || is_commit_unknown(self.facts.code, self.facts.write_concern_code);
+                is_unknown.then_some("UnknownTransactionCommitResult")
+            }
+            Some(End::Abort) => None,
+            None => {
+                let is_transient = self.is_in_transaction() && self.is_line_failure();
+                is_transient.then_some("TransientTransactionError")
+            }
+        }
+    }
+}

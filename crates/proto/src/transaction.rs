@@ -1,0 +1,339 @@
+//! One session's transaction: its states, what it is pinned to, and what its commands carry besides their own fields.
+//! Knows no command but the two that end it. Spec: transactions, transactions-convenient-api (labels).
+
+use mangonel_bson::{RawDocument, RawValue, writer};
+
+use crate::pool::LinkId;
+use crate::topology::Address;
+
+/// How long the server may wait to confirm a commit that is sent again, in milliseconds (transactions, "majority write
+/// concern is used when retrying commitTransaction").
+const RETRIED_COMMIT_WTIMEOUT: i32 = 10_000;
+
+/// Codes after which nobody knows whether a commit took place: all that may be retried, and the time limits.
+const UNKNOWN_COMMIT_CODES: &[i64] =
+    &[6, 7, 50, 64, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// Where a transaction is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum State {
+    /// None was started, or the last one is over and another operation came after it.
+    #[default]
+    None,
+    /// Started here; the server knows nothing of it.
+    Starting,
+    /// The server was told of it.
+    InProgress,
+    /// Committed, or at least asked to be.
+    Committed,
+    /// Committed without a single command.
+    CommittedEmpty,
+    /// Aborted.
+    Aborted,
+}
+
+/// Which of the two ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Keep what was done.
+    Commit,
+    /// Undo it.
+    Abort,
+}
+
+/// Where the later commands of a transaction must go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pin {
+    /// The mongos, or the load balancer.
+    pub address: Address,
+    /// Behind a load balancer the very connection, which the pool counts as checked out.
+    pub link: Option<LinkId>,
+}
+
+/// The call does not fit to the transaction's state; the text says which does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongState(pub &'static str);
+
+/// A session's current transaction, or the last one.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    state: State,
+    read_concern: Vec<u8>,
+    write_concern: Vec<u8>,
+    pin: Option<Pin>,
+    recovery_token: Vec<u8>,
+    /// How often a commit was sent.
+    commits: u32,
+}
+
+impl Transaction {
+    /// Returns the state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns whether commands now belong to it.
+    pub fn is_active(&self) -> bool {
+        matches!(self.state, State::Starting | State::InProgress)
+    }
+
+    /// Returns what its commands are bound to.
+    pub fn pin(&self) -> Option<&Pin> {
+        self.pin.as_ref()
+    }
+
+    /// Binds what follows to a server, or to one connection of it.
+    pub fn pin_to(&mut self, pin: Pin) {
+        self.pin = Some(pin);
+    }
+
+    /// Lets the next command go anywhere; returns the connection that has to be given back.
+    #[must_use]
+    pub fn unpin(&mut self) -> Option<LinkId> {
+        self.pin.take().and_then(|pin| pin.link)
+    }
+
+    /// Starts one. The concerns are documents, or empty.
+    ///
+    /// # Errors
+    /// When one is active.
+    pub fn start(&mut self, read_concern: Vec<u8>, write_concern: Vec<u8>) -> Result<(), WrongState> {
+        if self.is_active() {
+            return Err(WrongState("Transaction already in progress"));
+        }
+        *self = Transaction { state: State::Starting, read_concern, write_concern, ..Transaction::default() };
+        Ok(())
+    }
+
+    /// Forgets one that is over, since another operation follows. Returns the connection to give back.
+    #[must_use]
+    pub fn leave(&mut self) -> Option<LinkId> {
+        if self.is_active() || self.state == State::None {
+            return None;
+        }
+        let link = self.unpin();
+        *self = Transaction::default();
+        link
+    }
+
+    /// Begins to commit or to abort; returns whether the server has to be told.
+    ///
+    /// # Errors
+    /// When there is nothing to end, or it ended otherwise.
+    pub fn begin_end(&mut self, end: End) -> Result<bool, WrongState> {
+        match (self.state, end) {
+            (State::None, _) => return Err(WrongState("No transaction started")),
+            (State::Starting | State::CommittedEmpty, End::Commit) => {
+                self.state = State::CommittedEmpty;
+                return Ok(false);
+            }
+            (State::Starting, End::Abort) => {
+                self.state = State::Aborted;
+                return Ok(false);
+            }
+            (State::Aborted, End::Commit) => {
+                return Err(WrongState("Cannot call commitTransaction after calling abortTransaction"));
+            }
+            (State::Aborted, End::Abort) => return Err(WrongState("Cannot call abortTransaction twice")),
+            (State::Committed | State::CommittedEmpty, End::Abort) => {
+                return Err(WrongState("Cannot call abortTransaction after calling commitTransaction"));
+            }
+            // Committing again: it counts as active until the answer is there.
+            (State::Committed, End::Commit) => self.state = State::InProgress,
+            (State::InProgress, _) => {}
+        }
+        Ok(true)
+    }
+
+    /// The end was answered, or given up. Returns the connection to give back: after an abort nothing more follows.
+    #[must_use]
+    pub fn finish_end(&mut self, end: End) -> Option<LinkId> {
+        match end {
+            End::Commit => {
+                self.state = State::Committed;
+                None
+            }
+            End::Abort => {
+                self.state = State::Aborted;
+                self.unpin()
+            }
+        }
+    }
+
+    /// A command of it is about to be sent; returns whether it is the one that starts it on the server.
+    pub fn join(&mut self) -> bool {
+        let is_first = self.state == State::Starting;
+        if is_first {
+            self.state = State::InProgress;
+        }
+        is_first
+    }
+
+    /// The command that was to start it was not sent, or the server refused to look at it: the next one starts it.
+    pub fn restart(&mut self) {
+        if self.state == State::InProgress {
+            self.state = State::Starting;
+        }
+    }
+
+    /// The server refused to look at a commit: sent again, it is no repetition.
+    pub fn uncount_commits(&mut self) {
+        self.commits = 0;
+    }
+
+    /// Keeps the token that lets another mongos find out how it ended.
+    pub fn note_recovery_token(&mut self, token: &[u8]) {
+        if self.pin.is_some() {
+            self.recovery_token.clear();
+            self.recovery_token.extend_from_slice(token);
+        }
+    }
+
+    /// Returns the read concern it was started with; empty for none.
+    pub fn read_concern(&self) -> &[u8] {
+        &self.read_concern
+    }
+
+    /// Appends what an end carries besides the session: write concern and recovery token.
+    pub fn append_end(&mut self, end: End, has_limit: bool, out: &mut Vec<u8>) {
+        if end == End::Commit {
+            self.commits += 1;
+        }
+        let is_repeated = end == End::Commit && self.commits > 1;
+        append_concern(&self.write_concern, is_repeated, has_limit, out);
+        if let Ok(token) = RawDocument::from_bytes(&self.recovery_token) {
+            writer::append_raw_document(out, "recoveryToken", token);
+        }
+    }
+}
+
+/// Appends the write concern, if there is one. A commit that is sent again asks for a majority, so that it cannot be undone
+/// after the first was.
+fn append_concern(concern: &[u8], is_repeated: bool, has_limit: bool, out: &mut Vec<u8>) {
+    let before = out.len();
+    let start = writer::begin_subdocument(out, "writeConcern");
+    let empty = out.len();
+    let mut has_timeout = has_limit;
+    let concern = RawDocument::from_bytes(concern).ok();
+    for element in concern.iter().flat_map(RawDocument::iter).flatten() {
+        let is_kept = match element.key {
+            "w" => !is_repeated,
+            "wtimeout" => !std::mem::replace(&mut has_timeout, true),
+            _ => true,
+        };
+        if is_kept {
+            writer::append_value(out, element.key, element.value);
+        }
+    }
+    if is_repeated {
+        writer::append_str(out, "w", "majority");
+        if !has_timeout {
+            writer::append_i32(out, "wtimeout", RETRIED_COMMIT_WTIMEOUT);
+        }
+    }
+    if out.len() == empty {
+        return out.truncate(before);
+    }
+    writer::end_document(out, start);
+}
+
+/// Returns whether a commit that was answered with these codes may have taken place.
+pub fn is_commit_unknown(code: Option<i64>, write_concern_code: Option<i64>) -> bool {
+    [code, write_concern_code].into_iter().flatten().any(|code| UNKNOWN_COMMIT_CODES.contains(&code))
+}
+
+/// Returns whether the reply's error labels have one of those after which a mongos may be another one.
+pub(crate) fn releases_pin(body: RawDocument<'_>) -> bool {
+    let Ok(Some(labels)) = body.get_array("errorLabels") else { return false };
+    labels
+        .iter()
+        .flatten()
+        .any(|label| matches!(label, RawValue::String("TransientTransactionError" | "RetryableWriteError")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started() -> Transaction {
+        let mut transaction = Transaction::default();
+        transaction.start(Vec::new(), Vec::new()).unwrap();
+        transaction
+    }
+
+    fn written(end: End, transaction: &mut Transaction) -> Vec<u8> {
+        let mut out = Vec::new();
+        let start = writer::begin_document(&mut out);
+        transaction.append_end(end, false, &mut out);
+        writer::end_document(&mut out, start);
+        out
+    }
+
+    #[test]
+    fn a_transaction_without_a_command_ends_without_one() {
+        assert_eq!(started().begin_end(End::Commit), Ok(false));
+        assert_eq!(started().begin_end(End::Abort), Ok(false));
+    }
+
+    #[test]
+    fn only_the_first_command_starts_it_on_the_server() {
+        let mut transaction = started();
+        assert_eq!((transaction.join(), transaction.join()), (true, false));
+    }
+
+    #[test]
+    fn a_first_command_that_was_not_sent_leaves_the_start_to_the_next() {
+        let mut transaction = started();
+        transaction.join();
+        transaction.restart();
+        assert!(transaction.join());
+    }
+
+    #[test]
+    fn a_commit_may_be_repeated_and_an_abort_may_not() {
+        let mut transaction = started();
+        transaction.join();
+        assert_eq!(transaction.begin_end(End::Commit), Ok(true));
+        assert!(transaction.finish_end(End::Commit).is_none());
+        assert_eq!(transaction.begin_end(End::Commit), Ok(true));
+        assert!(transaction.finish_end(End::Commit).is_none());
+        assert!(transaction.begin_end(End::Abort).is_err());
+
+        let mut transaction = started();
+        transaction.join();
+        assert_eq!(transaction.begin_end(End::Abort), Ok(true));
+        assert!(transaction.finish_end(End::Abort).is_none());
+        assert!(transaction.begin_end(End::Abort).is_err());
+        assert!(transaction.begin_end(End::Commit).is_err());
+    }
+
+    #[test]
+    fn a_second_commit_asks_for_a_majority_and_keeps_the_callers_wtimeout() {
+        let mut concern = Vec::new();
+        let start = writer::begin_document(&mut concern);
+        writer::append_i32(&mut concern, "w", 1);
+        writer::append_i32(&mut concern, "wtimeout", 77);
+        writer::end_document(&mut concern, start);
+        let mut transaction = Transaction::default();
+        transaction.start(Vec::new(), concern).unwrap();
+        let first = written(End::Commit, &mut transaction);
+        let first = RawDocument::from_bytes(&first).unwrap().get_document("writeConcern").unwrap().unwrap();
+        assert_eq!(first.get("w").unwrap(), Some(RawValue::Int32(1)));
+        let second = written(End::Commit, &mut transaction);
+        let second = RawDocument::from_bytes(&second).unwrap().get_document("writeConcern").unwrap().unwrap();
+        assert_eq!(second.get_str("w").unwrap(), Some("majority"));
+        assert_eq!(second.get("wtimeout").unwrap(), Some(RawValue::Int32(77)));
+    }
+
+    #[test]
+    fn a_recovery_token_is_kept_only_while_pinned_to_a_mongos() {
+        let mut transaction = started();
+        transaction.join();
+        transaction.note_recovery_token(&[5, 0, 0, 0, 0]);
+        assert_eq!(written(End::Abort, &mut transaction), [5, 0, 0, 0, 0]);
+        transaction.pin_to(Pin { address: Address::new("a", 1), link: None });
+        transaction.note_recovery_token(&[5, 0, 0, 0, 0]);
+        let bytes = written(End::Abort, &mut transaction);
+        assert!(RawDocument::from_bytes(&bytes).unwrap().get_document("recoveryToken").unwrap().is_some());
+    }
+}

@@ -1,0 +1,119 @@
+"""What a session and its transactions are started with. Sends nothing. Spec: sessions, transactions."""
+
+from __future__ import annotations
+
+from mangonel.errors import ConfigurationError
+from mangonel.read_concern import ReadConcern
+from mangonel.read_preferences import _ServerMode
+from mangonel.write_concern import WriteConcern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class TransactionOptions:
+    """How transactions read and write. What is None comes from the session's defaults, then from the client.
+
+    Args:
+        read_concern: which data the transaction sees.
+        write_concern: how many members confirm the commit; it must be acknowledged.
+        read_preference: where it reads; the server takes the primary only.
+        max_commit_time_ms: milliseconds that the server may spend on one commit.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ConfigurationError: an unacknowledged write concern.
+
+    Example:
+        >>> TransactionOptions(ReadConcern("snapshot"), WriteConcern("majority"))
+    """
+
+    def __init__(
+        self,
+        read_concern: ReadConcern | None = None,
+        write_concern: WriteConcern | None = None,
+        read_preference: _ServerMode | None = None,
+        max_commit_time_ms: int | None = None,
+    ) -> None:
+        _check("read_concern", read_concern, ReadConcern)
+        _check("write_concern", write_concern, WriteConcern)
+        _check("read_preference", read_preference, _ServerMode)
+        _check("max_commit_time_ms", max_commit_time_ms, int)
+        if write_concern is not None and not write_concern.acknowledged:
+            raise ConfigurationError(
+                f"transactions do not support unacknowledged write concern: {write_concern!r}"
+            )
+        self._read_concern = read_concern
+        self._write_concern = write_concern
+        self._read_preference = read_preference
+        self._max_commit_time_ms = max_commit_time_ms
+
+    @property
+    def read_concern(self) -> ReadConcern | None:
+        """Which data the transaction sees, or None."""
+        return self._read_concern
+
+    @property
+    def write_concern(self) -> WriteConcern | None:
+        """How many members confirm the commit, or None."""
+        return self._write_concern
+
+    @property
+    def read_preference(self) -> _ServerMode | None:
+        """Where it reads, or None."""
+        return self._read_preference
+
+    @property
+    def max_commit_time_ms(self) -> int | None:
+        """Milliseconds that the server may spend on one commit, or None."""
+        return self._max_commit_time_ms
+
+
+class SessionOptions:
+    """What `start_session` was called with.
+
+    Args:
+        causal_consistency: reads see what the session wrote and read before. None: yes, unless `snapshot`.
+        default_transaction_options: for transactions that do not say otherwise.
+        snapshot: all reads see the data of one moment; not together with `causal_consistency`.
+
+    Raises:
+        TypeError: `default_transaction_options` is something else.
+        ConfigurationError: the arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        causal_consistency: bool | None = None,
+        default_transaction_options: TransactionOptions | None = None,
+        snapshot: bool | None = False,
+    ) -> None:
+        if snapshot and causal_consistency:
+            raise ConfigurationError("snapshot reads do not support causal_consistency=True")
+        if causal_consistency is None or snapshot:
+            causal_consistency = not snapshot
+        _check("default_transaction_options", default_transaction_options, TransactionOptions)
+        self._causal_consistency = causal_consistency
+        self._default_transaction_options = default_transaction_options
+        self._snapshot = snapshot
+
+    @property
+    def causal_consistency(self) -> bool:
+        """Whether reads see what the session did before."""
+        return self._causal_consistency
+
+    @property
+    def default_transaction_options(self) -> TransactionOptions | None:
+        """For transactions that do not say otherwise, or None."""
+        return self._default_transaction_options
+
+    @property
+    def snapshot(self) -> bool | None:
+        """Whether all reads see the data of one moment."""
+        return self._snapshot
+
+
+def _check(name: str, value: Any, kind: type[Any]) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} must be an instance of {kind.__name__}, not: {value!r}")

@@ -1,0 +1,101 @@
+"""A scripted deployment that both drivers talk to, and what they sent there, made comparable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mangonel.bson import Timestamp
+from tools.messages import Request
+from tools.scripted_server import Reply, ScriptedServer
+
+HELLOS: dict[str, dict[str, Any]] = {
+    "replica set": {"setName": "rs0", "hosts": [], "setVersion": 1, "maxWireVersion": 17},
+    "mongos": {"msg": "isdbgrid", "maxWireVersion": 17},
+    "replica set of 4.4": {"setName": "rs0", "hosts": [], "setVersion": 1, "maxWireVersion": 9},
+    "without sessions": {"logicalSessionTimeoutMinutes": None, "setName": "rs0", "hosts": []},
+}
+# Fields that only say who asks, or where.
+_LEFT_OUT = {"$db", "$readPreference", "$clusterTime", "_id"}
+
+
+def deployment(kind: str) -> ScriptedServer:
+    """Return a server that tells each reply's time: seconds 100, and one more for each reply."""
+    hello = {name: value for name, value in HELLOS[kind].items() if value is not None}
+    server = ScriptedServer(hello=hello)
+    if "setName" in hello:
+        server.hello["hosts"] = [server.address]
+        server.hello["me"] = server.address
+    if kind == "without sessions":
+        del server.hello["logicalSessionTimeoutMinutes"]
+    ticks = iter(range(1, 10_000))
+
+    def timed(fields: Mapping[str, Any]) -> Callable[[Request], dict[str, Any]]:
+        def answer(request: Request) -> dict[str, Any]:
+            time = Timestamp(100 + next(ticks), 1)
+            gossip = {"clusterTime": time, "signature": {"hash": b"", "keyId": 0}}
+            reply = {"ok": 1, "operationTime": time, "$clusterTime": gossip, **fields}
+            if "msg" in hello:
+                reply["recoveryToken"] = {"recoveryShardId": "one"}
+            return reply
+
+        return answer
+
+    cursor = {"id": 0, "ns": "db.things", "firstBatch": [{"_id": 1}], "atClusterTime": Timestamp(77, 1)}
+    for name in ("find", "aggregate", "listCollections", "listIndexes"):
+        server.on(name, timed({"cursor": cursor}))
+    for name in ("insert", "update", "delete"):
+        server.on(name, timed({"n": 1, "nModified": 1}))
+    server.on("findAndModify", timed({"value": None}))
+    server.on("distinct", timed({"values": [1], "atClusterTime": Timestamp(77, 1)}))
+    names = (
+        "commitTransaction",
+        "abortTransaction",
+        "create",
+        "drop",
+        "createIndexes",
+        "dropDatabase",
+        "ping",
+    )
+    for name in (*names, "killCursors"):
+        server.on(name, timed({}))
+    server.on("count", timed({"n": 1}))
+    return server
+
+
+def failing(code: int, *labels: str, **fields: Any) -> Reply:
+    """Return the reply of a command that failed."""
+    return Reply({"ok": 0, "code": code, "errmsg": "no", "errorLabels": list(labels), **fields})
+
+
+def sent(server: ScriptedServer) -> list[dict[str, Any]]:
+    """Return the commands that the server got: sessions by their order, sequences as fields."""
+    sessions: dict[bytes, int] = {}
+    commands = []
+    for request in server.received():
+        command = {**request.command, **request.sequences}
+        if "lsid" in command:
+            command["lsid"] = sessions.setdefault(bytes(command["lsid"]["id"]), len(sessions) + 1)
+        commands.append({name: _plain(value) for name, value in command.items() if name not in _LEFT_OUT})
+    return commands
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items() if name not in _LEFT_OUT}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def run(scenario: Callable[..., Any], server: ScriptedServer, client: Any) -> Any:
+    """Run a scenario of a blocking client; return what it returned, or the class and labels of what it raised."""
+    try:
+        value = scenario(client, client["db"]["things"], server)
+    except Exception as error:
+        labels = sorted(getattr(error, "_error_labels", ()))
+        # Whether a network error may be retried is not the question here.
+        return type(error).__name__, [label for label in labels if label != "RetryableWriteError"]
+    assert not inspect.isawaitable(value)
+    return value
