@@ -5,20 +5,36 @@ Spec: initial-dns-seedlist-discovery. dnspython is imported when the first quest
 
 from __future__ import annotations
 
+from mangonel._case_insensitive import CaseInsensitiveDict
 from mangonel.common import CONNECT_TIMEOUT, SRV_SERVICE_NAME
 from mangonel.errors import ConfigurationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
+
+    from mangonel.typings import _Address
+
+
+# Domains that nobody can register, and that therefore may be allowed as a whole.
+_SPECIAL_USE = frozenset({"example", "internal", "invalid", "local", "localhost", "onion", "test"})
 
 
 def query(name: str, record: str, timeout: float) -> Any:
     """Return DNS's answer: an iterable of records. Errors are dnspython's."""
-    from dns import resolver
-
+    resolver = _dnspython()
     return resolver.resolve(name, record, lifetime=timeout)
+
+
+def _dnspython() -> Any:
+    try:
+        from dns import resolver
+    except ImportError as error:
+        raise ConfigurationError(
+            "mongodb+srv:// needs the package dnspython to ask DNS; install mangonel[srv]"
+        ) from error
+    return resolver
 
 
 class SrvResolver:
@@ -45,15 +61,13 @@ class SrvResolver:
     ) -> None:
         if host_validator is not None and allowed_hosts_suffix is not None:
             raise ConfigurationError("cannot specify both srv_host_validator and srvAllowedHostsSuffix")
-        if allowed_hosts_suffix is not None:
-            # Needs the list of public suffixes, which is not here yet.
-            raise ConfigurationError("the option srvAllowedHostsSuffix is not supported yet")
         if _is_ip_address(fqdn):
             raise ConfigurationError("expected a hostname after 'mongodb+srv://', found an IP address")
         self._fqdn = fqdn.lower()
         self._timeout = timeout or CONNECT_TIMEOUT
         self._service_name = service_name or SRV_SERVICE_NAME
         self._host_validator = host_validator
+        self._suffix = None if allowed_hosts_suffix is None else "." + _checked_suffix(allowed_hosts_suffix)
 
     def hosts(self, max_hosts: int | None = None) -> list[tuple[str, int]]:
         """Return the hosts of the SRV records; a random choice of them when there are more than `max_hosts`.
@@ -62,10 +76,11 @@ class SrvResolver:
             ConfigurationError: no answer, or a host outside the domain.
         """
         try:
-            records = query(f"_{self._service_name}._tcp.{self._fqdn}", "SRV", self._timeout)
+            hosts, _ = self._ask()
+        except ConfigurationError:
+            raise
         except Exception as error:
             raise ConfigurationError(str(error)) from error
-        hosts = [(str(record.target).rstrip(".").lower(), int(record.port)) for record in records]
         for host, _ in hosts:
             self._check(host)
         if max_hosts and max_hosts < len(hosts):
@@ -74,14 +89,38 @@ class SrvResolver:
             return random.sample(hosts, max_hosts)
         return hosts
 
+    def poll(self) -> tuple[list[tuple[str, int]], float]:
+        """Return the hosts of the SRV records that may be used, and the seconds that DNS vouches for the answer.
+
+        Raises:
+            Exception: dnspython's; the answer before it stays good.
+        """
+        hosts, ttl = self._ask()
+        allowed = []
+        for host in hosts:
+            try:
+                self._check(host[0])
+            except ConfigurationError as error:
+                import logging
+
+                logging.getLogger("mangonel.topology").warning("SRV record left out: %s", error)
+            else:
+                allowed.append(host)
+        return allowed, ttl
+
+    def _ask(self) -> tuple[list[tuple[str, int]], float]:
+        records = query(f"_{self._service_name}._tcp.{self._fqdn}", "SRV", self._timeout)
+        hosts = [(str(record.target).rstrip(".").lower(), int(record.port)) for record in records]
+        found = getattr(records, "rrset", None)
+        return hosts, float(found.ttl) if found is not None else 0.0
+
     def options(self) -> str | None:
         """Return the text of the TXT record, or None when there is none.
 
         Raises:
             ConfigurationError: DNS failed, or has more than one record.
         """
-        from dns import resolver
-
+        resolver = _dnspython()
         try:
             records = list(query(self._fqdn, "TXT", self._timeout))
         except (resolver.NoAnswer, resolver.NXDOMAIN):
@@ -105,6 +144,10 @@ class SrvResolver:
             if not allowed:
                 raise ConfigurationError(f"invalid SRV host: {host} was rejected by srv_host_validator")
             return
+        if self._suffix is not None:
+            if not host.endswith(self._suffix):
+                raise ConfigurationError(f"invalid SRV host: {host} does not end in {self._suffix}")
+            return
         labels = self._fqdn.split(".")
         # A name of one or two labels is its own domain; the host must then lie below it.
         domain = labels[1:] if len(labels) > 2 else labels
@@ -112,6 +155,93 @@ class SrvResolver:
             raise ConfigurationError("invalid SRV host: the address is identical to the SRV hostname")
         if host.split(".")[1:][-len(domain) :] != domain:
             raise ConfigurationError(f"invalid SRV host: {host} is not in the domain {'.'.join(domain)}")
+
+
+class SeedList:
+    """Where the hosts of one client come from when its URI begins with `mongodb+srv://`. Asks only when told to.
+
+    Args:
+        parts: of the URI, as split_uri gives them.
+        given: checked keyword arguments, which win over the URI and over DNS.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, Any], given: CaseInsensitiveDict, others: Sequence[_Address] = ()
+    ) -> None:
+        self._parts = parts
+        self._given = given
+        self._others = list(others)
+        settings = CaseInsensitiveDict(parts["options"])
+        settings.absorb(given)
+        self.max_hosts: int = settings.get("srvmaxhosts") or 0
+        self._settings: dict[str, Any] = {
+            "timeout": settings.get("connecttimeoutms"),
+            "service_name": settings.get("srvservicename"),
+            "allowed_hosts_suffix": settings.get("srvallowedhostssuffix"),
+            "host_validator": settings.get("srv_host_validator"),
+        }
+        # Made now, for it refuses what cannot be right before anyone is asked.
+        self._resolver = SrvResolver(parts["fqdn"], **self._settings)
+
+    def placeholder(self) -> tuple[dict[str, Any], CaseInsensitiveDict, list[_Address]]:
+        """Return parts, keyword arguments and hosts as they are before DNS was asked."""
+        parts = self._copy()
+        self._set_tls(parts["options"])
+        return parts, self._given, [*parts["nodelist"], *self._others]
+
+    def resolved(self) -> tuple[dict[str, Any], CaseInsensitiveDict, list[_Address]]:
+        """Ask DNS; return parts, keyword arguments and hosts. Blocks; errors as for uri_parser.resolve_srv."""
+        from mangonel.uri_parser import resolve_srv
+
+        parts = self._copy()
+        self._set_tls(parts["options"])
+        resolve_srv(parts, warn=True, normalize=False, max_hosts=self.max_hosts or None, **self._settings)
+        if self._is_tls_given():
+            # What resolve_srv set, not knowing of keyword arguments.
+            parts["options"].pop("tls", None)
+        return parts, self._given, [*parts["nodelist"], *self._others]
+
+    def poll(self) -> tuple[list[tuple[str, int]], float]:
+        """Ask DNS for the hosts once more; as SrvResolver.poll."""
+        return self._resolver.poll()
+
+    def _copy(self) -> dict[str, Any]:
+        return {**self._parts, "options": CaseInsensitiveDict(self._parts["options"])}
+
+    def _is_tls_given(self) -> bool:
+        options = self._parts["options"]
+        return (
+            "tls" not in options and "ssl" not in options and ("tls" in self._given or "ssl" in self._given)
+        )
+
+    def _set_tls(self, options: CaseInsensitiveDict) -> None:
+        # On, unless somebody says otherwise anywhere.
+        if not any(name in where for name in ("tls", "ssl") for where in (options, self._given)):
+            options["tls"] = True
+
+
+def _checked_suffix(text: str) -> str:
+    """Return the domain of srvAllowedHostsSuffix as DNS spells it; refuse one that strangers can register under."""
+    suffix = text.strip(".")
+    if not suffix:
+        raise ConfigurationError(f"srvAllowedHostsSuffix must not be empty, got {text!r}")
+    if not suffix.isascii():
+        suffix = suffix.encode("idna").decode()
+    suffix = suffix.lower()
+    if suffix in _SPECIAL_USE:
+        return suffix
+    if "." not in suffix:
+        raise ConfigurationError(f"srvAllowedHostsSuffix must have at least two labels, got {text!r}")
+    try:
+        from publicsuffixlist import PublicSuffixList
+    except ImportError as error:
+        raise ConfigurationError(
+            "srvAllowedHostsSuffix needs the package publicsuffixlist, to refuse domains that strangers can register "
+            "under; install mangonel[srv]"
+        ) from error
+    if PublicSuffixList().is_public(suffix):
+        raise ConfigurationError(f"srvAllowedHostsSuffix must not be a public suffix, got {text!r}")
+    return suffix
 
 
 def _is_ip_address(text: str) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mangonel._srv import SeedList
     from mangonel._tls import Security
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_preferences import _ServerMode
@@ -81,6 +82,8 @@ class ClientOptions:
         seeds: Sequence[_Address] = (("localhost", DEFAULT_PORT),),
     ) -> None:
         self._options = options
+        self._srv: SeedList | None = None
+        self._is_resolved = True
         self._database = database
         self.seeds = tuple(seeds)
         self._codec_options = _parse_codec_options(options)
@@ -145,29 +148,65 @@ class ClientOptions:
         entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
         given = CaseInsensitiveDict(keywords)
         parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))
-        options: CaseInsensitiveDict = parts["options"]
 
         given["document_class"] = document_class or dict
         if type_registry is not None:
             given["type_registry"] = type_registry
-        given["tz_aware"] = options.get("tz_aware", False) if tz_aware is None else tz_aware
-        given["connect"] = _default_connect(options) if connect is None else connect
+        given["tz_aware"] = parts["options"].get("tz_aware", False) if tz_aware is None else tz_aware
+        given["connect"] = _default_connect(parts["options"]) if connect is None else connect
         for name in given:
             spelling = given.cased_key(name)
             given[spelling] = validate_keyword(spelling, given[name])
-        options.absorb(given)
+        if not parts["fqdn"]:
+            return cls._merged(parts, given, seeds, is_sync)
+        from mangonel._srv import SeedList
 
+        seed_list = SeedList(parts, given, [seed for seed in seeds if seed not in parts["nodelist"]])
+        made = cls._merged(*seed_list.placeholder(), is_sync)
+        made._srv, made._is_resolved = seed_list, False
+        return made
+
+    @classmethod
+    def _merged(
+        cls,
+        parts: Mapping[str, Any],
+        given: CaseInsensitiveDict,
+        seeds: Sequence[_Address],
+        is_sync: bool,
+    ) -> ClientOptions:
+        options = CaseInsensitiveDict(parts["options"])
+        options.absorb(given)
         check_security_options(options)
         normalize_options(options)
         check_topology_options(seeds, options)
         if not parts["fqdn"]:
             _refuse_srv_options(options)
         checked = {name: options[name] for name in options}
-        if parts["fqdn"]:
-            checked["mongodb+srv"] = True
         username = options.get("username", parts["username"])
         password = options.get("password", parts["password"])
         return cls(username, password, parts["database"], checked, is_sync, seeds)
+
+    @property
+    def srv(self) -> SeedList | None:
+        """Where the hosts of a `mongodb+srv://` URI come from; None for any other."""
+        return self._srv
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether `seeds` are hosts, and not a name to ask DNS for."""
+        return self._is_resolved
+
+    def with_resolved_hosts(self) -> ClientOptions:
+        """Ask DNS, and return the options with the hosts, and what the TXT record adds. Blocks.
+
+        Raises:
+            ConfigurationError: DNS has no usable answer, or its options contradict these.
+        """
+        if self._srv is None or self._is_resolved:
+            return self
+        made = self._merged(*self._srv.resolved(), not self._pool_options._is_async)
+        made._srv = self._srv
+        return made
 
     def _get(self, name: str) -> Any:
         return self._options.get(name, DEFAULTS[name])
@@ -309,7 +348,8 @@ class ClientOptions:
         pool = self._pool_options
         api = pool.server_api
         return {
-            "hosts": list(self.seeds),
+            # Nobody to talk to before DNS was asked.
+            "hosts": list(self.seeds) if self._is_resolved else [],
             "app_name": pool.appname,
             "metadata": pool.metadata,
             "direct_connection": self.direct_connection,

@@ -145,7 +145,6 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "authoidcallowedhosts": ("MONGODB-OIDC", lambda value: value is not None),
     "loadbalanced": ("load balancers", bool),
-    "mongodb+srv": ("SRV discovery and polling", bool),
     "minpoolsize": ("the upkeep of pools in the background", bool),
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
     "server_selector": ("server selection", lambda value: value is not None),

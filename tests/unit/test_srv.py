@@ -163,8 +163,3 @@ def test_name_without_srv_records_is_a_configuration_error(zone: Zone) -> None:
 def test_ip_address_is_no_name_to_look_up(zone: Zone) -> None:
     with pytest.raises(ConfigurationError, match="found an IP address"):
         parse_uri("mongodb+srv://127.0.0.1")
-
-
-def test_suffix_is_refused_rather_than_ignored(zone: Zone) -> None:
-    with pytest.raises(ConfigurationError, match="srvAllowedHostsSuffix is not supported yet"):
-        parse_uri("mongodb+srv://cluster.example.org/?srvAllowedHostsSuffix=example.org")

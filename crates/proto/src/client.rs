@@ -18,11 +18,13 @@ use crate::hello::hello_command;
 use crate::message::Command;
 use crate::pool::{ExchangeId, LinkId, Pool, PoolOptions};
 use crate::session::{IdSource, ServerSession, SessionPool};
+use crate::srv;
 use crate::time::Instant;
 use crate::topology::monitor::HelloRequest;
 use crate::topology::select::{self, Criteria, SelectionError};
 use crate::topology::{
     Address, Effect, ServerDescription, ServerType, Topology, TopologyDescription, TopologySettings,
+    TopologyType,
 };
 
 /// The options that the core decides by.
@@ -236,6 +238,44 @@ impl Client {
             self.topology = Topology::new(self.options.topology.clone(), now);
             self.settle();
         }
+    }
+
+    /// Starts over with other options, as long as nothing was begun.
+    pub fn reconfigure(&mut self, mut options: ClientOptions, now: Instant) {
+        options.topology.has_listeners = self.options.topology.has_listeners;
+        self.options = options;
+        self.servers.clear();
+        self.errands.clear();
+        self.events.clear();
+        self.topology = Topology::new(self.options.topology.clone(), now);
+        self.settle();
+    }
+
+    /// Takes what DNS says of a deployment whose hosts come from SRV records: the hosts and how long they are good for,
+    /// or `None` for no answer. Returns when to ask again; `None` for never.
+    pub fn follow_srv(
+        &mut self,
+        answer: Option<(Vec<Address>, Duration)>,
+        max_hosts: usize,
+        now: Instant,
+    ) -> Option<Duration> {
+        let is_followed = |client: &Client| {
+            let kind = client.description().topology_type;
+            !client.is_closed && matches!(kind, TopologyType::Unknown | TopologyType::Sharded)
+        };
+        if !is_followed(self) {
+            return None;
+        }
+        let heartbeat = self.topology.heartbeat_frequency();
+        // No host that may be used is no answer either.
+        let Some((named, ttl)) = answer.filter(|(named, _)| !named.is_empty()) else {
+            return Some(srv::poll_interval(None, heartbeat));
+        };
+        let in_use: Vec<Address> = self.description().servers.keys().cloned().collect();
+        let choices = &mut self.choices;
+        let hosts = srv::choose_hosts(&in_use, &named, Some(max_hosts), || choices.next_u64());
+        self.with_topology(|topology| topology.handle_srv_addresses(&hosts, now));
+        is_followed(self).then(|| srv::poll_interval(Some(ttl), heartbeat))
     }
 
     /// Hands the topology to a monitor or a pinger, then does in the pools what follows from it.

@@ -44,6 +44,8 @@ class AioPort:
         self._timeout = core.timeout
         self._homes: list[_Home] = []
         self._home: _Home | None = None
+        # Called once, off the loop, before the first operation; for as long as it fails, before each.
+        self.preparation: Callable[[], None] | None = None
 
     def run(self, operation: _core.Operation) -> Coroutine[Any, Any, Any]:
         return self.arun(operation)
@@ -52,6 +54,9 @@ class AioPort:
         home = self._home
         loop = get_running_loop()
         if home is None or home.loop is not loop:
+            if self.preparation is not None:
+                await loop.run_in_executor(None, self.preparation)
+                self.preparation = None
             home = self._enter(loop)
         exchange = self._core.begin(operation, home.shard)
         try:

@@ -145,6 +145,7 @@ class BlockingPort(BlockingLoop):
     """Runs operations in the caller's thread."""
 
     is_async = False
+    preparation = None
 
     def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
         super().__init__(core)

@@ -27,6 +27,8 @@ class Port(Protocol):
     """One way of waiting."""
 
     is_async: bool
+    # Called once, off the loop, before the first operation; asyncio's faces only.
+    preparation: Callable[[], None] | None
 
     def run(self, operation: _core.Operation) -> Any:
         """Run one operation; return its answer, or a coroutine that does."""

@@ -7,17 +7,28 @@ process the threads are greenlets.
 from __future__ import annotations
 
 import time
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 from _weakref import ref
+from os import getpid
 
 from mangonel import _core
 from mangonel._faces.blocking import BlockingLoop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from mangonel._srv import SeedList
 
 # How many observers run: one entry for each, since taking from and adding to a list needs no lock.
 _running: list[None] = []
 
 # How long the interpreter's exit waits for them, in seconds. They are interrupted, so this is for a starved machine.
 _PATIENCE_S = 1.0
+
+# How long a fresh answer of DNS is good for at least, in seconds (polling-srv-records, "rescanSRVIntervalMS").
+_FIRST_PAUSE_S = 60.0
 
 
 def _observe(loop: BlockingLoop, monitor: _core.Monitor) -> None:
@@ -44,20 +55,59 @@ def wait_for_all() -> None:
 
 
 class Starter:
-    """What the core calls when a server is to be observed."""
+    """What the core calls when a server is to be observed.
 
-    def __init__(self, core: _core.Core) -> None:
+    `seed_list`: where the hosts came from, asked again and again in a thread of its own; None for hosts that are given.
+    """
+
+    def __init__(self, core: _core.Core, seed_list: SeedList | None = None) -> None:
         # The core keeps this object; a strong reference back would keep both for ever.
         self._core = ref(core)
         self._loop = BlockingLoop(core)
+        self._seed_list = seed_list
+        # The process that the seed list's thread runs in.
+        self._following_in: int | None = None
 
     def __call__(self, address: str, role: int) -> None:
         core = self._core()
-        if core is not None:
-            monitor = _core.Monitor(core, address, role)
-            _running.append(None)
-            try:
-                start_new_thread(_observe, (self._loop, monitor))
-            except BaseException:
-                _running.pop()
-                raise
+        if core is None:
+            return
+        _start(_observe, self._loop, _core.Monitor(core, address, role))
+        if self._seed_list is not None and self._following_in != getpid():
+            self._following_in = getpid()
+            bell = allocate_lock()
+            bell.acquire()
+            core.on_end(bell.release)
+            _start(_follow, self._core, self._seed_list, bell)
+
+
+def _start(work: Callable[..., None], *args: Any) -> None:
+    _running.append(None)
+    try:
+        start_new_thread(work, args)
+    except BaseException:
+        _running.pop()
+        raise
+
+
+def _follow(core_of: Callable[[], _core.Core | None], seed_list: SeedList, bell: Any) -> None:
+    """Ask DNS for the hosts whenever its answer may have changed, while only routers, or nobody, is known."""
+    try:
+        pause: float | None = _FIRST_PAUSE_S
+        while pause is not None and not bell.acquire(timeout=pause):
+            core = core_of()
+            if core is None:
+                return
+            pause = core.follow_srv(_hosts_of(seed_list), seed_list.max_hosts)
+            # Not kept while waiting: a client that nobody holds any more has to end.
+            del core
+    finally:
+        _running.pop()
+
+
+def _hosts_of(seed_list: SeedList) -> tuple[list[tuple[str, int]], float] | None:
+    try:
+        return seed_list.poll()
+    except Exception:
+        # Whatever keeps DNS from answering, the last answer stays good.
+        return None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import allocate_lock
+from _weakref import ref
 
 from mangonel import _core
 from mangonel._deadline import timeout
@@ -91,6 +93,9 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
             kwargs,
             is_sync=not self._port_class.is_async,
         )
+        if not self._port_class.is_async:
+            # An event loop is not made to wait for DNS; there the first operation asks.
+            options = options.with_resolved_hosts()
         self._init_arguments = (host, port, document_class, tz_aware, connect, type_registry, kwargs)
         self._options = options
         self._take_settings(
@@ -103,8 +108,10 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         )
         if options.security is not None:
             self._core.set_security(options.security)
-        self._core.set_starter(Starter(self._core))
+        self._core.set_starter(Starter(self._core, options.srv))
         self._port: Port = self._port_class(self._core)
+        if not options.is_resolved:
+            self._port.preparation = _LateHosts(self, options)
         self._housekeeper = Housekeeper(self._core)
         life.remember(self)
 
@@ -277,6 +284,28 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         self._housekeeper = Housekeeper(self._core)
         for link in links:
             link.transport.abandon()
+
+
+class _LateHosts:
+    """What has to happen before the first operation of a client whose hosts DNS knows. Blocks; called off the loop."""
+
+    def __init__(self, client: _MongoClient[Any], options: ClientOptions) -> None:
+        # A coroutine may outlive the client that it came from, and needs the hosts all the same.
+        self._client = ref(client)
+        self._core = client._core
+        self._options = options
+        self._lock = allocate_lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._options.is_resolved:
+                return
+            options = self._options.with_resolved_hosts()
+            self._core.configure(options.core_options())
+            self._options = options
+            client = self._client()
+            if client is not None:
+                client._options = options
 
 
 def _publisher_for(options: ClientOptions) -> Publisher | None:

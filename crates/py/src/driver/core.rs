@@ -49,6 +49,8 @@ pub struct State {
     pub watchers: HashMap<(Address, Role), Watcher>,
     /// Whether every observer has to end, since the interpreter is about to.
     pub is_dismissed: bool,
+    /// Called once when the client's threads have to end.
+    enders: Vec<Py<PyAny>>,
     /// Called with an address and a role to start an observer.
     starter: Option<Py<PyAny>>,
 }
@@ -269,6 +271,32 @@ fn topology_settings(options: &Bound<'_, PyDict>) -> PyResult<TopologySettings> 
     })
 }
 
+fn client_options(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<ClientOptions> {
+    Ok(ClientOptions {
+        topology: topology_settings(options)?,
+        local_threshold: milliseconds(options, "local_threshold_ms")?.unwrap_or_default(),
+        pool: PoolOptions {
+            max_pool_size: option(options, "max_pool_size")?,
+            max_connecting: option(options, "max_connecting")?,
+            max_idle_time: milliseconds(options, "max_idle_time_ms")?,
+        },
+        wait_queue_timeout: milliseconds(options, "wait_queue_timeout_ms")?,
+        connect_timeout: milliseconds(options, "connect_timeout_ms")?,
+        socket_timeout: milliseconds(options, "socket_timeout_ms")?,
+        server_selection_timeout: milliseconds(options, "server_selection_timeout_ms")?
+            .unwrap_or(Duration::from_secs(30)),
+        retry_reads: option(options, "retry_reads")?,
+        retry_writes: option(options, "retry_writes")?,
+        max_adaptive_retries: option(options, "max_adaptive_retries")?,
+        enable_overload_retargeting: option(options, "enable_overload_retargeting")?,
+        timeout: milliseconds(options, "timeout_ms")?.filter(|timeout| !timeout.is_zero()),
+        metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
+        server_api: server_api(options)?,
+        login: super::auth::login(py, &option::<Bound<'_, PyAny>>(options, "credential")?)?,
+        compressors: compressors(options)?,
+    })
+}
+
 #[pymethods]
 impl Core {
     /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
@@ -282,29 +310,7 @@ impl Core {
         publisher: Option<Py<PyAny>>,
         interests: u8,
     ) -> PyResult<Self> {
-        let made = ClientOptions {
-            topology: topology_settings(options)?,
-            local_threshold: milliseconds(options, "local_threshold_ms")?.unwrap_or_default(),
-            pool: PoolOptions {
-                max_pool_size: option(options, "max_pool_size")?,
-                max_connecting: option(options, "max_connecting")?,
-                max_idle_time: milliseconds(options, "max_idle_time_ms")?,
-            },
-            wait_queue_timeout: milliseconds(options, "wait_queue_timeout_ms")?,
-            connect_timeout: milliseconds(options, "connect_timeout_ms")?,
-            socket_timeout: milliseconds(options, "socket_timeout_ms")?,
-            server_selection_timeout: milliseconds(options, "server_selection_timeout_ms")?
-                .unwrap_or(Duration::from_secs(30)),
-            retry_reads: option(options, "retry_reads")?,
-            retry_writes: option(options, "retry_writes")?,
-            max_adaptive_retries: option(options, "max_adaptive_retries")?,
-            enable_overload_retargeting: option(options, "enable_overload_retargeting")?,
-            timeout: milliseconds(options, "timeout_ms")?.filter(|timeout| !timeout.is_zero()),
-            metadata: encoded(py, &option::<Bound<'_, PyAny>>(options, "metadata")?)?,
-            server_api: server_api(options)?,
-            login: super::auth::login(py, &option::<Bound<'_, PyAny>>(options, "credential")?)?,
-            compressors: compressors(options)?,
-        };
+        let made = client_options(py, options)?;
         let compresses = !made.compressors.is_empty();
         let epoch = std::time::Instant::now();
         let state = State {
@@ -314,6 +320,7 @@ impl Core {
             watchers: HashMap::new(),
             is_dismissed: false,
             starter: None,
+            enders: Vec::new(),
         };
         Ok(Core { state: Mutex::new(state), compresses, epoch, publisher, security: PyOnceLock::new() })
     }
@@ -324,8 +331,50 @@ impl Core {
     }
 
     /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping) whenever an observer is due.
-    fn set_starter(&self, py: Python<'_>, starter: Py<PyAny>) {
-        let _replaced = self.with(py, |state| state.starter.replace(starter));
+    fn set_starter(&self, starter: Py<PyAny>) {
+        // Not `with`: the first observers are due with the first operation, and not before.
+        let _replaced = self.lock().starter.replace(starter);
+    }
+
+    /// Have `callback` called once when the client is closed, or has to end its threads.
+    fn on_end(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
+        let refused = {
+            let mut state = self.lock();
+            if state.is_dismissed || state.client.is_closed() {
+                Some(callback)
+            } else {
+                state.enders.push(callback);
+                None
+            }
+        };
+        refused.map_or(Ok(()), |callback| callback.call0(py).map(drop))
+    }
+
+    /// Begin anew with other options, as `ClientOptions.core_options()` gives them; before the first operation.
+    fn configure(&self, py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<()> {
+        let options = client_options(py, options)?;
+        let now = self.now();
+        self.lock().client.reconfigure(options, now);
+        Ok(())
+    }
+
+    /// Take the hosts that SRV records name now, of which at most `max_hosts` (0: all) are used, and the seconds that
+    /// DNS vouches for them; None when it had no answer. Returns in how many seconds to ask again, None for never.
+    fn follow_srv(
+        &self,
+        py: Python<'_>,
+        answer: Option<(Vec<(String, u16)>, f64)>,
+        max_hosts: usize,
+    ) -> Option<f64> {
+        let now = self.now();
+        let answer = answer.map(|(hosts, ttl)| {
+            let hosts = hosts.iter().map(|(host, port)| Address::new(host, *port)).collect::<Vec<_>>();
+            (hosts, Duration::try_from_secs_f64(ttl.max(0.0)).unwrap_or_default())
+        });
+        let pause = self.with(py, |state| {
+            if state.is_dismissed { None } else { state.client.follow_srv(answer, max_hosts, now) }
+        });
+        pause.map(|pause| pause.as_secs_f64())
     }
 
     /// Have the faces secure every connection with `security`. Once, before the first connection.
@@ -375,6 +424,7 @@ impl Core {
                 news.interrupting.extend(watcher.link.take());
                 news.waking.extend(watcher.waker.take());
             }
+            news.waking.append(&mut state.enders);
             news
         };
         news.deliver(self, py);
@@ -383,19 +433,23 @@ impl Core {
     /// Close every connection and refuse every later operation.
     fn close(&self, py: Python<'_>) {
         let now = self.now();
-        self.with(py, |state| state.client.close(now));
+        let enders = self.with(py, |state| {
+            state.client.close(now);
+            std::mem::take(&mut state.enders)
+        });
+        News { waking: enders, ..News::default() }.deliver(self, py);
     }
 
     /// Make the state of a forked child: no connection, no session, other ids. Returns the parent's links, whose
     /// sockets the child must close without a word.
     fn restart_in_child(&self, py: Python<'_>, seed: [u8; 16]) -> PyResult<Py<PyList>> {
         let now = self.now();
-        let (links, _wakers) = {
+        let (links, _wakers, _enders) = {
             let mut state = self.lock();
             state.client.restart_in_child(seed, now);
             let mut links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
             links.extend(state.watchers.drain().filter_map(|(_, watcher)| watcher.link));
-            (links, std::mem::take(&mut state.wakers))
+            (links, std::mem::take(&mut state.wakers), std::mem::take(&mut state.enders))
         };
         Ok(PyList::new(py, links)?.unbind())
     }
