@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,9 +79,17 @@ def face(request: pytest.FixtureRequest) -> Iterator[Face]:
 
 
 @pytest.fixture
-def database(face: Face, server: Server, database_name: str) -> Any:
+def database_name(standalone: Server) -> Iterator[str]:
+    """The name of a database that only this test uses. On a standalone: its writes wait for nobody."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    yield name
+    standalone.members[0].run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)
+
+
+@pytest.fixture
+def database(face: Face, standalone: Server, database_name: str) -> Any:
     """A fresh database on the face under test."""
-    return face.connect(server.uri)[database_name]
+    return face.connect(standalone.uri)[database_name]
 
 
 @pytest.fixture
@@ -90,10 +99,10 @@ def bucket(face: Face, database: Any) -> Any:
 
 
 @pytest.fixture
-def peer(server: Server, database_name: str) -> Iterator[Any]:
+def peer(standalone: Server, database_name: str) -> Iterator[Any]:
     """PyMongo's view of the same database."""
     pymongo = pytest.importorskip("pymongo")
-    with pymongo.MongoClient(server.uri) as client:
+    with pymongo.MongoClient(standalone.uri) as client:
         yield client[database_name]
 
 

@@ -19,6 +19,7 @@ pub mod read_preference;
 pub mod reply;
 pub mod retry;
 pub mod session;
+pub mod sieve;
 pub mod srv;
 pub mod time;
 pub mod topology;

@@ -279,6 +279,11 @@ fn read_i32(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
+/// Returns whether the server will send another message behind this one without being asked.
+pub fn has_more_to_come(message: &[u8]) -> bool {
+    read_i32(message, HEADER_SIZE).is_some_and(|flags| flags as u32 & MORE_TO_COME != 0)
+}
+
 /// Reads a whole message, header included, as a reply.
 ///
 /// # Errors

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 # enough that a round trip of some milliseconds costs little.
 BATCH_SIZE = 11 * 1024 * 1024
 
+# A read of at least so much receives chunks directly into its result.
+_LEAST_LAID = 1024 * 1024
+
+# Bytes of one reply of a server that sends all of them without being asked again: small, so that it prepares one
+# while the last is under way.
+_STREAM_SIZE = 4 * 1024 * 1024
+
 # The server ended the cursor, but not the file: it was idle for too long, killed, or its member is going away.
+# Routers pass on one reply for each request.
+_NOT_STREAMING = frozenset({"Mongos", "LoadBalancer"})
 _RESUMABLE_CODES = NOT_PRIMARY_CODES | {6, 7, 43, 89, 175, 237, 262, 9001}
 
 
@@ -38,9 +47,14 @@ class _ChunkCursor(_Cursor[Any], _core.BatchCursor):
 
     _stream: ChunkStream
 
+    def _first_operation(self) -> _core.Operation:
+        return self._stream.lay(super()._first_operation(), self._stream.reader.next_chunk)
+
     def _more_operation(self) -> _core.Operation:
-        self._batch_size = self._stream.plan_batch()
-        return super()._more_operation()
+        if self._pinned is not None:
+            return super()._more_operation()
+        first = self._stream.begin_batch(self)
+        return self._stream.lay(super()._more_operation(), first)
 
 
 class ChunkStream:
@@ -83,6 +97,9 @@ class ChunkStream:
         self._wanted = 0
         self._resumed_at = -1
         self._is_trusted = False
+        # What is being filled, and where in the file its first byte stands.
+        self._target: _core.ChunkTarget | None = None
+        self._target_start = 0
 
     # What the caller asks.
 
@@ -92,10 +109,23 @@ class ChunkStream:
         Raises:
             CorruptGridFile: the chunks do not.
         """
-        while target.filled < target.size:
-            if not self.reader.pour(target):
+        self._pour(target)
+        if target.size - target.filled >= _LEAST_LAID:
+            self._target, self._target_start = target, self.reader.position - target.filled
+        try:
+            while target.filled < target.size:
                 await self.load_flow(target.size - target.filled)
+                self._pour(target)
+        finally:
+            self._target = None
         await self._trust_flow()
+
+    def _pour(self, target: _core.ChunkTarget) -> None:
+        self.reader.pour(target)
+        if self.reader.is_misplaced:
+            # The server's batches were other than asked for; what went astray is asked for again.
+            self.reader.restart()
+            self.drop()
 
     async def piece_flow(self, limit: int | None = None) -> bytes:
         """Return the rest of the current chunk or the next one, at most `limit` bytes. Not to be asked at the end."""
@@ -154,6 +184,39 @@ class ChunkStream:
 
     # One batch after the other.
 
+    def begin_batch(self, cursor: _ChunkCursor) -> int:
+        """Set what the next request of `cursor` asks for; return the first chunk of it."""
+        first = self._asked_until
+        target = self._target
+        cursor._is_exhaust = False
+        if target is not None and self._may_stream():
+            # All that is left is wanted, so the server may go on without being asked.
+            is_to_the_end = self._target_start + target.size >= min(
+                self._length, self._last * self._chunk_size
+            )
+            cursor._is_exhaust = is_to_the_end
+        if cursor._is_exhaust:
+            cursor._batch_size = max(1, _STREAM_SIZE // self._chunk_size)
+            self._asked_until = self._last
+        else:
+            cursor._batch_size = self.plan_batch()
+        return first
+
+    def lay(self, operation: _core.Operation, first: int) -> _core.Operation:
+        """Let chunks from `first` on be received directly into what is being filled, if they belong there."""
+        target = self._target
+        if target is not None:
+            at = first * self._chunk_size - self._target_start
+            # A chunk whose first bytes are not wanted is copied instead.
+            if 0 <= at < target.size:
+                operation.lay_into(target, at)
+        return operation
+
+    def _may_stream(self) -> bool:
+        if self._session is not None:
+            return False
+        return all(kind not in _NOT_STREAMING for _, kind in self._files._client._core.servers())
+
     def plan_batch(self) -> int:
         """Return how many chunks to ask for next: as many as are wanted now, more if reading goes on, within bounds."""
         left = self._last - self._asked_until
@@ -161,6 +224,9 @@ class ChunkStream:
         size = -(-self._wanted // self._chunk_size) + 1
         if self._batch_count:
             size = max(size, 2 << min(self._batch_count, 16))
+        elif self._wanted > BATCH_SIZE and self._may_stream():
+            # The sooner the first batch is here, the sooner the others are asked for.
+            size = _STREAM_SIZE // self._chunk_size
         size = max(1, min(size, most, left))
         self._asked_until += size
         return size

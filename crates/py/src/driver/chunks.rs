@@ -2,8 +2,13 @@
 //! packed into inserts straight from it. Makes no Python object per chunk; knows no command and waits for nothing.
 //! Spec: gridfs.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use mangonel_bson::{RawDocument, RawValue};
-use mangonel_proto::message::Command;
+use mangonel_proto::message::{Command, read_reply};
+use mangonel_proto::sieve::{LAID, Laid, read_laid};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -38,9 +43,17 @@ pub struct ChunkTarget {
     start: usize,
     size: usize,
     filled: usize,
+    /// End of what was received into it directly. Whoever does that has a share of this.
+    landed: Arc<AtomicUsize>,
 }
 
 impl ChunkTarget {
+    /// Returns the memory's address and size, and where to note how far it was written to. The memory stays where it is
+    /// for as long as that is kept.
+    pub fn memory(&self) -> (usize, usize, Arc<AtomicUsize>) {
+        (self.start, self.size, Arc::clone(&self.landed))
+    }
+
     /// Returns the part that is not filled yet.
     ///
     /// # Safety
@@ -76,6 +89,7 @@ impl ChunkTarget {
                 start: start.expose_provenance(),
                 size,
                 filled: 0,
+                landed: Arc::default(),
             });
         }
         let (buffer, start, size) = match PyBuffer::<u8>::get(memory) {
@@ -88,7 +102,8 @@ impl ChunkTarget {
         if buffer.readonly() || !buffer.is_c_contiguous() {
             return Err(PyBufferError::new_err("expected a writable buffer in one piece, found another"));
         }
-        Ok(ChunkTarget { bytes: None, buffer: Some(buffer), start, size, filled: 0 })
+        let landed = Arc::default();
+        Ok(ChunkTarget { bytes: None, buffer: Some(buffer), start, size, filled: 0, landed })
     }
 
     /// How many bytes it has room for in all.
@@ -106,6 +121,13 @@ impl ChunkTarget {
     /// Return the bytes object, or the number of bytes read into the caller's buffer, and let go of both.
     fn finish(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let (filled, size) = (self.filled, self.size);
+        if Arc::strong_count(&self.landed) > 1 {
+            // A connection may still receive into the memory: the target stays its owner.
+            return match &self.bytes {
+                None => Ok(filled.into_pyobject(py)?.into_any().unbind()),
+                Some(bytes) => Ok(PyBytes::new(py, &bytes.as_bytes(py)[..filled]).into_any().unbind()),
+            };
+        }
         self.size = 0;
         self.filled = 0;
         self.buffer = None;
@@ -140,6 +162,14 @@ struct Chunk {
     /// Where its data stands in the message.
     start: usize,
     end: usize,
+    /// Where its data was received to instead, and how much.
+    laid: Option<(usize, usize)>,
+}
+
+impl Chunk {
+    fn size(&self) -> usize {
+        self.laid.map_or(self.end - self.start, |laid| laid.1)
+    }
 }
 
 /// Reads a file's chunks in order out of the batches of one cursor, and checks each against what the file says.
@@ -155,6 +185,10 @@ pub struct ChunkReader {
     message: Vec<u8>,
     next_document: usize,
     documents_end: usize,
+    /// How many of its documents were read, and the next ones whose data is not in the message.
+    index: u32,
+    laid: VecDeque<Laid>,
+    is_misplaced: bool,
     /// The current chunk's data in the message: its start, the next byte, its end.
     start: usize,
     at: usize,
@@ -178,7 +212,13 @@ impl ChunkReader {
         match next_in(&self.message, self.next_document, self.documents_end) {
             Ok(Some(range)) => {
                 self.next_document = range.end;
-                Some(read_chunk(&self.message, range))
+                let mut chunk = read_chunk(&self.message, range);
+                let laid = self.laid.pop_front_if(|laid| laid.index == self.index);
+                self.index += 1;
+                if let (Ok(chunk), Some(laid)) = (&mut chunk, laid) {
+                    chunk.laid = Some((usize::try_from(laid.at).unwrap_or(usize::MAX), laid.size as usize));
+                }
+                Some(chunk)
             }
             Ok(None) => None,
             Err(found) => {
@@ -189,8 +229,8 @@ impl ChunkReader {
     }
 
     /// Goes on to the next chunk; returns whether there is one. A damaged one is none, and `fault` says why.
-    fn advance(&mut self) -> bool {
-        if self.fault.is_some() || self.next >= self.chunk_count() {
+    fn advance(&mut self, target: Option<&mut ChunkTarget>) -> bool {
+        if self.fault.is_some() || self.is_misplaced || self.next >= self.chunk_count() {
             return false;
         }
         let expected = self.next;
@@ -202,7 +242,7 @@ impl ChunkReader {
                 return false;
             }
         };
-        let (size, whole) = ((chunk.end - chunk.start) as u64, self.expected_size(expected));
+        let (size, whole) = (chunk.size() as u64, self.expected_size(expected));
         if chunk.n != expected {
             self.fault =
                 Some(format!("missing chunk: expected chunk #{expected}, found chunk with n={}", chunk.n));
@@ -216,10 +256,31 @@ impl ChunkReader {
         }
         self.look_at_id(chunk.id);
         let skipped = self.position - expected as u64 * self.chunk_size;
+        if let Some((at, size)) = chunk.laid {
+            return self.accept(at, size, skipped, target);
+        }
         self.start = chunk.start;
         self.at = chunk.start + skipped as usize;
         self.end = chunk.end;
         self.next = expected + 1;
+        true
+    }
+
+    /// Takes in a chunk whose data is in its place already; if it is not, the chunk has to be read again.
+    fn accept(&mut self, at: usize, size: usize, skipped: u64, target: Option<&mut ChunkTarget>) -> bool {
+        let Some(target) = target.filter(|target| {
+            let end = at.saturating_add(size);
+            skipped == 0
+                && at == target.filled
+                && end <= target.landed.load(Ordering::Relaxed).min(target.size)
+        }) else {
+            self.is_misplaced = true;
+            return false;
+        };
+        target.filled += size;
+        self.position += size as u64;
+        (self.start, self.at, self.end) = (0, 0, 0);
+        self.next += 1;
         true
     }
 
@@ -272,7 +333,7 @@ fn read_chunk(message: &[u8], range: std::ops::Range<usize>) -> Result<Chunk, St
     }
     let n = n.ok_or("expected an integer n, found none")?;
     let (start, end) = data.ok_or("expected binary data, found none")?;
-    Ok(Chunk { n, id, start, end })
+    Ok(Chunk { n, id, start, end, laid: None })
 }
 
 #[pymethods]
@@ -294,6 +355,9 @@ impl ChunkReader {
             message: Vec::new(),
             next_document: 0,
             documents_end: 0,
+            index: 0,
+            laid: VecDeque::new(),
+            is_misplaced: false,
             start: 0,
             at: 0,
             end: 0,
@@ -327,6 +391,19 @@ impl ChunkReader {
         self.fault.as_deref()
     }
 
+    /// Whether the next chunk was received to another place than it is wanted at, and has to be asked for again.
+    #[getter]
+    fn is_misplaced(&self) -> bool {
+        self.is_misplaced
+    }
+
+    /// Forget the batch: the next one begins with the chunk that is due.
+    fn restart(&mut self) {
+        self.is_misplaced = false;
+        self.next_document = self.documents_end;
+        self.last_id = None;
+    }
+
     /// Whether chunks of another writer may be among those read, so that the file has to be looked at again.
     #[getter]
     fn is_suspicious(&self) -> bool {
@@ -342,6 +419,10 @@ impl ChunkReader {
     fn take(&mut self, batch: &Bound<'_, Batch>) -> PyResult<()> {
         (self.message, self.next_document, self.documents_end) = batch.try_borrow_mut()?.take_documents();
         (self.start, self.at, self.end) = (0, 0, 0);
+        let body =
+            read_reply(&self.message).ok().and_then(|reply| reply.body.get_binary(LAID).ok().flatten());
+        self.laid = body.map(|entries| read_laid(entries.bytes).into()).unwrap_or_default();
+        self.index = 0;
         Ok(())
     }
 
@@ -350,8 +431,13 @@ impl ChunkReader {
         let mut target = target.try_borrow_mut()?;
         let before = target.filled;
         while target.filled < target.size {
-            if self.left() == 0 && !self.advance() {
-                break;
+            if self.left() == 0 {
+                if !self.advance(Some(&mut target)) {
+                    break;
+                }
+                if self.left() == 0 {
+                    continue;
+                }
             }
             // SAFETY: the slice is dropped before the target is touched again.
             let room = unsafe { target.room() };
@@ -371,14 +457,14 @@ impl ChunkReader {
     /// Go to the next chunk of the batch, if nothing is left of the current one; return whether there is one.
     #[pyo3(name = "advance")]
     fn go_on(&mut self) -> bool {
-        self.left() > 0 || self.advance()
+        self.left() > 0 || self.advance(None)
     }
 
     /// Return what is left of the current chunk, or the next one of the batch, at most `limit` bytes; None when the
     /// batch is used up.
     #[pyo3(signature = (limit=None))]
     fn piece<'py>(&mut self, py: Python<'py>, limit: Option<usize>) -> Option<Bound<'py, PyBytes>> {
-        if self.left() == 0 && !self.advance() {
+        if self.left() == 0 && !self.advance(None) {
             return None;
         }
         let count = self.left().min(limit.unwrap_or(usize::MAX));
@@ -416,7 +502,7 @@ impl ChunkReader {
             }
             let rest = self.left();
             self.hand_out(rest);
-            if !self.advance() {
+            if !self.advance(None) {
                 return false;
             }
         }
@@ -429,12 +515,12 @@ impl ChunkReader {
         {
             let count = self.chunk_count();
             match found {
-                Ok(chunk) if chunk.start == chunk.end => {}
+                Ok(chunk) if chunk.size() == 0 => {}
                 Ok(chunk) => {
                     self.fault = Some(format!(
                         "extra chunk: expected {count} chunks, found chunk with n={} and {} bytes",
                         chunk.n,
-                        chunk.end - chunk.start
+                        chunk.size()
                     ));
                 }
                 Err(why) => self.fault = Some(format!("extra chunk behind the {count} expected: {why}")),

@@ -7,7 +7,7 @@ use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::client::ShardId;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
-use mangonel_proto::message::read_reply;
+use mangonel_proto::message::{has_more_to_come, read_reply};
 use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
@@ -16,12 +16,14 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::auth::{KeyQuestion, SessionKeys};
 use super::batch::Batch;
+use super::chunks::ChunkTarget;
 use super::core::{Core, State};
 use super::deadline;
 use super::failure;
 use super::link::Link;
 use super::operation::{Operation, Reading};
 use super::session::ImplicitSession;
+use super::siphon::Siphon;
 use super::tls::Tls;
 use crate::codec::{self, Codec};
 
@@ -69,18 +71,21 @@ pub struct Exchange {
     lent: usize,
     /// The outbound message compressed, and the number of the request that it is.
     packed: Option<(i32, Vec<u8>)>,
+    /// Where the data of the chunks in the reply goes, and at which of its bytes.
+    sink: Option<(Py<ChunkTarget>, usize)>,
 }
 
 impl Exchange {
     /// Starts to run an operation.
     pub fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Self> {
         let py = core.py();
-        let (asked, reading, codec, answer) = {
+        let (asked, reading, codec, answer, sink) = {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
             let asked = asked
                 .ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
-            (asked, operation.reading, operation.codec.clone_ref(py), operation.answer.take())
+            let (answer, sink) = (operation.answer.take(), operation.sink.take());
+            (asked, operation.reading, operation.codec.clone_ref(py), answer, sink)
         };
         let mut asked = asked;
         asked.limit = deadline::current(py)?;
@@ -103,9 +108,13 @@ impl Exchange {
             has_handed_over: false,
             lent: 0,
             packed: None,
+            sink,
         };
         if exchange.core.get().compresses {
             exchange.pack(py);
+        }
+        if exchange.sink.is_some() {
+            exchange.lay(py)?;
         }
         Ok(exchange)
     }
@@ -124,6 +133,16 @@ impl Exchange {
         if self.inner.may_compress() && self.packed.as_ref().is_none_or(|packed| packed.0 != request_id) {
             self.packed = link.pack(py, self.inner.outbound()).map(|packed| (request_id, packed));
         }
+    }
+
+    /// Prepares the connection for chunks whose data goes elsewhere than into a message.
+    fn lay(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (Some((target, at)), Some(link)) = (&self.sink, &self.link) else { return Ok(()) };
+        let mut link = link.bind(py).try_borrow_mut()?;
+        if self.inner.step() == Step::Write && !self.inner.is_handshake() && link.siphon.is_none() {
+            link.siphon = Some(Box::new(Siphon::new(py, target, *at)?));
+        }
+        Ok(())
     }
 
     /// Returns the message to send.
@@ -150,6 +169,10 @@ impl Exchange {
         if core.get().compresses {
             self.pack(py);
         }
+        if self.sink.is_some() {
+            // A connection in other hands at this moment reads the whole message instead.
+            let _ = self.lay(py);
+        }
     }
 
     fn check_not_lent(&self) -> PyResult<()> {
@@ -169,7 +192,12 @@ impl Exchange {
             link.check_not_lent()?;
             let told = link.note_reply(py);
             link.idle_since = std::time::Instant::now();
-            (link.take_message(py), told)
+            let message = link.take_message(py);
+            // Of the next reply on this connection another exchange knows more, unless it follows unasked.
+            if link.siphon.is_some() && !message.as_ref().is_ok_and(|message| has_more_to_come(message)) {
+                link.siphon = None;
+            }
+            (message, told)
         };
         let message = match message {
             Ok(message) => message,

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::failure;
+use super::siphon::Siphon;
 use super::tls::Tls;
 use super::waiter::Waiter;
 
@@ -50,6 +51,8 @@ pub struct Link {
     pub(crate) waiter: Option<Py<Waiter>>,
     /// How messages to the server are compressed, once it agreed to that.
     pub(crate) compressor: Option<Compressor>,
+    /// Where the data of the chunks that are due goes, for the paths that skip the socket object; none for other replies.
+    pub(crate) siphon: Option<Box<Siphon>>,
     /// The working memory of compression, made when the first compressed message comes or goes.
     packer: Option<Box<compress::Codec>>,
 }
@@ -75,6 +78,7 @@ impl Link {
             idle_since: std::time::Instant::now(),
             waiter: None,
             compressor: None,
+            siphon: None,
             packer: None,
         }
     }

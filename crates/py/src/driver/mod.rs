@@ -15,6 +15,7 @@ mod namespaces;
 mod operation;
 mod ready;
 mod session;
+mod siphon;
 mod source;
 mod tls;
 mod transfer;

@@ -9,6 +9,7 @@ use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::chunks::ChunkTarget;
 use super::failure;
 use super::session::{ImplicitSession, Session};
 use crate::codec::{self, Codec};
@@ -116,6 +117,8 @@ pub struct Operation {
     pub(crate) codec: Py<Codec>,
     /// What a write that went well is answered with, or the function that reads its reply.
     pub(crate) answer: Option<Py<PyAny>>,
+    /// Where the data of the chunks in its reply goes, and at which of its bytes.
+    pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
 }
 
 #[pymethods]
@@ -160,6 +163,11 @@ impl Operation {
         }
         made.answer = answer;
         Ok(made)
+    }
+
+    /// Receive the data of the chunks in its reply into `target`, from `at` on, wherever that is possible.
+    fn lay_into(&mut self, target: Py<ChunkTarget>, at: usize) {
+        self.sink = Some((target, at));
     }
 
     /// The size of the command's own bytes.
@@ -207,7 +215,7 @@ impl Operation {
             pinned: None,
             is_under_way: false,
         };
-        Operation { operation: Some(operation), reading: plan.reading, codec, answer: None }
+        Operation { operation: Some(operation), reading: plan.reading, codec, answer: None, sink: None }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
+use super::siphon::Siphon;
 use super::waiter::Waiter;
 
 /// What one system call came to.
@@ -20,7 +22,8 @@ pub enum Progress {
     Interrupted,
 }
 
-fn outcome(moved: isize) -> io::Result<Progress> {
+/// Reads what a system call returned.
+pub fn outcome(moved: isize) -> io::Result<Progress> {
     if let Ok(count) = usize::try_from(moved) {
         return Ok(Progress::Moved(count));
     }
@@ -104,6 +107,10 @@ impl Line {
 
     /// Receives something into `window`, and says how much in `received`.
     pub fn receive_some(self, window: &mut [u8], received: &mut usize) -> Ended {
+        self.receive_by(&mut || receive(self.fd, window, 0), received)
+    }
+
+    fn receive_by(self, receive: &mut dyn FnMut() -> io::Result<Progress>, received: &mut usize) -> Ended {
         let mut must_wait = self.timeout.is_some();
         loop {
             if must_wait {
@@ -112,7 +119,7 @@ impl Line {
                     other => return other,
                 }
             }
-            match receive(self.fd, window, 0) {
+            match receive() {
                 Ok(Progress::Moved(0)) => return Ended::Closed,
                 Ok(Progress::Moved(count)) => {
                     *received = count;
@@ -144,7 +151,7 @@ struct Conversation<'a> {
 }
 
 impl Conversation<'_> {
-    fn run(&mut self, deframer: &mut Deframer) -> Ended {
+    fn run(&mut self, deframer: &mut Deframer, siphon: &mut Option<Box<Siphon>>) -> Ended {
         match self.line.send_all(&mut self.outbound) {
             Ended::Whole => {}
             other => return other,
@@ -154,17 +161,36 @@ impl Conversation<'_> {
         }
         loop {
             let mut count = 0;
-            match self.line.receive_some(deframer.window(), &mut count) {
+            let line = self.line;
+            let ended = match siphon {
+                Some(siphon) => line.receive_by(&mut || siphon.receive(line.fd, 0), &mut count),
+                None => line.receive_some(deframer.window(), &mut count),
+            };
+            match ended {
                 Ended::Whole => {}
                 other => return other,
             }
-            match deframer.received(count) {
+            match arrived(deframer, siphon, count) {
                 Ok(true) => return Ended::Whole,
                 Ok(false) => {}
                 Err(error) => return Ended::Broken(error.to_string()),
             }
         }
     }
+}
+
+/// Takes in what was received; returns whether a whole message is there.
+fn arrived(
+    deframer: &mut Deframer,
+    siphon: &mut Option<Box<Siphon>>,
+    count: usize,
+) -> Result<bool, ProtocolError> {
+    let Some(sifting) = siphon else { return deframer.received(count) };
+    let is_whole = sifting.sift(deframer);
+    if sifting.is_plain {
+        *siphon = None;
+    }
+    is_whole
 }
 
 /// Runs `part` without the interpreter's lock, again after each signal; raises what a signal handler raises.
@@ -212,13 +238,13 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
             continue;
         }
         exchange.announce(py);
-        let (fd, mut deframer, mut tls) = {
+        let (fd, mut deframer, mut tls, mut siphon) = {
             let mut link = link.try_borrow_mut()?;
             if link.fd < 0 {
                 return Ok(());
             }
             link.check_not_lent()?;
-            (link.fd, link.enter(), link.tls.take())
+            (link.fd, link.enter(), link.tls.take(), link.siphon.take())
         };
         let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
@@ -229,13 +255,14 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let ended = match &mut tls {
             None => {
                 let mut conversation = Conversation { line, outbound, expects_reply };
-                insist(py, || conversation.run(&mut deframer))
+                insist(py, || conversation.run(&mut deframer, &mut siphon))
             }
             Some(tls) => tls.converse(py, line, outbound, expects_reply, &mut deframer),
         };
         let ending = {
             let mut link = link.try_borrow_mut()?;
             link.tls = tls;
+            link.siphon = siphon;
             link.leave(py, deframer)
         };
         Link::finish(py, ending);
@@ -293,7 +320,10 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
             return Ok(false);
         }
         match books.tls.take() {
-            None => receive_plain(fd, &mut books.deframer),
+            None => {
+                let books = &mut *books;
+                receive_plain(fd, &mut books.deframer, &mut books.siphon)
+            }
             Some(mut tls) => {
                 // Decrypting releases the interpreter's lock, so others may meet the link meanwhile.
                 let mut deframer = books.enter();
@@ -325,11 +355,15 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
     Ok(is_good)
 }
 
-fn receive_plain(fd: i32, deframer: &mut Deframer) -> Ended {
-    match receive_now(fd, deframer.window()) {
+fn receive_plain(fd: i32, deframer: &mut Deframer, siphon: &mut Option<Box<Siphon>>) -> Ended {
+    let moved = match siphon {
+        Some(siphon) => siphon.receive(fd, libc::MSG_DONTWAIT),
+        None => receive_now(fd, deframer.window()),
+    };
+    match moved {
         Ok(Progress::WouldBlock | Progress::Interrupted) => Ended::Interrupted,
         Ok(Progress::Moved(0)) => Ended::Closed,
-        Ok(Progress::Moved(count)) => match deframer.received(count) {
+        Ok(Progress::Moved(count)) => match arrived(deframer, siphon, count) {
             Ok(false) => Ended::Interrupted,
             Ok(true) => Ended::Whole,
             Err(error) => Ended::Broken(error.to_string()),

@@ -1,0 +1,397 @@
+//! Sifts the `data` of chunk documents out of a cursor's reply while it arrives, so that its owner can receive it
+//! where it belongs. Receives nothing itself, and knows of chunks only that their bytes are binary and called "data".
+//! Spec: OP_MSG, gridfs.
+//!
+//! What stays is a message in its own right: the same reply with empty data, all lengths corrected, and one element
+//! more in its body, [`LAID`], which says how much of which document was laid where. A message of any other kind comes
+//! out as it went in.
+
+use crate::frame::MAX_MESSAGE_SIZE;
+
+/// The element that is added: for each sifted document its place in the batch, where its data was laid, and its size.
+pub const LAID: &str = "$laid";
+
+/// The least data worth laying aside; less is copied sooner than it is noted.
+const LEAST: usize = 1024;
+
+/// Room for the parts between data. What of the next data arrives with them has to be copied, so it is small.
+const WINDOW: usize = 4096;
+
+const OP_MSG: i32 = 0x07DD;
+const HEAD: usize = 16 + 4 + 1 + 4;
+const BODY_LENGTH: usize = 21;
+const CURSOR: &[u8] = b"\x03cursor\0";
+const FIRST_BATCH: &[u8] = b"\x04firstBatch\0";
+const NEXT_BATCH: &[u8] = b"\x04nextBatch\0";
+
+/// What the owner has to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sifting {
+    /// Copy so many of [`Sieve::ready`] to the place that was told last, then [`Sieve::placed`].
+    Place(usize),
+    /// Receive at most so many bytes there, and behind them into [`Sieve::window`], then [`Sieve::received`].
+    Receive(usize),
+    /// [`Sieve::take`] has a whole message.
+    Whole,
+    /// This message is not to be sifted: [`Sieve::take`] has its start, and the rest of it is not for the sieve.
+    Plain,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Head,
+    Cursor,
+    Batch,
+    Item,
+    Element,
+    /// So many bytes stay in the message; the next element follows.
+    Keep(usize),
+    /// So many bytes of data are due.
+    Data(usize),
+    /// All that is left of the message stays in it.
+    Rest,
+}
+
+/// Sifts one message after the other.
+pub struct Sieve {
+    kept: Vec<u8>,
+    window: Box<[u8; WINDOW]>,
+    /// The bytes of the window that were received and not looked at yet.
+    start: usize,
+    end: usize,
+    stage: Stage,
+    /// The message's length on the line, and how many of its bytes were looked at.
+    length: usize,
+    seen: usize,
+    /// Where the lengths of the cursor, the batch and the document stand in `kept`.
+    cursor_at: usize,
+    batch_at: usize,
+    document_at: usize,
+    document_removed: usize,
+    removed: usize,
+    index: u32,
+    laid: Vec<u8>,
+    /// Where the next data goes, and where the room for it ends.
+    at: usize,
+    room: usize,
+}
+
+impl Sieve {
+    /// Makes a sieve that lays data one after the other into `room` bytes, from `at` on.
+    pub fn new(at: usize, room: usize) -> Self {
+        Sieve {
+            kept: Vec::with_capacity(16 * 1024),
+            window: Box::new([0; WINDOW]),
+            start: 0,
+            end: 0,
+            stage: Stage::Head,
+            length: 0,
+            seen: 0,
+            cursor_at: 0,
+            batch_at: 0,
+            document_at: 0,
+            document_removed: 0,
+            removed: 0,
+            index: 0,
+            laid: Vec::new(),
+            at,
+            room,
+        }
+    }
+
+    /// Where the next byte of data goes.
+    pub fn place(&self) -> usize {
+        self.at
+    }
+
+    /// Room to receive into, behind the data that is due.
+    pub fn window(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.window.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        &mut self.window[self.end..]
+    }
+
+    /// The bytes that were received and not looked at yet.
+    pub fn ready(&self) -> &[u8] {
+        &self.window[self.start..self.end]
+    }
+
+    /// The ready bytes of this message; behind them the next one may stand already.
+    fn here(&self) -> &[u8] {
+        let ready = self.ready();
+        &ready[..ready.len().min(self.length.saturating_sub(self.seen))]
+    }
+
+    /// Notes that so many bytes went to their place directly, and so many more into the window.
+    pub fn received(&mut self, direct: usize, windowed: usize) {
+        self.pass_data(direct);
+        self.end = (self.end + windowed).min(WINDOW);
+    }
+
+    /// Notes that so many of the ready bytes were copied to their place.
+    pub fn placed(&mut self, count: usize) {
+        let count = count.min(self.end - self.start);
+        self.start += count;
+        self.pass_data(count);
+    }
+
+    fn pass_data(&mut self, count: usize) {
+        if let Stage::Data(left) = self.stage {
+            let count = count.min(left);
+            self.at += count;
+            self.seen += count;
+            self.stage = if left == count { Stage::Element } else { Stage::Data(left - count) };
+        }
+    }
+
+    /// Looks at what was received, as far as it goes.
+    pub fn poll(&mut self) -> Sifting {
+        loop {
+            let available = self.end - self.start;
+            match self.stage {
+                Stage::Data(left) if available > 0 => return Sifting::Place(left.min(available)),
+                Stage::Data(left) => return Sifting::Receive(left),
+                Stage::Keep(left) => {
+                    self.keep(left.min(available));
+                    self.stage =
+                        if left <= available { Stage::Element } else { Stage::Keep(left - available) };
+                    if left > available {
+                        return Sifting::Receive(0);
+                    }
+                }
+                Stage::Rest => {
+                    let left = self.length.saturating_sub(self.seen);
+                    self.keep(left.min(available));
+                    return if left <= available { Sifting::Whole } else { Sifting::Receive(0) };
+                }
+                Stage::Head => {
+                    if available < HEAD {
+                        return Sifting::Receive(0);
+                    }
+                    self.length = usize::try_from(self.i32_at(0)).unwrap_or(0);
+                    let is_message = self.i32_at(12) == OP_MSG && self.ready()[20] == 0;
+                    if !is_message || !(HEAD..=MAX_MESSAGE_SIZE).contains(&self.length) {
+                        return Sifting::Plain;
+                    }
+                    self.keep(HEAD);
+                    self.stage = Stage::Cursor;
+                }
+                Stage::Cursor => {
+                    if self.is_cut(CURSOR.len() + 4) {
+                        return Sifting::Receive(0);
+                    }
+                    if !self.here().starts_with(CURSOR) {
+                        return Sifting::Plain;
+                    }
+                    self.keep(CURSOR.len());
+                    self.cursor_at = self.kept.len();
+                    self.keep(4);
+                    self.stage = Stage::Batch;
+                }
+                Stage::Batch => {
+                    if self.is_cut(FIRST_BATCH.len() + 4) {
+                        return Sifting::Receive(0);
+                    }
+                    let name = if self.here().starts_with(FIRST_BATCH) { FIRST_BATCH } else { NEXT_BATCH };
+                    if !self.here().starts_with(name) {
+                        return Sifting::Plain;
+                    }
+                    self.keep(name.len());
+                    self.batch_at = self.kept.len();
+                    self.keep(4);
+                    self.stage = Stage::Item;
+                }
+                Stage::Item | Stage::Element => {
+                    if !self.read_head() {
+                        return Sifting::Receive(0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether fewer bytes than these are there although the message has more to come.
+    fn is_cut(&self, wanted: usize) -> bool {
+        let available = self.end - self.start;
+        available < wanted && self.seen + available < self.length
+    }
+
+    /// Reads the head of an array's item or a document's element, if it is there.
+    fn read_head(&mut self) -> bool {
+        let ready = self.here();
+        let Some(kind) = ready.first().copied() else {
+            if self.seen >= self.length {
+                self.stage = Stage::Rest;
+                return true;
+            }
+            return false;
+        };
+        if kind == 0 {
+            self.end_document();
+            return true;
+        }
+        let Some(key) = memchr::memchr(0, &ready[1..]) else { return self.give_up_unless_cut(WINDOW / 4) };
+        // What stands before a value says how long it is.
+        let before = 1 + key + 1;
+        let fixed = match kind {
+            0x01 | 0x09 | 0x11 | 0x12 => 8,
+            0x02..=0x04 | 0x0D..=0x0F | 0x10 => 4,
+            0x05 => 5,
+            0x06 | 0x0A | 0x7F | 0xFF => 0,
+            0x07 => 12,
+            0x08 => 1,
+            0x13 => 16,
+            _ => return self.give_up_unless_cut(0),
+        };
+        let head = before + fixed;
+        if ready.len() < head {
+            return self.give_up_unless_cut(head);
+        }
+        if self.stage == Stage::Item {
+            if kind != 0x03 {
+                return self.give_up_unless_cut(0);
+            }
+            self.keep(before);
+            self.document_at = self.kept.len();
+            self.document_removed = 0;
+            self.keep(4);
+            self.stage = Stage::Element;
+            return true;
+        }
+        let declared = usize::try_from(self.i32_at(before)).unwrap_or(usize::MAX);
+        let behind = match kind {
+            0x02 | 0x0D | 0x0E | 0x05 => Some(declared),
+            0x03 | 0x04 | 0x0F => declared.checked_sub(4),
+            _ => Some(0),
+        };
+        let Some(behind) = behind.filter(|behind| *behind <= self.length.saturating_sub(self.seen + head))
+        else {
+            return self.give_up_unless_cut(0);
+        };
+        let is_data = kind == 0x05 && &self.here()[1..=key] == b"data" && self.here()[head - 1] != 0x02;
+        if is_data && behind > self.room.saturating_sub(self.at) {
+            // Smaller data behind it would fit, but not belong there.
+            self.room = self.at;
+        }
+        if !is_data || behind < LEAST || behind > self.room.saturating_sub(self.at) {
+            self.keep(head);
+            self.stage = Stage::Keep(behind);
+            return true;
+        }
+        self.keep(head);
+        let length_at = self.kept.len() - 5;
+        self.kept[length_at..length_at + 4].fill(0);
+        self.removed += behind;
+        self.document_removed += behind;
+        self.laid.extend_from_slice(&self.index.to_le_bytes());
+        self.laid.extend_from_slice(&(self.at as u64).to_le_bytes());
+        self.laid.extend_from_slice(&(behind as u32).to_le_bytes());
+        self.stage = Stage::Data(behind);
+        true
+    }
+
+    /// Keeps the rest of the message as it is when more bytes would not help; returns whether to go on.
+    fn give_up_unless_cut(&mut self, wanted: usize) -> bool {
+        if wanted > 0 && self.is_cut(wanted) {
+            return false;
+        }
+        self.shorten(self.document_at, self.document_removed);
+        self.document_removed = 0;
+        self.stage = Stage::Rest;
+        true
+    }
+
+    /// The terminator of a document, or of the batch.
+    fn end_document(&mut self) {
+        self.keep(1);
+        if self.stage == Stage::Item {
+            self.stage = Stage::Rest;
+        } else {
+            self.shorten(self.document_at, self.document_removed);
+            self.document_removed = 0;
+            self.index += 1;
+            self.stage = Stage::Item;
+        }
+    }
+
+    fn keep(&mut self, count: usize) {
+        let count = count.min(self.end - self.start);
+        self.kept.extend_from_slice(&self.window[self.start..self.start + count]);
+        self.start += count;
+        self.seen += count;
+    }
+
+    fn i32_at(&self, at: usize) -> i32 {
+        self.ready()
+            .get(at..)
+            .and_then(|bytes| bytes.first_chunk::<4>())
+            .map_or(0, |bytes| i32::from_le_bytes(*bytes))
+    }
+
+    fn shorten(&mut self, at: usize, by: usize) {
+        self.lengthen(at, -(by as i64));
+    }
+
+    fn lengthen(&mut self, at: usize, by: i64) {
+        if by != 0
+            && let Some(bytes) = self.kept.get_mut(at..at + 4)
+            && let Some(length) = bytes.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes))
+        {
+            // A length that was a lie stays one; whoever reads the message finds out.
+            bytes.copy_from_slice(&((i64::from(length) + by) as i32).to_le_bytes());
+        }
+    }
+
+    /// Takes out the message, or what of it was looked at, and begins with the next one.
+    pub fn take(&mut self) -> Vec<u8> {
+        if !self.laid.is_empty() {
+            for at in [self.batch_at, self.cursor_at, BODY_LENGTH, 0] {
+                self.shorten(at, self.removed);
+            }
+            if self.kept.last() == Some(&0) {
+                self.kept.pop();
+                let before = self.kept.len();
+                let laid = std::mem::take(&mut self.laid);
+                mangonel_bson::append_binary(&mut self.kept, LAID, 0, &laid);
+                let added = (self.kept.len() - before) as i64;
+                self.kept.push(0);
+                self.lengthen(BODY_LENGTH, added);
+                self.lengthen(0, added);
+            }
+        }
+        let message = std::mem::replace(&mut self.kept, Vec::with_capacity(16 * 1024));
+        self.laid.clear();
+        self.stage = Stage::Head;
+        (self.length, self.seen, self.removed, self.document_removed, self.index) = (0, 0, 0, 0, 0);
+        message
+    }
+}
+
+/// One document whose data was laid aside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Laid {
+    /// Its place in the batch.
+    pub index: u32,
+    /// Where its data was laid.
+    pub at: u64,
+    /// How much that is.
+    pub size: u32,
+}
+
+/// Reads the element [`LAID`].
+pub fn read_laid(bytes: &[u8]) -> Vec<Laid> {
+    let (entries, _) = bytes.as_chunks::<16>();
+    entries
+        .iter()
+        .map(|entry| {
+            let [i0, i1, i2, i3, a0, a1, a2, a3, a4, a5, a6, a7, s0, s1, s2, s3] = *entry;
+            Laid {
+                index: u32::from_le_bytes([i0, i1, i2, i3]),
+                at: u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+                size: u32::from_le_bytes([s0, s1, s2, s3]),
+            }
+        })
+        .collect()
+}
