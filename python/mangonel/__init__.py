@@ -99,6 +99,7 @@ _MODULES = frozenset(
         "errors",
         "event_loggers",
         "hello",
+        "logger",
         "mongo_client",
         "monitoring",
         "operations",

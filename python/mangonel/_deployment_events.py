@@ -200,7 +200,10 @@ class ServerHeartbeatSucceededEvent(_ServerHeartbeatEvent):
         awaited: whether it could hold its reply back.
     """
 
-    __slots__ = ("_duration", "_reply")
+    __slots__ = ("_bson", "_duration", "_reply")
+
+    # For the log: the reply as it came.
+    _bson: bytes | None
 
     def __init__(
         self, duration: float, reply: Hello[Any], connection_id: _Address, awaited: bool = False
@@ -208,6 +211,7 @@ class ServerHeartbeatSucceededEvent(_ServerHeartbeatEvent):
         super().__init__(connection_id, awaited)
         self._duration = duration
         self._reply = reply
+        self._bson = None
 
     @property
     def duration(self) -> float:

@@ -226,11 +226,15 @@ class ConnectionCheckOutFailedEvent(_TimedEvent):
         duration: seconds.
     """
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_error", "_reason")
+
+    # For the log: what went wrong with the connection.
+    _error: str | None
 
     def __init__(self, address: _Address, reason: str, duration: float | None) -> None:
         super().__init__(address, 0, duration)
         self._reason = reason
+        self._error = None
 
     @property
     def reason(self) -> str:

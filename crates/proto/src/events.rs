@@ -9,7 +9,7 @@ use std::time::Duration;
 use mangonel_bson::ObjectId;
 
 use crate::pool::LinkId;
-use crate::topology::{self, Address};
+use crate::topology::{self, Address, TopologyDescription};
 
 /// Which kinds of events somebody wants, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,6 +22,9 @@ impl Interests {
     pub const POOLS: Interests = Interests(2);
     /// The topology, its servers, and their heartbeats.
     pub const TOPOLOGY: Interests = Interests(4);
+
+    /// The choice of a server.
+    pub const SELECTION: Interests = Interests(8);
 
     /// Returns whether one of these kinds is wanted.
     pub fn contains(self, kinds: Interests) -> bool {
@@ -174,6 +177,28 @@ pub enum PoolEvent {
     },
 }
 
+/// What happened while a server was chosen.
+#[derive(Clone, PartialEq, Debug)]
+pub enum SelectionEvent {
+    /// The operation asks for a server.
+    Started,
+    /// None suits; it waits for the deployment to change.
+    Waiting {
+        /// How long at most.
+        remaining: Duration,
+    },
+    /// It goes to this server.
+    Succeeded {
+        /// The server.
+        address: Address,
+    },
+    /// None suits, and there is no time left.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
 /// One thing that happened.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
@@ -208,6 +233,19 @@ pub enum Event {
         address: Address,
         /// What.
         event: PoolEvent,
+    },
+    /// Something happened while a server was chosen.
+    Selection {
+        /// The name of the operation's command.
+        operation: Box<str>,
+        /// What its commands will be told apart by.
+        operation_id: i64,
+        /// Which servers suit, for people to read.
+        selector: String,
+        /// The deployment, as it was known then.
+        description: Arc<TopologyDescription>,
+        /// What.
+        event: SelectionEvent,
     },
     /// Something happened to the deployment.
     Topology(topology::Event),

@@ -6,7 +6,6 @@ Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and
 from __future__ import annotations
 
 import os
-import sys
 from _thread import allocate_lock
 from _weakref import ref
 
@@ -15,6 +14,7 @@ from mangonel._deadline import timeout
 from mangonel._faces.watch import Starter
 from mangonel._light import Generic
 from mangonel._shared import life
+from mangonel._shared.attention import Attention
 from mangonel._shared.client_admin import ClientAdministration
 from mangonel._shared.client_bulk import ClientBulkWrite
 from mangonel._shared.housekeeping import Housekeeper
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Port
     from mangonel._shared.database import _Database
-    from mangonel._shared.events import Publisher
     from mangonel._shared.session import _ClientSession
     from mangonel._shared.session_options import TransactionOptions
     from mangonel.bson.codec_options import CodecOptions, TypeRegistry
@@ -102,10 +101,11 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
         )
         self._database_name = "admin"
-        publisher = _publisher_for(options)
+        attention = Attention(options)
         self._core = _core.Core(
-            options.core_options(), os.urandom(16), publisher, publisher.interests if publisher else 0
+            options.core_options(), os.urandom(16), attention.publisher, attention.interests
         )
+        attention.follow(self._core)
         if options.security is not None:
             self._core.set_security(options.security)
         self._core.set_starter(Starter(self._core, options.srv))
@@ -306,12 +306,3 @@ class _LateHosts:
             client = self._client()
             if client is not None:
                 client._options = options
-
-
-def _publisher_for(options: ClientOptions) -> Publisher | None:
-    """Return what hears of the client's events; None, with nothing loaded, when nobody listens."""
-    if "mangonel.monitoring" not in sys.modules:
-        return None
-    from mangonel._shared.events import publisher_for
-
-    return publisher_for(options)

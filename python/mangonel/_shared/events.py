@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = 1
 POOLS = 2
 TOPOLOGY = 4
+SELECTION = 8
 
 
 class Publisher:
@@ -33,9 +34,34 @@ class Publisher:
     Args:
         listeners: whoever hears; one may be of several kinds.
         pool_options: what PoolCreatedEvent tells.
+        components: what is written to the structured log.
     """
 
-    def __init__(self, listeners: Sequence[Any], pool_options: dict[str, Any]) -> None:
+    def __init__(
+        self, listeners: Sequence[Any], pool_options: dict[str, Any], components: Sequence[str] = ()
+    ) -> None:
+        self._listeners = listeners
+        self._pool_options = pool_options
+        self.topology_id = ObjectId()
+        self.log(components)
+
+    def log(self, components: Sequence[str]) -> None:
+        """Write these components to the structured log from now on, and no others."""
+        listeners: list[Any] = list(self._listeners)
+        self._selections: list[Any] = []
+        if components:
+            from mangonel._shared import log
+
+            wanted = {
+                "command": (log.CommandLog,),
+                "connection": (log.ConnectionLog,),
+                "topology": (log.TopologyLog, log.ServerLog, log.HeartbeatLog),
+            }
+            for component in components:
+                listeners += [made(self.topology_id) for made in wanted.get(component, ())]
+            if "serverSelection" in components:
+                self._selections.append(log.SelectionLog(self.topology_id))
+
         def of_kind(kind: type[Any]) -> list[Any]:
             return [heard for heard in listeners if isinstance(heard, kind)]
 
@@ -44,8 +70,6 @@ class Publisher:
         self._servers = of_kind(monitoring.ServerListener)
         self._heartbeats = of_kind(monitoring.ServerHeartbeatListener)
         self._topologies = of_kind(monitoring.TopologyListener)
-        self._pool_options = pool_options
-        self.topology_id = ObjectId()
 
     @property
     def interests(self) -> int:
@@ -54,6 +78,7 @@ class Publisher:
             (COMMANDS if self._commands else 0)
             | (POOLS if self._pools else 0)
             | (TOPOLOGY if self._servers or self._heartbeats or self._topologies else 0)
+            | (SELECTION if self._selections else 0)
         )
 
     def command_started(self, facts: Facts, command: bytes) -> None:
@@ -127,6 +152,7 @@ class Publisher:
     ) -> None:
         """Tell that an operation gets no connection."""
         event = monitoring.ConnectionCheckOutFailedEvent(address, reason, duration)
+        event._error = error
         for listener in self._pools:
             _tell(listener.connection_check_out_failed, event)
 
@@ -141,6 +167,13 @@ class Publisher:
         event = monitoring.ConnectionCheckedInEvent(address, connection)
         for listener in self._pools:
             _tell(listener.connection_checked_in, event)
+
+    def selection(
+        self, how: str, operation: str, operation_id: int, selector: str, description: str, detail: Any
+    ) -> None:
+        """Tell how far the choice of a server has come."""
+        for log in self._selections:
+            log.selection(how, operation, operation_id, selector, description, detail)
 
     def topology_opened(self) -> None:
         """Tell that the client looks at its deployment."""
@@ -208,6 +241,7 @@ class Publisher:
 
         hello: Hello[Any] = Hello(_core.decode(reply, commands.SHOWN_AS), is_awaited)
         event = monitoring.ServerHeartbeatSucceededEvent(duration, hello, address, is_awaited)
+        event._bson = reply
         for listener in self._heartbeats:
             _tell(listener.succeeded, event)
 
@@ -237,8 +271,8 @@ def _tell(method: Callable[[Any], None], event: Any) -> None:
         _thread.interrupt_main()
 
 
-def publisher_for(options: Any) -> Publisher | None:
+def publisher_for(options: Any, components: Sequence[str]) -> Publisher | None:
     """Return the publisher of a client with these options; None when nobody wants to hear of it."""
     listeners = [*monitoring._registered, *options.event_listeners]
-    publisher = Publisher(listeners, options.pool_options.non_default_options)
+    publisher = Publisher(listeners, options.pool_options.non_default_options, components)
     return publisher if publisher.interests else None

@@ -9,7 +9,7 @@ use super::{Exchange, Phase};
 use crate::client::Client;
 use crate::events::{
     CheckOutFailure, CloseReason, CommandFacts, CommandFailure, Event, HARMLESS, Interests, PoolEvent,
-    is_hello, is_sensitive,
+    SelectionEvent, is_hello, is_sensitive,
 };
 use crate::message::Replies;
 use crate::pool::LinkId;
@@ -33,6 +33,7 @@ pub(super) struct CheckOutNotes {
     asked: Option<Instant>,
     created: Option<Instant>,
     trouble: Option<Box<str>>,
+    is_selecting: bool,
 }
 
 /// An empty BSON document.
@@ -125,6 +126,37 @@ impl Exchange {
         if let Announcement::Started(facts, started) = std::mem::take(&mut self.announcement) {
             let duration = now.saturating_since(started);
             client.publish(Event::CommandFailed { facts, duration, failure });
+        }
+    }
+
+    /// Tells listeners how far the choice of a server has come; its start comes by itself.
+    pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
+        if !client.wants(Interests::SELECTION) {
+            return;
+        }
+        let operation_id = *self.operation_id.get_or_insert(self.id.0 as i64);
+        let selector = match (&self.operation.server, &self.operation.read_preference) {
+            (Some(address), _) => format!("server {address}"),
+            (None, Some(preference)) => format!("read preference {}", preference.mode().name()),
+            (None, None) if self.operation.kind.is_read() => "read preference primary".to_owned(),
+            (None, None) => "server that takes writes".to_owned(),
+        };
+        let is_first = !std::mem::replace(&mut self.notes.is_selecting, true);
+        // Whoever waits is told so once, however often it looks again.
+        if matches!(event, SelectionEvent::Waiting { .. }) && !is_first {
+            return;
+        }
+        self.notes.is_selecting = matches!(event, SelectionEvent::Waiting { .. });
+        let description = client.description().clone();
+        let started = is_first.then_some(SelectionEvent::Started);
+        for event in started.into_iter().chain([event]) {
+            client.publish(Event::Selection {
+                operation: self.operation.command.name().into(),
+                operation_id,
+                selector: selector.clone(),
+                description: Arc::clone(&description),
+                event,
+            });
         }
     }
 

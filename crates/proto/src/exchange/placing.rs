@@ -4,7 +4,7 @@
 use super::{Exchange, PRIMARY, Phase, RECONNECT_DELAY};
 use crate::client::Client;
 use crate::error::Failure;
-use crate::events::CheckOutFailure;
+use crate::events::{CheckOutFailure, Interests, SelectionEvent};
 use crate::pool::CheckOut;
 use crate::time::Instant;
 use crate::topology::select::Criteria;
@@ -27,12 +27,18 @@ impl Exchange {
         };
         match selected {
             Ok(Some(server)) => {
+                if client.wants(Interests::SELECTION) {
+                    let address = server.address.clone();
+                    self.announce_selection(client, SelectionEvent::Succeeded { address });
+                }
                 self.server = Some(server);
                 self.check_out(client, now);
             }
             Ok(None) if self.selection_deadline(client) <= now => self.fail_selection(client, now),
             Ok(None) => {
                 self.phase = Phase::Selecting;
+                let remaining = self.selection_deadline(client).saturating_since(now);
+                self.announce_selection(client, SelectionEvent::Waiting { remaining });
                 client.wait_for_change(self.id, now);
             }
             Err(error) => {
@@ -105,6 +111,8 @@ impl Exchange {
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
         // That no server could be selected again says less than why another one was needed.
         if self.report_earlier() {
+            let message = "no other server than those that failed".to_owned();
+            self.announce_selection(client, SelectionEvent::Failed { message });
             self.phase = Phase::Done;
             return self.end_session(client, now);
         }
@@ -119,7 +127,9 @@ impl Exchange {
             _ => String::new(),
         };
         let description = client.description();
-        self.fail(Failure::ServerSelection(format!("no {wanted} within {limit} s: {description}{earlier}")));
+        let message = format!("no {wanted} within {limit} s: {description}{earlier}");
+        self.announce_selection(client, SelectionEvent::Failed { message: message.clone() });
+        self.fail(Failure::ServerSelection(message));
         self.end_session(client, now);
     }
 }

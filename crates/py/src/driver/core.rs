@@ -112,7 +112,9 @@ impl News {
     /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
     pub fn deliver(self, core: &Core, py: Python<'_>) {
         // First, so that whoever is woken cannot be heard of before what woke it.
-        if let (false, Some(publisher)) = (self.events.is_empty(), &core.publisher) {
+        if !self.events.is_empty()
+            && let Some(publisher) = core.publisher(py)
+        {
             self.events.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
         }
         for link in self.closing {
@@ -152,7 +154,9 @@ pub struct Core {
     pub(crate) compresses: bool,
     epoch: std::time::Instant,
     /// Whose methods are called with the events, when there is anyone to hear of them.
-    publisher: Option<Py<PyAny>>,
+    publisher: Mutex<Option<Py<PyAny>>>,
+    /// Called at each check of a server, to find out whether anyone has begun to listen.
+    attention: Mutex<Option<Py<PyAny>>>,
     /// How the faces secure connections; None for plain ones.
     security: PyOnceLock<Py<PyAny>>,
 }
@@ -174,6 +178,25 @@ impl Core {
             news.deliver(self, py);
         }
         result
+    }
+
+    /// Returns what hears of the events.
+    fn publisher(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let held = self.publisher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        held.as_ref().map(|publisher| publisher.clone_ref(py))
+    }
+
+    /// Has somebody look whether anyone has begun to listen.
+    pub fn attend(&self, py: Python<'_>) {
+        let attention = {
+            let held = self.attention.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            held.as_ref().map(|attention| attention.clone_ref(py))
+        };
+        if let Some(attention) = attention
+            && let Err(error) = attention.call0(py)
+        {
+            error.write_unraisable(py, Some(attention.bind(py)));
+        }
     }
 
     /// Looks at the state under the lock.
@@ -322,12 +345,31 @@ impl Core {
             starter: None,
             enders: Vec::new(),
         };
-        Ok(Core { state: Mutex::new(state), compresses, epoch, publisher, security: PyOnceLock::new() })
+        Ok(Core {
+            state: Mutex::new(state),
+            compresses,
+            epoch,
+            publisher: Mutex::new(publisher),
+            attention: Mutex::new(None),
+            security: PyOnceLock::new(),
+        })
     }
 
-    /// Make only events of these kinds from now on.
-    fn set_interests(&self, interests: u8) {
+    /// Call `publisher` with the events of these kinds from now on.
+    fn set_publisher(&self, publisher: Py<PyAny>, interests: u8) {
+        let _replaced = {
+            let mut held = self.publisher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            held.replace(publisher)
+        };
         self.lock().client.set_interests(Interests(interests));
+    }
+
+    /// Call `attention` at each check of a server.
+    fn set_attention(&self, attention: Py<PyAny>) {
+        let _replaced = {
+            let mut held = self.attention.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            held.replace(attention)
+        };
     }
 
     /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping) whenever an observer is due.

@@ -1,13 +1,37 @@
 //! The core's events handed to Python, once the lock is released: one call of the publisher's method for each.
 //! The publisher is floor 7's; it knows who listens.
 
-use mangonel_proto::events::{CommandFacts, CommandFailure, Event, PoolEvent};
+use mangonel_bson::{JsonMode, RawDocument, write_json};
+use mangonel_proto::events::{CommandFacts, CommandFailure, Event, PoolEvent, SelectionEvent};
 use mangonel_proto::topology::{Address, Event as TopologyEvent};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use super::descriptions::{address_of, object_id, server, topology};
+use super::failure;
+
+/// Adds the functions of this module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(shown_json, module)?)
+}
+
+/// Return a document as relaxed extended JSON; what is longer than `longest` bytes ends in "...".
+#[pyfunction]
+fn shown_json(py: Python<'_>, document: &[u8], longest: usize) -> PyResult<String> {
+    let mut text = Vec::new();
+    RawDocument::from_bytes(document)
+        .and_then(|document| write_json(document, JsonMode::Relaxed, &mut text))
+        .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    if text.len() > longest {
+        // A character that does not fit whole is left out.
+        let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    Ok(text)
+}
 
 /// Calls the publisher for one event. What listeners raise, the publisher has dealt with.
 pub fn publish(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) {
@@ -39,6 +63,21 @@ fn call(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) -> PyResult
             publisher.call_method1(intern!(py, "command_failed"), (facts, micros, failure))?;
         }
         Event::Pool { address, event } => call_pool(py, publisher, address, event)?,
+        Event::Selection { operation, operation_id, selector, description, event } => {
+            let (name, detail) = match event {
+                SelectionEvent::Started => ("started", py.None().into_bound(py)),
+                SelectionEvent::Waiting { remaining } => {
+                    ("waiting", remaining.as_secs_f64().into_pyobject(py)?.into_any())
+                }
+                SelectionEvent::Succeeded { address } => {
+                    ("succeeded", address_of(address).into_pyobject(py)?.into_any())
+                }
+                SelectionEvent::Failed { message } => ("failed", message.into_pyobject(py)?.into_any()),
+            };
+            let description = description.to_string();
+            let arguments = (name, &**operation, operation_id, selector, description, detail);
+            publisher.call_method1(intern!(py, "selection"), arguments)?;
+        }
         Event::Topology(event) => call_topology(py, publisher, event)?,
     }
     Ok(())

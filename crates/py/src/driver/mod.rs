@@ -46,5 +46,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     chunks::register(module)?;
     deadline::register(module)?;
     source::register(module)?;
+    events::register(module)?;
     transfer::register(module)
 }

@@ -107,6 +107,9 @@ impl Monitor {
                 Role::Ping => topology.handle_pinger_reply(&address, now),
             });
         });
+        if role == Role::Watch {
+            self.core.get().attend(py);
+        }
         self.advance(py);
         Ok(())
     }

@@ -1,0 +1,72 @@
+"""Who wants to hear of a client's events: looked up when the client is made and at each check of a server.
+
+So a client that nobody listens to loads nothing for it, and a logger whose level changes later is heard of within
+a heartbeat. Holds no client.
+"""
+
+from __future__ import annotations
+
+import sys
+from _weakref import ref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mangonel import _core
+    from mangonel._shared.events import Publisher
+    from mangonel.client_options import ClientOptions
+
+# The components of the log, each a logger below "mangonel".
+COMPONENTS = ("command", "connection", "serverSelection", "topology")
+
+_DEBUG = 10
+
+
+def logged_components() -> tuple[str, ...]:
+    """Return the components whose loggers take debug messages; nothing is imported for that."""
+    logging = sys.modules.get("logging")
+    # Another thread may be in the middle of its import.
+    if logging is None or not hasattr(logging, "getLogger"):
+        return ()
+    return tuple(name for name in COMPONENTS if logging.getLogger(f"mangonel.{name}").isEnabledFor(_DEBUG))
+
+
+class Attention:
+    """Finds out who listens to one client."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._components = logged_components()
+        self.publisher: Publisher | None = None
+        if self._components or "mangonel.monitoring" in sys.modules:
+            self.publisher = self._made()
+        self._core: Callable[[], _core.Core | None] = lambda: None
+
+    def _made(self) -> Publisher | None:
+        from mangonel._shared.events import publisher_for
+
+        return publisher_for(self._options, self._components)
+
+    @property
+    def interests(self) -> int:
+        """The kinds of events that somebody wants, as bits."""
+        return self.publisher.interests if self.publisher else 0
+
+    def follow(self, core: _core.Core) -> None:
+        """Look again at each check of a server."""
+        # The core keeps this object.
+        self._core = ref(core)
+        core.set_attention(self)
+
+    def __call__(self) -> None:
+        components, core = logged_components(), self._core()
+        if components == self._components or core is None:
+            return
+        self._components = components
+        if self.publisher is None:
+            self.publisher = self._made()
+        else:
+            self.publisher.log(components)
+        if self.publisher is not None:
+            core.set_publisher(self.publisher, self.publisher.interests)

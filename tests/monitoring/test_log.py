@@ -1,0 +1,226 @@
+"""What the driver writes to its loggers: JSON with the specification's keys, only when someone asks for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from faces.conftest import eventually
+from mangonel import errors
+from mangonel.logger import LogMessage
+from mangonel.server import Server
+from monitoring.conftest import Connect, Face
+from tools.scripted_server import ScriptedServer
+
+
+class Kept(logging.Handler):
+    """Keeps every message as what its text says."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.messages: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append((record.name.removeprefix("mangonel."), json.loads(record.getMessage())))
+
+    def of(self, component: str) -> list[dict[str, Any]]:
+        return [fields for name, fields in self.messages if name == component]
+
+
+@pytest.fixture
+def log() -> Iterator[Kept]:
+    logger, kept = logging.getLogger("mangonel"), Kept()
+    level = logger.level
+    logger.addHandler(kept)
+    logger.setLevel(logging.DEBUG)
+    yield kept
+    logger.setLevel(level)
+    logger.removeHandler(kept)
+
+
+def test_command_is_written_with_all_that_identifies_it(
+    face: Face, connect: Connect, log: Kept, database_name: str
+) -> None:
+    client = connect()
+    face.run(lambda: client[database_name].things.insert_one({"_id": 1}))
+
+    started, succeeded = log.of("command")
+    assert (started["message"], succeeded["message"]) == ("Command started", "Command succeeded")
+    for key in ("requestId", "operationId", "driverConnectionId", "serverConnectionId", "serverPort"):
+        assert isinstance(started[key], int), key
+        assert started[key] == succeeded[key]
+    assert started["clientId"] == succeeded["clientId"]
+    assert (started["commandName"], started["databaseName"]) == ("insert", database_name)
+    assert json.loads(started["command"])["documents"] == [{"_id": 1}]
+    assert json.loads(succeeded["reply"])["n"] == 1
+    assert succeeded["durationMS"] > 0
+    assert "serviceId" not in started
+
+
+def test_failed_command_is_written_with_the_servers_reply(face: Face, connect: Connect, log: Kept) -> None:
+    client = connect()
+    with pytest.raises(errors.OperationFailure):
+        face.run(lambda: client.admin.command("nope"))
+
+    failed = log.of("command")[1]
+    assert failed["message"] == "Command failed"
+    assert json.loads(failed["failure"])["code"] == 59
+
+
+def test_credentials_are_not_written(face: Face, scripted_server: ScriptedServer, log: Kept) -> None:
+    client = face.client(scripted_server.uri)
+    scripted_server.on("saslStart", {"ok": 1, "payload": "secret"})
+    face.run(lambda: client.admin.command("saslStart", payload="secret"))
+
+    started, succeeded = log.of("command")
+    assert (started["command"], succeeded["reply"]) == ("{}", "{}")
+    assert "secret" not in str(log.messages)
+
+
+@pytest.mark.parametrize(("longest", "expected"), [("10", 10), ("", 1000), ("wrong", 1000)])
+def test_long_documents_are_cut(
+    face: Face,
+    connect: Connect,
+    log: Kept,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    longest: str,
+    expected: int,
+) -> None:
+    monkeypatch.setenv("MONGODB_LOG_MAX_DOCUMENT_LENGTH", longest)
+    client = connect()
+    face.run(lambda: client[database_name].things.insert_one({"text": "x" * 5000}))
+
+    command = log.of("command")[0]["command"]
+    assert len(command) == expected + 3
+    assert command.endswith("...")
+
+
+def test_cut_never_divides_a_character() -> None:
+    import mangonel._core
+    from mangonel.bson import encode
+
+    whole = mangonel._core.shown_json(encode({"a": "äöü"}), 1000)
+    assert json.loads(whole) == {"a": "äöü"}
+    for longest in range(len(whole.encode())):
+        text = mangonel._core.shown_json(encode({"a": "äöü"}), longest)
+        assert text.endswith("...")
+        assert whole.startswith(text[:-3])
+
+
+def test_connections_and_pools_are_written(face: Face, connect: Connect, log: Kept) -> None:
+    client = connect(maxPoolSize=5)
+    face.run(lambda: client.admin.command("ping"))
+    face.run(client.close)
+
+    messages = log.of("connection")
+    assert [message["message"] for message in messages[:7]] == [
+        "Connection pool created",
+        "Connection pool ready",
+        "Connection checkout started",
+        "Connection created",
+        "Connection ready",
+        "Connection checked out",
+        "Connection checked in",
+    ]
+    assert messages[0]["maxPoolSize"] == 5
+    assert messages[4]["durationMS"] > 0
+    assert messages[-2]["reason"] == "Connection pool was closed"
+    assert messages[-1]["message"] == "Connection pool closed"
+
+
+def test_choice_of_a_server_is_written(face: Face, connect: Connect, log: Kept) -> None:
+    client = connect()
+    face.run(lambda: client.admin.command("ping"))
+    face.run(lambda: client.db.things.find_one({}))
+
+    messages = [m for m in log.of("serverSelection") if m["operation"] == "find"]
+    assert [message["message"] for message in messages] == [
+        "Server selection started",
+        "Server selection succeeded",
+    ]
+    assert messages[1]["serverPort"] > 0
+    assert "RSPrimary" in messages[1]["topologyDescription"]
+
+
+def test_choice_that_fails_says_that_it_waited_and_why(face: Face, log: Kept) -> None:
+    with ScriptedServer() as server:
+        uri = server.uri
+    client = face.client(uri, serverSelectionTimeoutMS=50)
+    with pytest.raises(errors.ServerSelectionTimeoutError):
+        face.run(lambda: client.admin.command("ping"))
+
+    messages = log.of("serverSelection")
+    assert [message["message"] for message in messages] == [
+        "Server selection started",
+        "Waiting for suitable server to become available",
+        "Server selection failed",
+    ]
+    assert 0 <= messages[1]["remainingTimeMS"] <= 50
+    assert "no server" in messages[2]["failure"]
+
+
+def test_deployment_is_written(
+    face: Face, connect: Connect, log: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "unlimited")
+    client = connect()
+    face.run(lambda: client.admin.command("ping"))
+    face.run(client.close)
+
+    messages = log.of("topology")
+    told = [message["message"] for message in messages]
+    assert told[:3] == [
+        "Starting topology monitoring",
+        "Topology description changed",
+        "Starting server monitoring",
+    ]
+    assert {"Server heartbeat started", "Server heartbeat succeeded"} <= set(told)
+    assert told[-1] == "Stopped topology monitoring"
+    heartbeat = next(m for m in messages if m["message"] == "Server heartbeat succeeded")
+    assert json.loads(heartbeat["reply"])["ok"] == 1
+    assert len({str(message["topologyId"]) for message in messages}) == 1
+
+
+def test_logger_that_is_turned_on_later_is_heard_of_after_a_heartbeat(face: Face, server: Server) -> None:
+    logger, kept = logging.getLogger("mangonel.command"), Kept()
+    client = face.client(server.uri, heartbeatFrequencyMS=500, serverMonitoringMode="poll")
+    face.run(lambda: client.admin.command("ping"))
+    logger.addHandler(kept)
+    logger.setLevel(logging.DEBUG)
+    try:
+        eventually(lambda: face.run(lambda: client.admin.command("ping")) and kept.messages, "a message")
+    finally:
+        logger.setLevel(logging.NOTSET)
+        logger.removeHandler(kept)
+
+
+def test_without_a_logger_nothing_of_logging_is_loaded() -> None:
+    program = (
+        "import sys, mangonel; mangonel.MongoClient(); before = 'logging' in sys.modules; import logging; "
+        "mangonel.MongoClient(); print(before, *sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    before, *loaded = out.stdout.split()
+
+    assert before == "False"
+    assert not {"mangonel.logger", "mangonel._shared.log", "mangonel._shared.events"} & set(loaded)
+
+
+def test_message_shows_what_json_cannot() -> None:
+    message = LogMessage("it happened", thing=object, missing=None)
+
+    assert json.loads(str(message)) == {"message": "it happened", "thing": repr(object)}
+    assert message.fields == {"message": "it happened", "thing": object}
