@@ -29,7 +29,7 @@ run: build    ## Start a real mongod, compare this driver with its peers, print 
 
 test: lint    ## Lint, then every test: Rust without a server, Python with a real mongod
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
-	$(BIN)/python -m pytest $(ARGS)
+	MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest $(ARGS)
 
 bench: build    ## The full lab, as for the README's table
 	$(BIN)/python -m compileall -q python/mangonel

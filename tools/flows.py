@@ -29,7 +29,6 @@ FACE_OF_ITS_OWN = (
     "_shared/iteration.py",
     "_shared/session_contexts.py",
     "gridfs/_iteration.py",
-    "websessions/cli.py",
     "websessions/faces.py",
     "websessions/frameworks/",
     "websessions/manager.py",

@@ -86,4 +86,12 @@ def _lab(commands: Commands) -> None:
     parser.set_defaults(run=dispatch)
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab)
+def _websessions(commands: Commands) -> None:
+    from mangonel.websessions_cli import add_arguments, dispatch
+
+    parser = add_command(commands, "websessions", "look after a store of HTTP sessions")
+    add_arguments(parser)
+    parser.set_defaults(run=dispatch)
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _websessions)

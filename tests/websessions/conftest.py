@@ -1,22 +1,90 @@
-"""Fixtures of the websession tests; the folder is importable for its helpers, and coroutine tests run on a loop."""
+"""Fixtures of the websession tests: real servers of every engine, started when the first test asks.
+
+The folder is importable for its helpers, and coroutine tests run on a loop of their own. A server that cannot be had
+skips its tests with the reason; MANGONEL_REQUIRE_SERVERS=1, as in continuous integration, makes that a failure.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from mangonel.lab.stores import Engine, Missing, running
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+STORES = (
+    "memory",
+    "mongodb",
+    "redis",
+    "memcached",
+    "mysql",
+    "postgresql",
+    "sqlite",
+    "directory",
+    "single_file",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine test on a loop of its own."""
+    """Run a coroutine test."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Callable[[str], Engine]]:
+    """Return a function that runs an engine once for all tests; they leave it as they found it, but for records."""
+    started: dict[str, Engine | str] = {}
+    with ExitStack() as stack:
+
+        def start(name: str) -> Engine:
+            if name not in started:
+                try:
+                    started[name] = stack.enter_context(running(name))
+                except Missing as error:
+                    started[name] = f"no {name} server: {error}"
+            found = started[name]
+            if isinstance(found, str):
+                if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
+                    pytest.fail(found)
+                pytest.skip(found)
+            return found
+
+        yield start
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Return a function from a store's name to the URL of an empty one."""
+
+    def url_of(name: str) -> str:
+        unique = uuid.uuid4().hex[:12]
+        if name == "memory":
+            return f"memory:{unique}"
+        if name == "mongodb":
+            uri: str = request.getfixturevalue("server").uri
+            return uri.replace("/?", f"/{request.getfixturevalue('database_name')}?collection=c{unique}&")
+        if name == "sqlite":
+            return f"sqlite:///{tmp_path}/{unique}.db"
+        if name == "directory":
+            return f"files://{tmp_path}/{unique}"
+        if name == "single_file":
+            return f"file://{tmp_path}/{unique}"
+        running_engine: Engine = request.getfixturevalue("engine")(name)
+        own = "table=t" if name in ("mysql", "postgresql") else "prefix="
+        return f"{running_engine.url}?{own}{unique}"
+
+    return url_of

@@ -1,39 +1,138 @@
-"""Every store keeps the contract, on both of its sides, against real servers."""
+"""Every store keeps the contract, on both of its sides and against a real server; the sides read each other."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mangonel.server import Server
-from mangonel.websessions.stores.urls import open_store
-from mangonel.websessions.testing import CONTRACT
+from conftest import STORES
+from mangonel.websessions import UsageError, Visit, WebSessions
+from mangonel.websessions.stores.protocol import Immediate, immediate
+from mangonel.websessions.stores.urls import SCHEMES, open_blocking, open_store
+from mangonel.websessions.testing import CONTRACT, a_record, store_contract
+
+CHECKS = [pytest.param(capability, check, id=check.__name__.strip("_")) for capability, check in CONTRACT]
 
 
-@pytest.fixture(params=["memory", "mongodb"])
-def url(request: pytest.FixtureRequest) -> str:
-    if request.param == "mongodb":
-        server: Server = request.getfixturevalue("server")
-        name: str = request.getfixturevalue("database_name")
-        return server.uri.replace("/?", f"/{name}?")
-    return f"memory:{request.node.name}"
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> str:
+    return store_url(request.param)
 
 
-def applicable(store: Any) -> list[Any]:
-    return [check for capability, check in CONTRACT if not capability or hasattr(store, capability)]
+class Both(Immediate):
+    """A blocking store behind the asynchronous names, capabilities included."""
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self.store, name)
+
+        async def called(*arguments: Any) -> Any:
+            return call(*arguments)
+
+        return called
 
 
-def test_the_asynchronous_side(url: str) -> None:
-    async def check() -> int:
-        store = open_store(url)
-        if hasattr(store, "setup"):
-            await store.setup()
-        checks = applicable(store)
-        for each in checks:
-            await each(store)
+def test_the_suite_meets_every_scheme() -> None:
+    modules = {"cookie": "cookie", **{name: name for name in STORES}}
+    assert set(SCHEMES.values()) == set(modules)
+
+
+@pytest.mark.parametrize(("capability", "check"), CHECKS)
+async def test_the_asynchronous_side(url: str, capability: str, check: Any) -> None:
+    store = open_store(url)
+    if capability and not hasattr(store, capability):
+        pytest.skip(f"this engine has no {capability}")
+    if hasattr(store, "setup"):
+        await store.setup()
+    try:
+        await check(store)
+    finally:
         await store.aclose()
-        return len(checks)
 
-    assert asyncio.run(check()) >= 12
+
+async def test_the_blocking_side(url: str) -> None:
+    store = open_blocking(url)
+    if hasattr(store, "setup"):
+        store.setup()
+    done = await store_contract(Both(store))
+    assert len(done) >= 12
+    if hasattr(store, "close"):
+        store.close()
+
+
+async def test_both_sides_read_each_other(url: str) -> None:
+    asynchronous, blocking = open_store(url), open_blocking(url)
+    if hasattr(asynchronous, "setup"):
+        await asynchronous.setup()
+    one, other = a_record(user="ada"), a_record(label="x")
+    assert await asynchronous.put(one, 0)
+    assert blocking.put(other, 0)
+    assert blocking.get(one.key) == one
+    assert await asynchronous.get(other.key) == other
+    assert hasattr(immediate(blocking), "find") == hasattr(asynchronous, "find")
+    await asynchronous.aclose()
+
+
+async def test_a_story_on_every_store(url: str) -> None:
+    """A login, a parallel writer, a listing where the engine can, and a logout, without any of the store's names."""
+    sessions: WebSessions[Any] = WebSessions(url)
+    face = sessions.asynchronous
+    await sessions.setup()
+    session = await face.load(Visit())
+    session["n"] = 1
+    await face.commit(session)
+    cookie = session._headers()[0][1].partition(";")[0]
+    session = await face.load(Visit(cookie))
+    session.login("ada", keep=("n",))
+    await face.commit(session)
+    anonymous, cookie = cookie, session._headers()[0][1].partition(";")[0]
+    one, other = await asyncio.gather(face.load(Visit(cookie)), face.load(Visit(cookie)))
+    one["a"], other["b"] = 1, 2
+    await asyncio.gather(face.commit(one), face.commit(other))
+    session = await face.load(Visit(cookie))
+    assert dict(session) == {"n": 1, "a": 1, "b": 2}
+    assert session.user == "ada"
+    if hasattr(face.store(), "find"):
+        (handle,) = await sessions.of("ada", session)
+        assert handle.is_current
+    session.destroy()
+    await face.commit(session)
+    for dead in (anonymous, cookie):
+        assert (await face.load(Visit(dead))).new
+    await sessions.aclose()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nothing",
+        "gopher://x",
+        "redis://localhost?colour=blue",
+        "redis://localhost?connections=many",
+        "mysql://localhost",
+        "sqlite://app.db",
+        "sqlite:///",
+        "files:",
+        "files://host/path",
+        "file:",
+        "memcached://user:secret@host",
+        "memcached://host:port",
+        "postgresql://localhost/app?table=a;drop",
+        "memory:?a=1",
+        "redis://[::1",
+    ],
+)
+def test_urls_that_cannot_be_meant_are_refused(url: str) -> None:
+    async def open_it() -> None:
+        open_store(url)
+
+    with pytest.raises(UsageError):
+        asyncio.run(open_it())
+
+
+def test_passwords_are_not_in_the_message() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_blocking("gopher://user:secret@host/")
+    assert "secret" not in str(caught.value)

@@ -10,9 +10,11 @@ import weakref
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mangonel.websessions import stateless
 from mangonel.websessions.errors import StoreError, Unsupported, WebSessionError
 from mangonel.websessions.flows import alive_flow, commit_flow, load_flow, reload_flow
 from mangonel.websessions.session import END, NOTHING, ROTATE, WebSession
+from mangonel.websessions.stateless import load_stateless_flow
 from mangonel.websessions.stores.protocol import Immediate, immediate
 from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
 
@@ -99,7 +101,8 @@ class AsyncFace(_Face):
         """
         sessions = self._sessions
         try:
-            session = await load_flow(sessions, self.store(), visit)
+            load = load_stateless_flow if sessions.is_stateless else load_flow
+            session = await load(sessions, self.store(), visit)
         except WebSessionError:
             raise
         except Exception as error:
@@ -125,6 +128,9 @@ class AsyncFace(_Face):
         if plan is None:
             plan = session._decide()
         if plan == NOTHING:
+            return
+        if self._sessions.is_stateless:
+            stateless.commit(self._sessions, session, plan)
             return
         try:
             await commit_flow(self._sessions, self.store(), session, plan)
@@ -248,7 +254,8 @@ class BlockingFace(_Face):
         """As `AsyncFace.load`."""
         sessions = self._sessions
         try:
-            session = finished(load_flow(sessions, self.store(), visit))
+            load = load_stateless_flow if sessions.is_stateless else load_flow
+            session = finished(load(sessions, self.store(), visit))
         except WebSessionError:
             raise
         except Exception as error:
@@ -270,6 +277,9 @@ class BlockingFace(_Face):
         if plan is None:
             plan = session._decide()
         if plan == NOTHING:
+            return
+        if self._sessions.is_stateless:
+            stateless.commit(self._sessions, session, plan)
             return
         try:
             finished(commit_flow(self._sessions, self.store(), session, plan))

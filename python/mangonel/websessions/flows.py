@@ -69,7 +69,7 @@ async def load_flow(sessions: WebSessions[Any], store: Store, visit: Visit) -> W
             if found is None:
                 continue
             record = found
-        if not _adopt(sessions, session, record):
+        if not adopt(sessions, session, record):
             session = WebSession(sessions, visit)
             continue
         if sessions.bind and not _is_bound(sessions, session):
@@ -124,12 +124,12 @@ async def commit_flow(sessions: WebSessions[Any], store: Store, session: WebSess
 async def reload_flow(sessions: WebSessions[Any], store: Store, session: WebSession[Any]) -> bool:
     """Read the websession again and drop the changes; False, and empty it, when it has ended."""
     record = session._record
-    if record is None:
+    if record is None or sessions.is_stateless:
         return not session._is_ended
     now = sessions.now()
     found = await current_flow(store, record.key, now)
     if found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found)):
-        return _adopt(sessions, session, found)
+        return adopt(sessions, session, found)
     session.destroy()
     session._record = None
     return False
@@ -138,7 +138,7 @@ async def reload_flow(sessions: WebSessions[Any], store: Store, session: WebSess
 async def alive_flow(sessions: WebSessions[Any], store: Store, session: WebSession[Any]) -> bool:
     """Return whether a websession that was loaded some time ago has not ended since."""
     record = session._record
-    if record is None:
+    if record is None or sessions.is_stateless:
         return not session._is_ended
     found = await current_flow(store, record.key, sessions.now())
     return found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found))
@@ -238,10 +238,10 @@ async def _expire_flow(sessions: WebSessions[Any], store: Store, record: Record)
     sessions.emit("expired", record.sid.hex())
 
 
-def _adopt(sessions: WebSessions[Any], session: WebSession[Any], record: Record) -> bool:
+def adopt(sessions: WebSessions[Any], session: WebSession[Any], record: Record) -> bool:
     """Take over a record's content; False when it cannot be read."""
     try:
-        plain = record.data if sessions.ring is None else sessions.ring.unseal(record.data, record.key)
+        plain = sessions.unsealed(record.data, record.key)
     except ValueError:
         sessions.emit("rejected", record.sid.hex(), reason="sealed")
         return False
@@ -304,7 +304,7 @@ async def _renew_flow(sessions: WebSessions[Any], store: Store, session: WebSess
     if not await store.put(alias, old.version):
         await store.delete(fresh.key)
         found = await current_flow(store, old.key, now)
-        if found is None or not _adopt(sessions, session, found):
+        if found is None or not adopt(sessions, session, found):
             session._record = None
         elif found.key != old.key:
             session._alias = old.key
@@ -403,7 +403,7 @@ def _merge(
 
     decode, encode = sessions.codec.decode, sessions.codec.encode
     try:
-        stored = current.data if sessions.ring is None else sessions.ring.unseal(current.data, current.key)
+        stored = sessions.unsealed(current.data, current.key)
         theirs = decode(stored)
     except ValueError as error:
         raise EncodeError(f"the websession was overwritten with something unreadable: {error}") from None

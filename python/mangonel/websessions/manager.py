@@ -118,7 +118,7 @@ class WebSessions(Generic[Data]):
     ) -> None:
         chosen = limits(idle, absolute, renew, grace, touch_after, aal)
         self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
-        is_stateless = isinstance(store, str) and store.startswith("cookie:")
+        self.is_stateless = is_stateless = isinstance(store, str) and store.startswith("cookie:")
         signing, sealing = _keys(sign), _keys(seal)
         self.cookie = CookiePolicy(
             name=cookie,
@@ -135,6 +135,10 @@ class WebSessions(Generic[Data]):
         self.model = model
         self.blank = self._blank()
         self.ring = KeyRing(sealing) if sealing else None
+        if is_stateless and self.ring is None:
+            raise UsageError("websessions in cookies need seal=; mangonel.websessions.new_key() makes a key")
+        if is_stateless and max_per_user is not None:
+            raise UsageError("max_per_user needs a store that can look for a user, and a cookie is none")
         self.trust_forwarded = trust_forwarded
         self.bind = tuple(bind)
         self._policies = _policies(self.bind, on_mismatch)
@@ -242,6 +246,10 @@ class WebSessions(Generic[Data]):
     def sealed(self, plain: bytes, key: bytes) -> bytes:
         """Return the data as it is stored under a key."""
         return plain if self.ring is None else self.ring.seal(plain, key)
+
+    def unsealed(self, data: bytes, key: bytes) -> bytes:
+        """Return stored data as it was; ValueError when no key opens it."""
+        return data if self.ring is None or self.is_stateless else self.ring.unseal(data, key)
 
     def emit(self, kind: str, tag: str = "", **details: Any) -> None:
         """Tell the listener. What it raises is logged, since no visitor can help it."""

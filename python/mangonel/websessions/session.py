@@ -412,7 +412,12 @@ class WebSession(dict[str, Any], Generic[Data]):
         """The headers leave before the commit, in a streamed answer: settle the cookie, which takes no store."""
         plan = self._decide()
         sessions = self._sessions
-        if plan in (INSERT, ROTATE):
+        if sessions.is_stateless:
+            if plan != NOTHING:
+                from mangonel.websessions.stateless import commit
+
+                commit(sessions, self, plan)
+        elif plan in (INSERT, ROTATE):
             self._promised = sessions.new_token()
             self._cookie = sessions.cookie.give(self._promised, sessions.absolute)
         elif plan == END:

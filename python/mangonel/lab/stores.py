@@ -1,0 +1,326 @@
+"""Runs the engines that websessions can be stored in, each on a free loopback port with temporary data.
+
+For the lab and for tests. Finds Debian's programs, and installs what is missing when MANGONEL_INSTALL_SERVERS is set
+and this user may. MongoDB is not here: `mangonel.server` runs it. Nothing here knows a driver.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["ENGINES", "PACKAGES", "Engine", "Missing", "find_program", "running"]
+
+# Debian's package of each program.
+PACKAGES = {
+    "redis-server": "redis-server",
+    "memcached": "memcached",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "postgres": "postgresql",
+    "initdb": "postgresql",
+    "nginx": "nginx",
+    "ab": "apache2-utils",
+}
+
+# Where Debian puts what is not on everybody's PATH.
+FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postgresql/*/bin", "/usr/libexec")
+
+START_TIMEOUT = 60.0
+INSTALL_TIMEOUT = 600.0
+# Databases that refuse to run as root run as this user then.
+UNPRIVILEGED = "nobody"
+
+
+class Missing(Exception):
+    """A server cannot be had here; the text says why and what would help."""
+
+
+def find_program(name: str) -> str:
+    """Return a program's path, after installing its package if that is wanted and allowed.
+
+    Raises:
+        Missing: it is not there.
+    """
+    found = _look_for(name)
+    if found is None and os.environ.get("MANGONEL_INSTALL_SERVERS"):
+        problem = _install(PACKAGES[name])
+        found = _look_for(name)
+        if found is None:
+            raise Missing(f"{name} is not installed, and installing {PACKAGES[name]} failed: {problem}")
+    if found is None:
+        raise Missing(f"{name} is not installed; Debian's package is {PACKAGES[name]}")
+    return found
+
+
+class Engine:
+    """A running server: its URL, and how to stall, end and start it again.
+
+    Attributes:
+        name: of the engine.
+        url: for `WebSessions`.
+        port: on 127.0.0.1.
+        pid: of the server.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        port: int,
+        command: list[str],
+        directory: str,
+        user: str | None,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.name = name
+        self.url = url
+        self.port = port
+        self._command = command
+        self._directory = directory
+        self._user = user
+        self._is_ready = is_ready
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        with open(os.path.join(self._directory, "output"), "ab") as output:
+            keywords: dict[str, Any] = {"user": self._user, "group": "nogroup"} if self._user else {}
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._directory,
+                start_new_session=True,
+                **keywords,
+            )
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise Missing(f"{self.name} did not start: {self._tail()}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask it to end, and insist after a while."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Stall it: connections stay, answers do not come."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a stalled server go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(number)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(15)
+
+    def _tail(self) -> str:
+        with open(os.path.join(self._directory, "output"), "rb") as output:
+            return output.read()[-600:].decode(errors="replace").strip()
+
+
+@contextmanager
+def running(name: str, *, durable: bool = False) -> Iterator[Engine]:
+    """Run an engine by its name in ENGINES, and remove it with its data at the end.
+
+    Args:
+        durable: an acknowledged write is on the disk. Otherwise the last second may be lost.
+
+    Raises:
+        Missing: it cannot be had here.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"mangonel-{name}-", ignore_cleanup_errors=True) as directory:
+        engine = ENGINES[name](directory, durable)
+        try:
+            engine.start()
+            yield engine
+        finally:
+            engine.kill()
+
+
+def _redis(directory: str, durable: bool) -> Engine:
+    program, port = find_program("redis-server"), _free_port()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""]
+    command += ["--appendonly", "yes", "--appendfsync", "always" if durable else "everysec"]
+    return Engine(
+        "redis", f"redis://127.0.0.1:{port}/0", port, command, directory, None, lambda: _accepts(port)
+    )
+
+
+def _memcached(directory: str, durable: bool) -> Engine:
+    program, port = find_program("memcached"), _free_port()
+    command = [program, "-p", str(port), "-l", "127.0.0.1", "-c", "2048", "-m", "256"]
+    if os.geteuid() == 0:
+        command += ["-u", UNPRIVILEGED]
+    return Engine(
+        "memcached", f"memcached://127.0.0.1:{port}", port, command, directory, None, lambda: _accepts(port)
+    )
+
+
+def _mysql(directory: str, durable: bool) -> Engine:
+    install, program, port = find_program("mariadb-install-db"), find_program("mariadbd"), _free_port()
+    data, socket_path = os.path.join(directory, "data"), os.path.join(directory, "socket")
+    user = [f"--user={_user_name()}"] if os.geteuid() == 0 else []
+    make = [install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+    _run([*make, "--skip-test-db", *user])
+    command = [
+        program,
+        "--no-defaults",
+        f"--datadir={data}",
+        f"--socket={socket_path}",
+        f"--port={port}",
+        *user,
+    ]
+    command += ["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=400", "--skip-name-resolve"]
+    command += [f"--innodb-flush-log-at-trx-commit={1 if durable else 2}", "--innodb-buffer-pool-size=64M"]
+    url = f"mysql://root@127.0.0.1:{port}/mysql"
+    return Engine("mysql", url, port, command, directory, None, lambda: _greets(port))
+
+
+def _postgresql(directory: str, durable: bool) -> Engine:
+    initdb, port = find_program("initdb"), _free_port()
+    # A wrapper on PATH may point elsewhere; the two must be of one version.
+    program = os.path.join(os.path.dirname(os.path.realpath(initdb)), "postgres")
+    data = os.path.join(directory, "data")
+    user = UNPRIVILEGED if os.geteuid() == 0 else None
+    if user:
+        shutil.chown(directory, user)
+        os.chmod(directory, 0o755)
+    _run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"], user)
+    command = [program, "-D", data, "-p", str(port), "-k", directory, "-h", "127.0.0.1"]
+    for setting in ("max_connections=200", f"synchronous_commit={'on' if durable else 'off'}", "jit=off"):
+        command += ["-c", setting]
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    return Engine("postgresql", url, port, command, directory, user, lambda: _speaks_postgres(port))
+
+
+ENGINES: dict[str, Callable[[str, bool], Engine]] = {
+    "redis": _redis,
+    "memcached": _memcached,
+    "mysql": _mysql,
+    "postgresql": _postgresql,
+}
+
+
+def _look_for(name: str) -> str | None:
+    found = shutil.which(name)
+    if found is None:
+        for folder in FOLDERS:
+            for candidate in sorted(glob.glob(os.path.join(folder, name)), reverse=True):
+                if os.access(candidate, os.X_OK):
+                    return candidate
+    return found
+
+
+def _install(package: str) -> str:
+    """Install a Debian package; return what went wrong, "" for nothing."""
+    apt = shutil.which("apt-get")
+    if apt is None:
+        return "this system has no apt-get"
+    prefix: list[str] = []
+    if os.geteuid() != 0:
+        sudo = shutil.which("sudo")
+        if sudo is None or subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode:
+            return "this user is not root and may not sudo without a password"
+        prefix = [sudo, "-n", "-E"]
+    # RUNLEVEL=1: the package's own service, on its usual port, need not start.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", package]
+    with open(os.path.join(tempfile.gettempdir(), "mangonel-install.lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (install, [*prefix, apt, "update", "-qq"], install):
+            try:
+                result = subprocess.run(
+                    command, env=environment, capture_output=True, timeout=INSTALL_TIMEOUT, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return f"{' '.join(command)} took more than {INSTALL_TIMEOUT} s"
+            if result.returncode == 0 and command is install:
+                return ""
+    return result.stderr[-300:].decode(errors="replace").strip()
+
+
+def _run(command: list[str], user: str | None = None) -> None:
+    keywords: dict[str, Any] = {"user": user, "group": "nogroup"} if user else {}
+    result = subprocess.run(
+        command, capture_output=True, timeout=START_TIMEOUT, check=False, cwd="/", **keywords
+    )
+    if result.returncode:
+        raise Missing(
+            f"{command[0]} failed: {(result.stderr or result.stdout)[-600:].decode(errors='replace')}"
+        )
+
+
+def _user_name() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _greets(port: int) -> bool:
+    """Whether a server sends something by itself, as MySQL does once it is up."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.settimeout(2)
+            return bool(connection.recv(1))
+    except OSError:
+        return False
+
+
+def _speaks_postgres(port: int) -> bool:
+    """Whether a start-up message is answered with something other than "the database system is starting up"."""
+    body = b"\0\3\0\0user\0postgres\0database\0postgres\0\0"
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.settimeout(2)
+            connection.sendall((len(body) + 4).to_bytes(4, "big") + body)
+            return connection.recv(1) == b"R"
+    except OSError:
+        return False

@@ -1,0 +1,120 @@
+"""Websessions that travel in their cookie, sealed with AES-GCM: no store, no trip, and no way to end one early.
+
+What can be enforced is enforced: both limits are inside the seal. A logout removes the cookie, but a copy of it lives
+until the absolute limit, unless `epochs=` names a store in which `revoke_user` can say so. Every change sends the
+cookie again; of two parallel changes the last answer wins. 4096 bytes are all that browsers keep.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.errors import SessionTooLarge
+from mangonel.websessions.flows import adopt, is_revoked_flow, replace
+from mangonel.websessions.record import Record, pack_record, unpack_record
+from mangonel.websessions.session import END, INSERT, ROTATE, WebSession
+
+if TYPE_CHECKING:
+    from mangonel.websessions.manager import WebSessions
+    from mangonel.websessions.session import Visit
+    from mangonel.websessions.stores.protocol import Store
+
+__all__ = ["commit", "load_stateless_flow"]
+
+COOKIE_LIMIT = 4096
+BOUND_TO = b"mangonel websession cookie"
+
+
+async def load_stateless_flow(sessions: WebSessions[Any], store: Store, visit: Visit) -> WebSession[Any]:
+    """Return the websession in the cookie of a request, or an empty one."""
+    session: WebSession[Any] = WebSession(sessions, visit)
+    policy = sessions.cookie
+    if visit.cookie is None or not policy.is_in(visit.cookie):
+        return session
+    if policy.secure and not visit.is_secure:
+        sessions.tell_insecure()
+        return session
+    for value in policy.candidates(visit.cookie):
+        record = _opened(sessions, policy.token_of(value))
+        if record is None:
+            continue
+        now = sessions.now()
+        if not now < min(record.expires, record.deadline):
+            sessions.emit("expired", record.sid.hex())
+            continue
+        if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
+            sessions.emit("rejected", record.sid.hex(), reason="revoked")
+            continue
+        if adopt(sessions, session, record):
+            return session
+        session = WebSession(sessions, visit)
+    return session
+
+
+def commit(sessions: WebSessions[Any], session: WebSession[Any], plan: int) -> None:
+    """Put the websession into the cookie to send; waits for nothing.
+
+    Raises:
+        SessionTooLarge: it does not fit into a cookie; nothing was sent.
+    """
+    if session._headers_left or not session._visit.takes_cookies:
+        sessions.emit("discarded", session.tag, reason="the headers had left before something was stored")
+        return
+    now = sessions.now()
+    old = session._record
+    if plan == END:
+        session._record = None
+        session._cookie = sessions.cookie.take_back()
+        session._clear_site_data = bool(sessions.clear_site_data)
+        sessions.emit("destroyed", old.sid.hex() if old is not None else "")
+        if session._encoded == sessions.blank:
+            return
+        plan, old = INSERT, None
+    change = session._change
+    if old is None or plan == ROTATE:
+        starts_again = old is None or change != "rotated"
+        created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
+        deadline = now + sessions.absolute if starts_again or old is None else old.deadline
+        fresh = Record(b"", b"", 1, created, 0.0, deadline, issued=now, sid=sessions.new_sid())
+    else:
+        fresh = replace(old, version=old.version + 1)
+    fresh = replace(
+        fresh,
+        data=session._encoded,
+        user=session._user,
+        label=session._label,
+        expires=sessions.expiry(now, fresh.deadline, session._extra),
+    )
+    assert sessions.ring is not None
+    sealed = sessions.ring.seal(pack_record(fresh), BOUND_TO)
+    cookie = sessions.cookie.give(urlsafe_b64encode(sealed).rstrip(b"=").decode(), fresh.deadline - now)
+    if len(cookie) > COOKIE_LIMIT:
+        _refuse(sessions, session, len(cookie))
+    session._record, session._base, session._cookie = fresh, session._encoded, cookie
+    session._change, session._kept, session._is_due = "", None, False
+    told = change if plan == ROTATE else "created" if plan == INSERT else "saved"
+    sessions.emit(told, session.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session._encoded))
+
+
+def _opened(sessions: WebSessions[Any], token: str | None) -> Record | None:
+    if token is None:
+        sessions.emit("rejected", reason="malformed")
+        return None
+    assert sessions.ring is not None
+    try:
+        sealed = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        return unpack_record(b"", sessions.ring.unseal(sealed, BOUND_TO))
+    except ValueError:
+        sessions.emit("rejected", reason="sealed")
+        return None
+
+
+def _refuse(sessions: WebSessions[Any], session: WebSession[Any], size: int) -> None:
+    codec = sessions.codec
+    values = codec.decode(session._encoded)
+    largest = max(values, key=lambda key: len(codec.encode({key: values[key]})), default="")
+    raise SessionTooLarge(
+        f"the websession's cookie would take {size} bytes, browsers keep {COOKIE_LIMIT}; "
+        f"the largest part is {largest!r}; a store has no such limit"
+    )

@@ -1,0 +1,293 @@
+"""Websessions as files, one for each, in 256 folders; several processes of one machine may share them.
+
+An insert or a write holds a lock on its folder, writes a temporary file beside the record and renames it. A file's time
+of modification is when it expires, so a purge reads no contents. The event loop waits on a small pool of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.record import (
+    Record,
+    expires_of,
+    pack_record,
+    unpack_record,
+    version_of,
+    with_expires,
+)
+from mangonel.websessions.stores.urls import StoreURL, flag
+
+try:
+    import fcntl
+except ImportError as error:  # pragma: no cover
+    raise ImportError("websessions in files need flock, which this system lacks; use sqlite:") from error
+
+__all__ = ["BlockingDirectoryStore", "DirectoryStore", "InThreads", "locked_file"]
+
+T = TypeVar("T")
+
+THREADS = 8
+TIMEOUT = 5.0
+SUFFIX = ".websession"
+
+
+class BlockingDirectoryStore:
+    """Websessions in a folder.
+
+    Args:
+        path: of the folder; made when missing, readable by its owner only.
+        durable: wait for the disk at every write.
+    """
+
+    def __init__(self, path: str, *, durable: bool = False) -> None:
+        self.path = os.path.abspath(path)
+        self._durable = durable
+        self._serial = count()
+        self._known: set[str] = set()
+
+    def get(self, key: bytes) -> Record | None:
+        """Return the record, perhaps an expired one."""
+        return _record(key, _read(self._file(key)))
+
+    def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        name = self._file(record.key)
+        with self._locked(name):
+            if version_of(_read(name) or b"") != expected:
+                return False
+            self._write(name, pack_record(record))
+        return True
+
+    def touch(self, key: bytes, expires: float) -> bool:
+        """Move `expires`."""
+        name = self._file(key)
+        with self._locked(name):
+            stored = _read(name)
+            if stored is None:
+                return False
+            self._write(name, with_expires(stored, expires))
+        return True
+
+    def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        removed = 0
+        for key in keys:
+            name = self._file(key)
+            with self._locked(name):
+                removed += _remove(name)
+                if self._durable:
+                    _sync_folder(os.path.dirname(name))
+        return removed
+
+    def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove what expired, going by the files' times."""
+        removed = 0
+        for entry in self._entries():
+            try:
+                if entry.stat().st_mtime >= now:
+                    continue
+            except FileNotFoundError:
+                continue
+            with self._locked(entry.path):
+                # Looked at again under the lock: a touch may have been faster.
+                stored = _read(entry.path)
+                if stored is not None and expires_of(stored) < now:
+                    removed += _remove(entry.path)
+            if removed >= limit:
+                break
+        return removed
+
+    def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        found = {"records": 0, "expired": 0, "bytes": 0}
+        for entry in self._entries():
+            try:
+                status = entry.stat()
+            except FileNotFoundError:
+                continue
+            found["records"] += 1
+            found["expired"] += status.st_mtime < now
+            found["bytes"] += status.st_size
+        return found
+
+    def setup(self) -> None:
+        """Make the folders."""
+        for shard in range(256):
+            os.makedirs(os.path.join(self.path, f"{shard:02x}"), mode=0o700, exist_ok=True)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _file(self, key: bytes) -> str:
+        name = key.hex()
+        return f"{self.path}/{name[:2]}/{name}{SUFFIX}"
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        for shard in range(256):
+            try:
+                with os.scandir(os.path.join(self.path, f"{shard:02x}")) as entries:
+                    yield from (entry for entry in entries if entry.name.endswith(SUFFIX))
+            except FileNotFoundError:
+                continue
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        folder = os.path.dirname(name)
+        if folder not in self._known:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._known.add(folder)
+        with locked_file(f"{folder}/.lock"):
+            yield
+
+    def _write(self, name: str, data: bytes) -> None:
+        # Beside the record, since a rename does not cross file systems.
+        temporary = f"{name}.{os.getpid()}-{threading.get_ident()}-{next(self._serial)}.tmp"
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, data)
+            expires = expires_of(data)
+            os.utime(file, (expires, expires))
+            if self._durable:
+                os.fsync(file)
+        except BaseException:
+            os.close(file)
+            _remove(temporary)
+            raise
+        os.close(file)
+        os.replace(temporary, name)
+        if self._durable:
+            _sync_folder(os.path.dirname(name))
+
+
+@contextmanager
+def locked_file(path: str) -> Iterator[None]:
+    """Hold the lock on a file, which is made when missing; other processes and other threads wait."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read(name: str) -> bytes | None:
+    try:
+        with open(name, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def _remove(name: str) -> int:
+    try:
+        os.unlink(name)
+    except FileNotFoundError:
+        return 0
+    return 1
+
+
+def _record(key: bytes, stored: bytes | None) -> Record | None:
+    if stored is None:
+        return None
+    try:
+        return unpack_record(key, stored)
+    except ValueError:
+        return None
+
+
+class InThreads:
+    """A blocking store on an event loop, in a pool of threads of its own.
+
+    A call that takes longer than `timeout` seconds fails; its thread goes on until the disk answers.
+    """
+
+    def __init__(self, blocking: Any, threads: int = THREADS, timeout: float = TIMEOUT) -> None:
+        self.blocking = blocking
+        self._timeout = timeout
+        self._pool = ThreadPoolExecutor(threads, "websessions")
+
+    async def get(self, key: bytes) -> Record | None:
+        """As `Store.get`."""
+        return await self._run(self.blocking.get, key)
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """As `Store.put`."""
+        return await self._run(self.blocking.put, record, expected)
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """As `Store.touch`."""
+        return await self._run(self.blocking.touch, key, expires)
+
+    async def delete(self, *keys: bytes) -> int:
+        """As `Store.delete`."""
+        return await self._run(self.blocking.delete, *keys)
+
+    async def purge(self, now: float, limit: int = 1000) -> int:
+        """As `Purges.purge`."""
+        return await self._run(self.blocking.purge, now, limit)
+
+    async def stats(self, now: float) -> dict[str, int]:
+        """As `Stats.stats`."""
+        return await self._run(self.blocking.stats, now)
+
+    async def setup(self) -> None:
+        """As `Manages.setup`."""
+        await self._run(self.blocking.setup)
+
+    async def aclose(self) -> None:
+        """End the threads that are idle."""
+        self._pool.shutdown(wait=False)
+
+    async def _run(self, call: Callable[..., T], *arguments: Any) -> T:
+        future = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+        async with asyncio.timeout(self._timeout):
+            return await future
+
+
+class DirectoryStore(InThreads):
+    """Websessions in a folder, on an event loop.
+
+    Args:
+        path, durable: as `BlockingDirectoryStore`.
+        threads: how many calls may wait for the disk at once.
+    """
+
+    def __init__(self, path: str, *, durable: bool = False, threads: int = THREADS) -> None:
+        super().__init__(BlockingDirectoryStore(path, durable=durable), threads)
+
+
+def from_url(url: StoreURL) -> DirectoryStore:
+    """Return a store for `files:///var/lib/app/sessions?durable=…&threads=…`; `dir:` is the same."""
+    path, durable, threads = _parts(url)
+    return DirectoryStore(path, durable=durable, threads=threads)
+
+
+def blocking_from_url(url: StoreURL) -> BlockingDirectoryStore:
+    """Return the same for threads."""
+    path, durable, _ = _parts(url)
+    return BlockingDirectoryStore(path, durable=durable)
+
+
+def _parts(url: StoreURL) -> tuple[str, bool, int]:
+    durable, threads = url.take("durable", False, flag), url.take("threads", THREADS, int)
+    url.finish()
+    if url.netloc or url.path in ("", "/"):
+        raise UsageError("expected a folder's absolute path, as files:///var/lib/app/sessions")
+    return url.path, durable, threads

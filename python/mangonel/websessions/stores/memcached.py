@@ -1,0 +1,229 @@
+"""Websessions in Memcached, by emcache; pymemcache on the blocking side.
+
+One value for each, in the form for blobs. An insert is `add`; a write is `gets` and `cas`, two trips. The expiry is
+absolute. Memcached forgets when it is full or restarted, and cannot look for a user: give `epochs=` to end all of
+somebody's websessions. The two sides place keys on several servers by different rules: use one of them then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from binascii import b2a_hex
+from typing import Any
+
+import emcache
+
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.record import Record, pack_record, unpack_record, version_of, with_expires
+from mangonel.websessions.stores.urls import StoreURL
+
+__all__ = ["BlockingMemcachedStore", "MemcachedStore"]
+
+PORT = 11_211
+TIMEOUT = 5.0
+CONNECTIONS = 16
+
+# A touch competes with writers only; each round one of them has won.
+ROUNDS = 16
+
+
+def _exptime(expires: float) -> int:
+    # Small numbers would be taken for seconds from now, so the past is given as a negative number.
+    # The protocol's times are 31 bits; what lives longer is capped, since the flows judge time anyway.
+    return min(math.ceil(expires), 2**31 - 1) if expires > 2_592_000 else -1
+
+
+def _record(key: bytes, value: bytes | None) -> Record | None:
+    if value is None:
+        return None
+    try:
+        return unpack_record(key, value)
+    except ValueError:
+        return None
+
+
+class MemcachedStore:
+    """Websessions in Memcached, on an event loop.
+
+    Args:
+        hosts: pairs of host and port.
+        prefix: of every key.
+        timeout: seconds for each call.
+        connections: the most for each server.
+    """
+
+    def __init__(
+        self,
+        hosts: list[tuple[str, int]],
+        *,
+        prefix: str = "websession:",
+        timeout: float = TIMEOUT,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        self._hosts = [emcache.MemcachedHostAddress(host, port) for host, port in hosts]
+        self._prefix = prefix.encode()
+        self._timeout = timeout
+        self._connections = connections
+        self._client: Any = None
+        self._lock = asyncio.Lock()
+
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record."""
+        item = await (self._client or await self._connect()).get(self._prefix + b2a_hex(key))
+        return _record(key, item.value) if item is not None else None
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        client = self._client or await self._connect()
+        name, value, exptime = (
+            self._prefix + b2a_hex(record.key),
+            pack_record(record),
+            _exptime(record.expires),
+        )
+        try:
+            if not expected:
+                await client.add(name, value, exptime=exptime)
+                return True
+            item = await client.gets(name)
+            if item is None or version_of(item.value) != expected:
+                return False
+            await client.cas(name, value, item.cas, exptime=exptime)
+        except emcache.StorageCommandError:
+            return False
+        return True
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """Move `expires`, which stands in the value too."""
+        client = self._client or await self._connect()
+        name = self._prefix + b2a_hex(key)
+        for _ in range(ROUNDS):
+            item = await client.gets(name)
+            if item is None:
+                return False
+            try:
+                await client.cas(name, with_expires(item.value, expires), item.cas, exptime=_exptime(expires))
+            except emcache.StorageCommandError:
+                continue
+            return True
+        return True  # so many writers have moved it themselves
+
+    async def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        client = self._client or await self._connect()
+        removed = 0
+        for key in keys:
+            try:
+                await client.delete(self._prefix + b2a_hex(key))
+            except emcache.CommandError:
+                continue
+            removed += 1
+        return removed
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _connect(self) -> Any:
+        async with self._lock:
+            if self._client is None:
+                self._client = await emcache.create_client(
+                    self._hosts,
+                    timeout=self._timeout,
+                    max_connections=self._connections,
+                    purge_unused_connections_after=None,
+                )
+        return self._client
+
+
+class BlockingMemcachedStore:
+    """The same for threads, by pymemcache."""
+
+    def __init__(self, client: Any, *, prefix: str = "websession:") -> None:
+        self._client = client
+        self._prefix = prefix.encode()
+
+    def get(self, key: bytes) -> Record | None:
+        """As `MemcachedStore.get`."""
+        return _record(key, self._client.get(self._prefix + b2a_hex(key)))
+
+    def put(self, record: Record, expected: int) -> bool:
+        """As `MemcachedStore.put`."""
+        name, value, exptime = (
+            self._prefix + b2a_hex(record.key),
+            pack_record(record),
+            _exptime(record.expires),
+        )
+        if not expected:
+            return bool(self._client.add(name, value, expire=exptime, noreply=False))
+        stored, token = self._client.gets(name)
+        if stored is None or version_of(stored) != expected:
+            return False
+        return bool(self._client.cas(name, value, token, expire=exptime, noreply=False))
+
+    def touch(self, key: bytes, expires: float) -> bool:
+        """As `MemcachedStore.touch`."""
+        name = self._prefix + b2a_hex(key)
+        for _ in range(ROUNDS):
+            stored, token = self._client.gets(name)
+            if stored is None:
+                return False
+            changed = with_expires(stored, expires)
+            if self._client.cas(name, changed, token, expire=_exptime(expires), noreply=False):
+                return True
+        return True
+
+    def delete(self, *keys: bytes) -> int:
+        """As `MemcachedStore.delete`."""
+        return sum(bool(self._client.delete(self._prefix + b2a_hex(key), noreply=False)) for key in keys)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def from_url(url: StoreURL) -> MemcachedStore:
+    """Return a store for `memcached://host,host:11212?prefix=…&timeout=…&connections=…`."""
+    hosts = _hosts(url)
+    prefix, timeout = url.take("prefix", "websession:"), url.take("timeout", TIMEOUT, float)
+    connections = url.take("connections", CONNECTIONS, int)
+    url.finish()
+    return MemcachedStore(hosts, prefix=prefix, timeout=timeout, connections=connections)
+
+
+def blocking_from_url(url: StoreURL) -> BlockingMemcachedStore:
+    """Return the same for threads."""
+    from pymemcache import HashClient, PooledClient
+
+    hosts = _hosts(url)
+    prefix, timeout = url.take("prefix", "websession:"), url.take("timeout", TIMEOUT, float)
+    options = {
+        "max_pool_size": url.take("connections", CONNECTIONS, int),
+        "timeout": timeout,
+        "connect_timeout": timeout,
+        "no_delay": True,
+    }
+    url.finish()
+    client: Any
+    client = (
+        PooledClient(hosts[0], **options)
+        if len(hosts) == 1
+        else HashClient(hosts, use_pooling=True, **options)
+    )
+    return BlockingMemcachedStore(client, prefix=prefix)
+
+
+def _hosts(url: StoreURL) -> list[tuple[str, int]]:
+    if url.user or url.password:
+        raise UsageError("the memcached store knows no user and password")
+    hosts = []
+    for part in (url.netloc or "localhost").split(","):
+        host, colon, port = part.rpartition(":")
+        if not colon or part.endswith("]"):
+            host, port = part, str(PORT)
+        if not port.isdigit():
+            raise UsageError(f"expected host or host:port in the store's URL, got {part!r}")
+        hosts.append((host.strip("[]") or "localhost", int(port)))
+    return hosts

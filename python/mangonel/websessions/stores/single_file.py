@@ -1,0 +1,165 @@
+"""Websessions in one file: for development, and because the fork had it.
+
+Every write reads and writes the whole file under a lock, so the cost grows with the number of websessions. For anything
+that is used by others take `sqlite:`, which is one file as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.record import (
+    Record,
+    expires_of,
+    pack_record,
+    unpack_record,
+    version_of,
+    with_expires,
+)
+from mangonel.websessions.stores.directory import InThreads, locked_file
+from mangonel.websessions.stores.urls import StoreURL
+
+__all__ = ["BlockingSingleFileStore", "SingleFileStore"]
+
+Contents = dict[bytes, bytes]
+
+_decode = msgspec.msgpack.Decoder(Contents).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+# So that no file of somebody else's is ever taken for ours and overwritten.
+MAGIC = b"mangonel websessions 1\n"
+
+
+class BlockingSingleFileStore:
+    """Websessions in one file.
+
+    Args:
+        path: of the file; made when missing, readable by its owner only. Beside it there will be a lock file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+
+    def get(self, key: bytes) -> Record | None:
+        """Return the record, perhaps an expired one."""
+        stored = self._read().get(key)
+        if stored is None:
+            return None
+        try:
+            return unpack_record(key, stored)
+        except ValueError:
+            return None
+
+    def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        with self._locked():
+            contents = self._read()
+            if version_of(contents.get(record.key, b"")) != expected:
+                return False
+            contents[record.key] = pack_record(record)
+            self._write(contents)
+        return True
+
+    def touch(self, key: bytes, expires: float) -> bool:
+        """Move `expires`."""
+        with self._locked():
+            contents = self._read()
+            if key not in contents:
+                return False
+            contents[key] = with_expires(contents[key], expires)
+            self._write(contents)
+        return True
+
+    def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        with self._locked():
+            contents = self._read()
+            removed = sum(contents.pop(key, None) is not None for key in keys)
+            if removed:
+                self._write(contents)
+        return removed
+
+    def find(self, user: str) -> list[Record]:
+        """Return the user's records."""
+        records = [self.get(key) for key in self._read()]
+        return [record for record in records if record is not None and record.user == user]
+
+    def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove what expired."""
+        dead = [key for key, stored in self._read().items() if expires_of(stored) < now][:limit]
+        return self.delete(*dead) if dead else 0
+
+    def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        contents = self._read()
+        return {
+            "records": len(contents),
+            "expired": sum(expires_of(stored) < now for stored in contents.values()),
+            "bytes": sum(map(len, contents.values())),
+        }
+
+    def setup(self) -> None:
+        """Make the file."""
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        with self._locked():
+            if not os.path.exists(self.path):
+                self._write({})
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _read(self) -> Contents:
+        try:
+            with open(self.path, "rb") as file:
+                raw = file.read()
+        except FileNotFoundError:
+            return {}
+        if not raw.startswith(MAGIC):
+            raise UsageError(f"{self.path} exists and holds no websessions; it was left alone")
+        return _decode(raw[len(MAGIC) :])
+
+    def _write(self, contents: Contents) -> None:
+        temporary = f"{self.path}.tmp"  # one is enough: the lock is held
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(file, "wb") as opened:
+            opened.write(MAGIC + _encode(contents))
+        os.replace(temporary, self.path)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with locked_file(f"{self.path}.lock"):
+            yield
+
+
+class SingleFileStore(InThreads):
+    """Websessions in one file, on an event loop."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(BlockingSingleFileStore(path), threads=2)
+
+    async def find(self, user: str) -> list[Record]:
+        """As `Finds.find`."""
+        found: list[Record] = await self._run(self.blocking.find, user)
+        return found
+
+
+def from_url(url: StoreURL) -> SingleFileStore:
+    """Return a store for `file:///path/to/file`."""
+    return SingleFileStore(_path(url))
+
+
+def blocking_from_url(url: StoreURL) -> BlockingSingleFileStore:
+    """Return the same for threads."""
+    return BlockingSingleFileStore(_path(url))
+
+
+def _path(url: StoreURL) -> str:
+    url.finish()
+    if url.netloc or url.path in ("", "/"):
+        raise UsageError("expected a file's absolute path, as file:///var/lib/app/sessions")
+    return url.path

@@ -1,0 +1,227 @@
+"""Websessions in SQLite, by aiosqlite; the standard library's sqlite3 on the blocking side.
+
+One row for each, in a table without rowids. The log is written ahead, so readers do not wait for the writer; several
+processes of one machine may share the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from typing import Any
+
+import aiosqlite
+
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.record import Record
+from mangonel.websessions.stores.rows import SCHEMA_VERSION, Statements, record_of, table_name, values_of
+from mangonel.websessions.stores.urls import StoreURL, flag
+
+__all__ = ["BlockingSQLiteStore", "SQLiteStore"]
+
+TABLE = "websessions"
+TIMEOUT = 5.0
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS {table} (
+    k BLOB PRIMARY KEY, v INTEGER NOT NULL, d BLOB NOT NULL, c INTEGER NOT NULL, i INTEGER NOT NULL,
+    e INTEGER NOT NULL, l INTEGER NOT NULL, s BLOB NOT NULL, u TEXT, n BLOB, p BLOB, b TEXT
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS {table}_e ON {table} (e);
+CREATE INDEX IF NOT EXISTS {table}_u ON {table} (u) WHERE u IS NOT NULL;
+PRAGMA user_version = {version}
+"""
+
+
+def _pragmas(durable: bool, timeout: float) -> list[str]:
+    return [
+        f"PRAGMA busy_timeout = {int(timeout * 1000)}",
+        "PRAGMA journal_mode = WAL",
+        f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}",
+    ]
+
+
+def _purge(table: str) -> str:
+    return f"DELETE FROM {table} WHERE k IN (SELECT k FROM {table} WHERE e < ? LIMIT ?)"
+
+
+class SQLiteStore:
+    """Websessions in a table, on an event loop; one connection in a thread of its own.
+
+    Args:
+        path: of the file.
+        table: its name.
+        durable: wait for the disk at every write; otherwise a crash of the machine may lose the last writes.
+        timeout: seconds to wait for another writer.
+    """
+
+    def __init__(
+        self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT
+    ) -> None:
+        self._path = path
+        self._sql = Statements(table_name(table), lambda n: "?")
+        self._pragmas = _pragmas(durable, timeout)
+        self._timeout = timeout
+        self._connection: Any = None
+        self._lock = asyncio.Lock()
+
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record, perhaps an expired one."""
+        rows, _ = await self._run(self._sql.get, [key])
+        return record_of(rows[0]) if rows else None
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        if expected:
+            _, count = await self._run(self._sql.update, Statements.update_values(record, expected))
+        else:
+            _, count = await self._run(f"{self._sql.insert} ON CONFLICT DO NOTHING", values_of(record))
+        return count == 1
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """Move `e`."""
+        return (await self._run(self._sql.touch, [round(expires * 1000), key]))[1] == 1
+
+    async def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        marks = ", ".join("?" * len(keys))
+        return (await self._run(f"DELETE FROM {self._sql.table} WHERE k IN ({marks})", list(keys)))[1]
+
+    async def find(self, user: str) -> list[Record]:
+        """Return the user's records."""
+        return [record_of(row) for row in (await self._run(self._sql.find, [user]))[0]]
+
+    async def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove expired records."""
+        return (await self._run(_purge(self._sql.table), [round(now * 1000), limit]))[1]
+
+    async def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        rows, _ = await self._run(self._sql.stats, [round(now * 1000)])
+        return Statements.stats_of(rows[0])
+
+    async def setup(self) -> None:
+        """Make the table and its indexes."""
+        connection = self._connection or await self._open()
+        await connection.executescript(SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION))
+
+    async def aclose(self) -> None:
+        """Close the connection and end its thread."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
+        connection = self._connection or await self._open()
+        # One hop to the thread for everything, not one for each call of a cursor.
+        answer: tuple[list[Any], int] = await connection._execute(_execute, connection._conn, query, values)
+        return answer
+
+    async def _open(self) -> Any:
+        async with self._lock:
+            if self._connection is None:
+                connection = await aiosqlite.connect(self._path, isolation_level=None, timeout=self._timeout)
+                for pragma in self._pragmas:
+                    await connection.execute(pragma)
+                self._connection = connection
+        return self._connection
+
+
+def _execute(connection: sqlite3.Connection, query: str, values: list[Any]) -> tuple[list[Any], int]:
+    cursor = connection.execute(query, values)
+    try:
+        return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+    finally:
+        cursor.close()
+
+
+class BlockingSQLiteStore:
+    """The same for threads, one connection for each."""
+
+    def __init__(
+        self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT
+    ) -> None:
+        self._path = path
+        self._sql = Statements(table_name(table), lambda n: "?")
+        self._pragmas = _pragmas(durable, timeout)
+        self._timeout = timeout
+        self._local = threading.local()
+
+    def get(self, key: bytes) -> Record | None:
+        """As `SQLiteStore.get`."""
+        rows, _ = self._run(self._sql.get, [key])
+        return record_of(rows[0]) if rows else None
+
+    def put(self, record: Record, expected: int) -> bool:
+        """As `SQLiteStore.put`."""
+        if expected:
+            return self._run(self._sql.update, Statements.update_values(record, expected))[1] == 1
+        return self._run(f"{self._sql.insert} ON CONFLICT DO NOTHING", values_of(record))[1] == 1
+
+    def touch(self, key: bytes, expires: float) -> bool:
+        """As `SQLiteStore.touch`."""
+        return self._run(self._sql.touch, [round(expires * 1000), key])[1] == 1
+
+    def delete(self, *keys: bytes) -> int:
+        """As `SQLiteStore.delete`."""
+        marks = ", ".join("?" * len(keys))
+        return self._run(f"DELETE FROM {self._sql.table} WHERE k IN ({marks})", list(keys))[1]
+
+    def find(self, user: str) -> list[Record]:
+        """As `SQLiteStore.find`."""
+        return [record_of(row) for row in self._run(self._sql.find, [user])[0]]
+
+    def purge(self, now: float, limit: int = 1000) -> int:
+        """As `SQLiteStore.purge`."""
+        return self._run(_purge(self._sql.table), [round(now * 1000), limit])[1]
+
+    def setup(self) -> None:
+        """As `SQLiteStore.setup`."""
+        self._connection().executescript(SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION))
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            self._local.connection = None
+            connection.close()
+
+    def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
+        return _execute(self._connection(), query, values)
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(self._path, isolation_level=None, timeout=self._timeout)
+            for pragma in self._pragmas:
+                connection.execute(pragma)
+            self._local.connection = connection
+        return connection
+
+
+def from_url(url: StoreURL) -> SQLiteStore:
+    """Return a store for `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db` and ?table, durable, timeout."""
+    path, own = _parts(url)
+    return SQLiteStore(path, **own)
+
+
+def blocking_from_url(url: StoreURL) -> BlockingSQLiteStore:
+    """Return the same for threads."""
+    path, own = _parts(url)
+    return BlockingSQLiteStore(path, **own)
+
+
+def _parts(url: StoreURL) -> tuple[str, dict[str, Any]]:
+    own = {
+        "table": url.take("table", TABLE),
+        "durable": url.take("durable", False, flag),
+        "timeout": url.take("timeout", TIMEOUT, float),
+    }
+    url.finish()
+    if url.netloc:
+        raise UsageError(f"expected three slashes before a file's path, as sqlite:///{url.netloc}{url.path}")
+    path = url.path.removeprefix("/")
+    if not path:
+        raise UsageError("expected a file in the store's URL; for tests without one there is memory:")
+    return path, own
