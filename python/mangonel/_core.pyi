@@ -1,5 +1,6 @@
 """Types of the Rust half of mangonel. Hand-written; `mypy.stubtest` compares it with the compiled module."""
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
@@ -61,6 +62,7 @@ __all__ = [
     "Session",
     "SessionKeys",
     "Waiter",
+    "WordQuestion",
     "_set_dict_layout",
     "decode",
     "decode_all",
@@ -197,10 +199,14 @@ class Core:
 
 @final
 class KeyQuestion:
-    def __call__(self) -> SessionKeys: ...
+    def __call__(self, event_loop: AbstractEventLoop | None = None) -> SessionKeys: ...
 
 @final
 class SessionKeys: ...
+
+@final
+class WordQuestion:
+    def __call__(self, event_loop: AbstractEventLoop | None = None) -> tuple[bytes, int, bool]: ...
 
 @final
 class Exchange(Buffer):
@@ -230,7 +236,7 @@ class Exchange(Buffer):
     def handle_protocol_error(self, message: str) -> None: ...
     def handle_network_error(self, error: BaseException, timed_out: bool = False) -> None: ...
     @property
-    def question(self) -> Callable[[], Any]: ...
+    def question(self) -> Callable[..., Any]: ...
     def handle_answer(self, answer: Any) -> None: ...
     def handle_no_answer(self, error: BaseException) -> None: ...
     def handle_wake(self) -> None: ...

@@ -41,9 +41,19 @@ class MongoCredential:
         source: the database that knows the user; `$external` for mechanisms that ask somebody else.
         username, password: or None where the mechanism has none.
         mechanism_properties: the checked properties of the mechanism.
+        responder: who says what the mechanism says, where that is not the core; None for most.
+        allowed_hosts: patterns of the hosts that may get the credentials; None for any.
     """
 
-    __slots__ = ("mechanism", "mechanism_properties", "password", "source", "username")
+    __slots__ = (
+        "allowed_hosts",
+        "mechanism",
+        "mechanism_properties",
+        "password",
+        "responder",
+        "source",
+        "username",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,8 @@ class MongoCredential:
         self.username = username
         self.password = password
         self.mechanism_properties = mechanism_properties
+        self.responder: Any = None
+        self.allowed_hosts: list[str] | None = None
 
     def _values(self) -> tuple[Any, ...]:
         properties = tuple(sorted((name, repr(value)) for name, value in self.mechanism_properties.items()))
@@ -99,6 +111,7 @@ def build_credential(
             return None
         mechanism = "DEFAULT"
     source: str | None = options.get("authsource")
+    properties: Mapping[str, Any] = options.get("authmechanismproperties") or {}
     if not username and mechanism not in _NAMELESS:
         raise ConfigurationError(f"{mechanism} requires a username")
     if mechanism == "GSSAPI":
@@ -115,8 +128,10 @@ def build_credential(
                 "passwords are not supported by MONGODB-X509: the certificate is the proof"
             )
         return MongoCredential(mechanism, EXTERNAL, username, None, {})
-    if mechanism in ("MONGODB-AWS", "MONGODB-OIDC"):
-        raise ConfigurationError(f"the mechanism {mechanism} is not supported yet")
+    if mechanism == "MONGODB-AWS":
+        return _aws(username, password, properties)
+    if mechanism == "MONGODB-OIDC":
+        return _oidc(username, password, properties, options.get("authoidcallowedhosts"))
     if mechanism == "PLAIN":
         if password is None:
             raise ConfigurationError("PLAIN requires a password")
@@ -128,3 +143,71 @@ def build_credential(
             f"the password of the user {username!r} is empty; the server has no such user"
         )
     return MongoCredential(mechanism, source or database or "admin", username, password, {})
+
+
+def _aws(username: str | None, password: str | None, properties: Mapping[str, Any]) -> MongoCredential:
+    session_token = properties.get("AWS_SESSION_TOKEN")
+    if username is not None and password is None:
+        raise ConfigurationError("a username without a password is not supported by MONGODB-AWS")
+    if session_token is not None and username is None:
+        raise ConfigurationError(
+            "AWS_SESSION_TOKEN goes with an access key id and a secret; give them as well"
+        )
+    from mangonel._auth.aws import AWSResponder
+
+    credential = MongoCredential("MONGODB-AWS", EXTERNAL, username, password, {})
+    credential.responder = AWSResponder(username, password, session_token)
+    return credential
+
+
+# The hosts that a person's token may be sent to unless ALLOWED_HOSTS says otherwise (auth specification).
+_OIDC_HOSTS = (
+    "*.mongodb.net",
+    "*.mongodb-qa.net",
+    "*.mongodb-dev.net",
+    "*.mongodbgov.net",
+    "*.mongo.com",
+    "localhost",
+    "127.0.0.1",
+    "::1",
+)
+
+
+def _oidc(
+    username: str | None, password: str | None, properties: Mapping[str, Any], hosts: list[str] | None
+) -> MongoCredential:
+    callback: Any = properties.get("OIDC_CALLBACK")
+    human: Any = properties.get("OIDC_HUMAN_CALLBACK")
+    environment, resource = properties.get("ENVIRONMENT"), properties.get("TOKEN_RESOURCE", "")
+    hosts = properties.get("ALLOWED_HOSTS", hosts)
+    if password is not None:
+        raise ConfigurationError("password is not supported by MONGODB-OIDC")
+    if [callback, human, environment].count(None) != 2:
+        raise ConfigurationError(
+            "MONGODB-OIDC requires exactly one of the mechanism properties OIDC_CALLBACK, OIDC_HUMAN_CALLBACK and "
+            "ENVIRONMENT"
+        )
+    if hosts is not None and human is None:
+        raise ConfigurationError("ALLOWED_HOSTS is only valid with OIDC_HUMAN_CALLBACK")
+    if environment is not None:
+        from mangonel._auth.environments import ENVIRONMENTS, NEEDS_RESOURCE, EnvironmentCallback
+
+        if environment not in ENVIRONMENTS:
+            raise ConfigurationError(
+                f"unrecognized ENVIRONMENT for MONGODB-OIDC: {environment}; known are {', '.join(ENVIRONMENTS)}"
+            )
+        if environment == "test" and username is not None:
+            raise ConfigurationError("the test environment of MONGODB-OIDC does not support a username")
+        if environment in NEEDS_RESOURCE and not resource:
+            raise ConfigurationError(
+                f"the {environment} environment of MONGODB-OIDC requires the mechanism property TOKEN_RESOURCE"
+            )
+        callback = EnvironmentCallback(environment, resource)
+    from mangonel._auth.oidc import OIDCResponder
+
+    shown = {name: value for name, value in properties.items() if name in ("ENVIRONMENT", "TOKEN_RESOURCE")}
+    credential = MongoCredential("MONGODB-OIDC", EXTERNAL, username, None, shown)
+    credential.responder = OIDCResponder(human or callback, username, is_human=human is not None)
+    if human is not None:
+        credential.allowed_hosts = list(_OIDC_HOSTS if hosts is None else hosts)
+    return credential

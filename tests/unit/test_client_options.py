@@ -64,7 +64,6 @@ def test_database_of_the_uri_is_the_default_one() -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "authoidcallowedhosts": {"authoidcallowedhosts": ["x"]},
     "loadBalanced": {"loadBalanced": True},
     "minPoolSize": {"minPoolSize": 1},
     "auto_encryption_opts": {"auto_encryption_opts": object()},

@@ -91,6 +91,8 @@ pub(crate) struct Line {
     pub(crate) server_connection_id: Option<i64>,
     /// The service behind a load balancer.
     pub(crate) service_id: Option<ObjectId>,
+    /// The number of the token that its user showed; 0 for none.
+    token: u64,
 }
 
 /// The pools of one server, one for each shard that used it.
@@ -531,8 +533,21 @@ impl Client {
         let line = Line {
             server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
             service_id: hello.get_object_id("serviceId").ok().flatten(),
+            token: 0,
         };
         self.lines.insert(link, line);
+    }
+
+    /// Notes which token a connection was authenticated with.
+    pub(crate) fn note_token(&mut self, link: LinkId, token: u64) {
+        if let Some(line) = self.lines.get_mut(&link) {
+            line.token = token;
+        }
+    }
+
+    /// Returns the number of the token that a connection was authenticated with; 0 for none.
+    pub(crate) fn token(&self, link: LinkId) -> u64 {
+        self.lines.get(&link).map_or(0, |line| line.token)
     }
 
     fn forget_lines(&mut self, links: &[LinkId]) {

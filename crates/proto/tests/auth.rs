@@ -281,7 +281,7 @@ fn authentication_can_be_repeated_without_hello() {
     let mut first = Authentication::new(credential(None), NONCE).unwrap();
     speculate(&mut first);
     let mechanism = first.mechanism().unwrap();
-    let mut again = Authentication::again(credential(None), mechanism, NONCE).unwrap();
+    let mut again = Authentication::again(credential(None), mechanism, NONCE, None).unwrap();
     let (server, reply) = Server::first(&payload_of(&sent(&again)));
     again.handle_reply(document(&reply)).unwrap();
     give_keys(&mut again);

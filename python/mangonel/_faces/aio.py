@@ -127,8 +127,8 @@ class AioPort:
             exchange.handle_timeout()
         elif step == ASK:
             try:
-                # Hashing a password takes milliseconds that the loop has not got.
-                answer = await home.loop.run_in_executor(None, exchange.question)
+                # Hashing a password takes milliseconds that the loop has not got; a person takes minutes to log in.
+                answer = await home.loop.run_in_executor(None, exchange.question, home.loop)
             except Exception as error:
                 exchange.handle_no_answer(error)
             else:

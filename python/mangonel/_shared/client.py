@@ -278,6 +278,9 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
 
     def _after_fork(self) -> None:
         """Start over in a forked child; the parent's sockets are closed here without a word to the server."""
+        credentials = self._options._credentials
+        if credentials is not None and credentials.responder is not None:
+            credentials.responder.after_fork()
         links = self._core.restart_in_child(os.urandom(16))
         self._port.close()
         self._housekeeper.retire()

@@ -5,6 +5,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::external::Word;
 use super::scram::{KeyCache, KeyRequest, Keys};
 use super::{AuthError, Authentication, Credential, Mechanism, NONCE_SIZE};
 
@@ -16,6 +17,10 @@ pub struct Login {
     keys: KeyCache,
     /// What was settled with a server that was asked; a user's mechanisms are the same on all of them.
     settled: Option<Mechanism>,
+    /// The word that the last connection was authenticated with, where it is good for others too.
+    word: Option<Word>,
+    /// Where the user's credentials may be sent; `None` for anywhere.
+    allowed_hosts: Option<Vec<String>>,
 }
 
 impl Login {
@@ -26,7 +31,23 @@ impl Login {
             nonces: Nonces { secret: seed, count: 0 },
             keys: KeyCache::default(),
             settled: None,
+            word: None,
+            allowed_hosts: None,
         }
+    }
+
+    /// Sends credentials to these hosts alone: names, or `*.` and the end of a name.
+    pub fn allow_hosts(&mut self, patterns: Vec<String>) {
+        self.allowed_hosts = Some(patterns);
+    }
+
+    /// Returns whether credentials may be sent to this host.
+    pub fn allows(&self, host: &str) -> bool {
+        let matches = |pattern: &String| match pattern.strip_prefix('*') {
+            Some(end) if end.starts_with('.') => host.ends_with(end),
+            _ => host == pattern,
+        };
+        self.allowed_hosts.as_ref().is_none_or(|patterns| patterns.iter().any(matches))
     }
 
     /// Returns the user.
@@ -39,21 +60,35 @@ impl Login {
     /// # Errors
     /// When the mechanism cannot use the name or the password.
     pub fn begin(&mut self) -> Result<Authentication, AuthError> {
-        Authentication::new(self.credential.clone(), self.nonces.next())
+        let mut authentication = Authentication::new(self.credential.clone(), self.nonces.next())?;
+        authentication.remember(self.word.clone());
+        Ok(authentication)
     }
 
-    /// Begins to authenticate anew on a connection that was authenticated before.
+    /// Begins to authenticate anew on a connection that was authenticated before, with the token of this number.
     ///
     /// # Errors
     /// As for [`begin`](Self::begin).
-    pub fn begin_again(&mut self) -> Result<Authentication, AuthError> {
+    pub fn begin_again(&mut self, token: u64) -> Result<Authentication, AuthError> {
         let mechanism = self.credential.mechanism.or(self.settled).unwrap_or(Mechanism::ScramSha256);
-        Authentication::again(self.credential.clone(), mechanism, self.nonces.next())
+        self.forget_token(token);
+        Authentication::again(self.credential.clone(), mechanism, self.nonces.next(), Some(token))
     }
 
-    /// Notes which mechanism an authentication went well with.
-    pub fn settle(&mut self, mechanism: Option<Mechanism>) {
-        self.settled = mechanism;
+    /// Notes what an authentication went well with.
+    pub fn settle(&mut self, authentication: &Authentication) {
+        self.settled = authentication.mechanism();
+        if self.settled == Some(Mechanism::Oidc)
+            && let Some(word) = authentication.word()
+            && self.word.as_ref().is_none_or(|known| known.token < word.token)
+        {
+            self.word = Some(word.clone());
+        }
+    }
+
+    /// Says this token inside no further hello.
+    pub fn forget_token(&mut self, token: u64) {
+        self.word = self.word.take().filter(|word| word.token > token);
     }
 
     /// Returns the keys that an equal request was derived for before.

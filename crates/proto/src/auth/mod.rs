@@ -5,6 +5,7 @@
 //! [`Authentication::handle_hello`] with its reply, then whatever [`Authentication::poll_step`] says until it
 //! says [`Step::Done`]. An error ends the connection.
 
+pub mod external;
 pub mod login;
 pub mod plain;
 pub mod scram;
@@ -16,7 +17,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use mangonel_bson::{self as bson, RawDocument, RawValue};
 
+use self::external::{Conversation, Prompt, Word};
 use self::scram::{Hash, KeyRequest, Keys, Scram};
+
+/// The server's code for a wrong name, password or token.
+pub const AUTHENTICATION_FAILED: i64 = 18;
 
 /// Bytes of randomness a conversation needs.
 pub const NONCE_SIZE: usize = 24;
@@ -54,6 +59,10 @@ pub enum Mechanism {
     X509,
     /// PLAIN.
     Plain,
+    /// MONGODB-AWS.
+    Aws,
+    /// MONGODB-OIDC.
+    Oidc,
 }
 
 const MECHANISMS: &[(&str, Mechanism)] = &[
@@ -61,6 +70,8 @@ const MECHANISMS: &[(&str, Mechanism)] = &[
     ("SCRAM-SHA-256", Mechanism::ScramSha256),
     ("MONGODB-X509", Mechanism::X509),
     ("PLAIN", Mechanism::Plain),
+    ("MONGODB-AWS", Mechanism::Aws),
+    ("MONGODB-OIDC", Mechanism::Oidc),
 ];
 
 impl Mechanism {
@@ -163,6 +174,8 @@ pub enum Step<'a> {
     },
     /// Find the keys in the cache or derive them, and hand them to [`Authentication::handle_keys`].
     Derive(&'a KeyRequest),
+    /// Find the client's next word and hand it to [`Authentication::handle_word`].
+    Ask(&'a Prompt),
     /// The connection is authenticated.
     Done,
 }
@@ -173,6 +186,7 @@ impl fmt::Debug for Step<'_> {
         match self {
             Step::Send { database, .. } => f.debug_struct("Send").field("database", database).finish(),
             Step::Derive(_) => f.write_str("Derive"),
+            Step::Ask(_) => f.write_str("Ask"),
             Step::Done => f.write_str("Done"),
         }
     }
@@ -189,6 +203,9 @@ enum State {
     ScramLast(Command, Scram),
     /// The server proved itself but wants one more, empty, message.
     ScramEmpty(Command),
+    External(Conversation),
+    ExternalSent(Command, Conversation),
+    ExternalDone(Conversation),
     Done,
     Failed,
 }
@@ -208,13 +225,16 @@ pub struct Authentication {
     credential: Credential,
     nonce: String,
     state: State,
+    /// A word that was good enough for another connection; said inside hello.
+    remembered: Option<Word>,
 }
 
 impl Authentication {
     /// Begins. `nonce` is fresh randomness.
     pub fn new(credential: Credential, nonce: [u8; NONCE_SIZE]) -> Result<Authentication, AuthError> {
         let nonce = BASE64.encode(nonce);
-        let mut authentication = Authentication { credential, nonce, state: State::Hello(None) };
+        let mut authentication =
+            Authentication { credential, nonce, state: State::Hello(None), remembered: None };
         // Every server since 4.0 has SCRAM-SHA-256 for most users, so a user who named nothing begins with it.
         let guess = authentication.credential.mechanism.unwrap_or(Mechanism::ScramSha256);
         if let Some(hash) = scram_hash(guess) {
@@ -231,16 +251,35 @@ impl Authentication {
 
     /// Begins anew on a connection that said hello long ago, because the server asked for it.
     ///
-    /// `mechanism` is the one settled before; see [`Authentication::mechanism`].
+    /// `mechanism` is the one settled before; see [`Authentication::mechanism`]. `expired`: the number of the token that
+    /// the connection was authenticated with.
     pub fn again(
         credential: Credential,
         mechanism: Mechanism,
         nonce: [u8; NONCE_SIZE],
+        expired: Option<u64>,
     ) -> Result<Authentication, AuthError> {
         let credential = Credential { mechanism: Some(mechanism), ..credential };
         let mut authentication = Authentication::new(credential, nonce)?;
-        authentication.state = authentication.begin(mechanism)?;
+        authentication.state = match mechanism {
+            Mechanism::Aws | Mechanism::Oidc => State::External(Conversation::new(mechanism, expired)),
+            _ => authentication.begin(mechanism)?,
+        };
         Ok(authentication)
+    }
+
+    /// Says inside hello what was good enough for another connection.
+    pub fn remember(&mut self, word: Option<Word>) {
+        self.remembered = word;
+    }
+
+    /// Returns the number of the token that the connection was authenticated with; 0 for none.
+    pub fn token(&self) -> u64 {
+        match &self.state {
+            State::ExternalDone(conversation) => conversation.token(),
+            State::Done => self.remembered.as_ref().map_or(0, |word| word.token),
+            _ => 0,
+        }
     }
 
     /// Returns the mechanism: the one asked for, or what the hello reply settled.
@@ -269,6 +308,14 @@ impl Authentication {
                 bson::append_str(out, "db", source);
                 bson::end_document(out, document);
             }
+            State::Hello(None) => {
+                if let (Some(mechanism), Some(word)) = (mechanism, &self.remembered) {
+                    let document = start(out);
+                    append_sasl_start(out, *mechanism, &word.payload.0);
+                    bson::append_str(out, "db", source);
+                    bson::end_document(out, document);
+                }
+            }
             _ => {}
         }
     }
@@ -287,6 +334,7 @@ impl Authentication {
                 take_scram_first(scram, answer)?
             }
             (None, Some(_)) if self.credential.mechanism == Some(Mechanism::X509) => State::Done,
+            (None, Some(answer)) if self.remembered.is_some() && is_done(answer) => State::Done,
             _ => {
                 let mechanism = self.credential.mechanism.unwrap_or_else(|| {
                     let supported = reply.get_array("saslSupportedMechs").ok().flatten();
@@ -310,11 +358,13 @@ impl Authentication {
             State::Single(command)
             | State::ScramFirst(command, _)
             | State::ScramLast(command, _)
-            | State::ScramEmpty(command) => {
+            | State::ScramEmpty(command)
+            | State::ExternalSent(command, _) => {
                 Some(Step::Send { database: &self.credential.source, command: &command.0 })
             }
             State::ScramKeys(request, ..) => Some(Step::Derive(request)),
-            State::Done => Some(Step::Done),
+            State::External(conversation) => Some(Step::Ask(conversation.prompt())),
+            State::Done | State::ExternalDone(_) => Some(Step::Done),
             State::Hello(_) | State::Failed => None,
         }
     }
@@ -330,11 +380,39 @@ impl Authentication {
         };
     }
 
+    /// Takes the word that [`Step::Ask`] asked for.
+    pub fn handle_word(&mut self, word: Word) {
+        self.state = match std::mem::replace(&mut self.state, State::Failed) {
+            State::External(conversation) => {
+                self.remembered = Some(word.clone());
+                conversation.say(word)
+            }
+            other => other,
+        };
+    }
+
+    /// Returns the word that was good enough for this connection, for the next one.
+    pub fn word(&self) -> Option<&Word> {
+        self.remembered.as_ref().filter(|word| word.token != 0)
+    }
+
     /// Takes the reply to the command that [`Step::Send`] asked for.
     pub fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<(), AuthError> {
         let state = std::mem::replace(&mut self.state, State::Failed);
-        check_ok(reply)?;
+        if let Err(error) = check_ok(reply) {
+            if let (
+                AuthError::Refused { code: Some(AUTHENTICATION_FAILED), .. },
+                State::ExternalSent(_, conversation),
+            ) = (&error, state)
+                && let Some(again) = conversation.try_again()
+            {
+                self.state = again;
+                return Ok(());
+            }
+            return Err(error);
+        }
         self.state = match state {
+            State::ExternalSent(_, conversation) => conversation.hear(reply)?,
             State::Single(_) => State::Done,
             State::ScramFirst(_, scram) => take_scram_first(scram, reply)?,
             State::ScramLast(_, scram) => {
@@ -370,6 +448,9 @@ impl Authentication {
                 bson::end_document(&mut command, start);
                 return Ok(State::ScramFirst(Command(command), scram));
             }
+            Mechanism::Aws | Mechanism::Oidc => {
+                return Ok(State::External(Conversation::new(mechanism, None)));
+            }
         }
         bson::end_document(&mut command, start);
         Ok(State::Single(Command(command)))
@@ -387,7 +468,7 @@ fn scram_hash(mechanism: Mechanism) -> Option<Hash> {
     match mechanism {
         Mechanism::ScramSha1 => Some(Hash::Sha1),
         Mechanism::ScramSha256 => Some(Hash::Sha256),
-        Mechanism::X509 | Mechanism::Plain => None,
+        Mechanism::X509 | Mechanism::Plain | Mechanism::Aws | Mechanism::Oidc => None,
     }
 }
 
@@ -403,6 +484,9 @@ fn append_sasl_start(out: &mut Vec<u8>, mechanism: Mechanism, payload: &[u8]) {
     bson::append_i32(out, "saslStart", 1);
     bson::append_str(out, "mechanism", mechanism.name());
     bson::append_binary(out, "payload", 0, payload);
+    if matches!(mechanism, Mechanism::Aws | Mechanism::Oidc) {
+        return;
+    }
     bson::append_i32(out, "autoAuthorize", 1);
     if scram_hash(mechanism).is_some() {
         let options = bson::begin_subdocument(out, "options");

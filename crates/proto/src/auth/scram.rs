@@ -128,6 +128,11 @@ impl KeyRequest {
         self.id
     }
 
+    /// Returns how many rounds of hashing the server asks for.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
     /// Derives the keys. Takes milliseconds: run it where nobody waits, without a lock.
     pub fn derive(&self) -> Keys {
         let salted = self.hash.pbkdf2(self.password.reveal().as_bytes(), &self.salt, self.iterations);

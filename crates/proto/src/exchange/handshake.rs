@@ -4,8 +4,9 @@
 use mangonel_bson::{RawDocument, RawValue, writer};
 
 use super::{Exchange, Phase, Step};
+use crate::auth::external::{Prompt, Word};
 use crate::auth::scram::{KeyRequest, Keys};
-use crate::auth::{self, AuthError, Authentication};
+use crate::auth::{self, AUTHENTICATION_FAILED, AuthError, Authentication, Mechanism};
 use crate::client::{Client, ClientOptions};
 use crate::compress::{Compressor, is_compressible, negotiate};
 use crate::error::{Failure, ProtocolError};
@@ -15,9 +16,6 @@ use crate::reply::Facts;
 use crate::time::Instant;
 use crate::topology::monitor::HelloRequest;
 use crate::topology::{self, Cause, is_state_change};
-
-/// The server's code for a wrong name or password.
-const AUTHENTICATION_FAILED: i64 = 18;
 
 /// What a connection has come to on its way to be usable.
 pub(super) struct Handshake {
@@ -40,6 +38,8 @@ impl Handshake {
 pub enum Question {
     /// Derive the keys of a password.
     Keys(KeyRequest),
+    /// Say the next word of a mechanism that lives outside the core.
+    Word(Mechanism, Prompt),
 }
 
 /// The answer to a [`Question`].
@@ -47,6 +47,8 @@ pub enum Question {
 pub enum Answer {
     /// The keys.
     Keys(Keys),
+    /// The word.
+    Word(Word),
 }
 
 impl Exchange {
@@ -83,6 +85,7 @@ impl Exchange {
         let authentication = self.handshake.as_ref()?.authentication.as_ref()?;
         match authentication.poll_step()? {
             auth::Step::Derive(request) => Some(Question::Keys(request.clone())),
+            auth::Step::Ask(prompt) => Some(Question::Word(authentication.mechanism()?, prompt.clone())),
             auth::Step::Send { .. } | auth::Step::Done => None,
         }
     }
@@ -98,6 +101,7 @@ impl Exchange {
                     login.keep_keys(&request, keys);
                 }
             }
+            (Answer::Word(word), Some(Question::Word(..))) => authentication.handle_word(word),
             _ => return,
         }
         self.go_on(client, now);
@@ -115,6 +119,17 @@ impl Exchange {
     pub(super) fn begin_handshake(&mut self, client: &mut Client, now: Instant) {
         self.phase = Phase::Handshake;
         self.request_id = client.next_request();
+        if let (Some(login), Some(server)) = (&client.options.login, &self.server)
+            && !login.allows(server.address.host())
+        {
+            let message = format!(
+                "{}: refusing to send credentials to a host that is not in ALLOWED_HOSTS; add it there if it is yours",
+                server.address
+            );
+            self.drop_link(client, now);
+            self.fail(Failure::Configuration(message));
+            return self.end_session(client, now);
+        }
         let authentication = match client.options.login.as_mut().map(|login| login.begin()).transpose() {
             Ok(authentication) => authentication,
             Err(error) => return self.refuse_credential(client, &error, now),
@@ -148,8 +163,9 @@ impl Exchange {
     /// The server wants to see the user's credentials once more; the command did not run.
     pub(super) fn begin_reauthentication(&mut self, client: &mut Client, now: Instant) {
         self.is_reauthenticated = true;
+        let token = self.link.map_or(0, |link| client.token(link));
         let Some(login) = &mut client.options.login else { return };
-        match login.begin_again() {
+        match login.begin_again(token) {
             Ok(authentication) => {
                 self.phase = Phase::Reauthenticating;
                 let authentication = Some(authentication);
@@ -217,6 +233,15 @@ impl Exchange {
                     };
                     authentication.handle_keys(keys);
                 }
+                Some(auth::Step::Ask(prompt)) => {
+                    if let (Some(token), Some(login)) = (prompt.refused, &mut client.options.login) {
+                        login.forget_token(token);
+                    }
+                    if let Some(handshake) = &mut self.handshake {
+                        handshake.command = None;
+                    }
+                    return;
+                }
                 Some(auth::Step::Send { database, command }) => {
                     let request_id = client.next_request();
                     let command = auth_command(&client.options, database, command, request_id);
@@ -244,7 +269,10 @@ impl Exchange {
             handshake.as_ref().and_then(|handshake| handshake.authentication.as_ref()),
             &mut client.options.login,
         ) {
-            login.settle(authentication.mechanism());
+            login.settle(authentication);
+            if let Some(link) = self.link {
+                client.note_token(link, authentication.token());
+            }
         }
         if self.phase == Phase::Handshake {
             self.compressor = handshake.and_then(|handshake| handshake.compressor);

@@ -1,10 +1,14 @@
 //! Authentication as Python sees it: the user of a client, read from its options, and the questions that a handshake
 //! asks its face.
 
+use mangonel_proto::auth::external::{Hidden, Prompt, Word};
 use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::scram::{KeyRequest, Keys};
 use mangonel_proto::auth::{Credential, Mechanism, Secret};
+use mangonel_proto::exchange::Answer;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::failure;
 
@@ -21,9 +25,50 @@ impl KeyQuestion {
 
 #[pymethods]
 impl KeyQuestion {
-    fn __call__(&self, py: Python<'_>) -> SessionKeys {
+    #[pyo3(signature = (event_loop=None))]
+    fn __call__(&self, py: Python<'_>, event_loop: Option<Py<PyAny>>) -> SessionKeys {
+        let _ = event_loop;
         SessionKeys(py.detach(|| self.0.derive()))
     }
+}
+
+/// Asks the client's responder for its next word when called, which may take as long as a person takes to log in.
+#[pyclass(frozen, module = "mangonel._core")]
+pub struct WordQuestion {
+    responder: Py<PyAny>,
+    prompt: Prompt,
+}
+
+impl WordQuestion {
+    /// Makes the question.
+    pub fn new(responder: Py<PyAny>, prompt: Prompt) -> Self {
+        WordQuestion { responder, prompt }
+    }
+}
+
+#[pymethods]
+impl WordQuestion {
+    #[pyo3(signature = (event_loop=None))]
+    fn __call__(&self, py: Python<'_>, event_loop: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        let bytes = |bytes: Option<&Vec<u8>>| bytes.map(|bytes| PyBytes::new(py, bytes));
+        let challenge = bytes(self.prompt.challenge.as_ref());
+        let previous = bytes(self.prompt.previous.as_ref().map(|hidden| &hidden.0));
+        let asked = (challenge, previous, self.prompt.refused, event_loop);
+        self.responder.call_method1(py, "respond", asked)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.responder)
+    }
+}
+
+/// Reads what a question's call returned.
+pub fn answer(found: &Bound<'_, PyAny>) -> PyResult<Answer> {
+    if let Ok(keys) = found.cast::<SessionKeys>() {
+        return Ok(Answer::Keys(keys.get().0.clone()));
+    }
+    let (payload, token, has_successor) = found.extract::<(Vec<u8>, u64, bool)>()?;
+    Ok(Answer::Word(Word { payload: Hidden(payload), token, has_successor }))
 }
 
 /// The keys of a password. They are as good as the password, so there is nothing to look at.
@@ -31,11 +76,11 @@ impl KeyQuestion {
 pub struct SessionKeys(pub(crate) Keys);
 
 /// Reads a `MongoCredential`, or None.
-pub fn login(py: Python<'_>, credential: &Bound<'_, PyAny>) -> PyResult<Option<Login>> {
-    if credential.is_none() {
+pub fn login(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Option<Login>> {
+    if given.is_none() {
         return Ok(None);
     }
-    let text = |name: &str| credential.getattr(name)?.extract::<Option<String>>();
+    let text = |name: &str| given.getattr(name)?.extract::<Option<String>>();
     let mechanism =
         match text("mechanism")?.as_deref() {
             None | Some("DEFAULT") => None,
@@ -49,6 +94,11 @@ pub fn login(py: Python<'_>, credential: &Bound<'_, PyAny>) -> PyResult<Option<L
         source: text("source")?.unwrap_or_else(|| "admin".to_owned()),
         mechanism,
     };
+    let allowed_hosts = given.getattr("allowed_hosts")?.extract::<Option<Vec<String>>>()?;
     let seed: [u8; 32] = py.import("os")?.call_method1("urandom", (32,))?.extract()?;
-    Ok(Some(Login::new(credential, seed)))
+    let mut login = Login::new(credential, seed);
+    if let Some(patterns) = allowed_hosts {
+        login.allow_hosts(patterns);
+    }
+    Ok(Some(login))
 }

@@ -152,6 +152,8 @@ pub struct Core {
     state: Mutex<State>,
     /// Whether some of its connections may compress; a question that is asked for every message.
     pub(crate) compresses: bool,
+    /// Who says the words of a mechanism that lives in Python.
+    pub(crate) responder: Option<Py<PyAny>>,
     epoch: std::time::Instant,
     /// Whose methods are called with the events, when there is anyone to hear of them.
     publisher: Mutex<Option<Py<PyAny>>>,
@@ -333,6 +335,12 @@ impl Core {
         publisher: Option<Py<PyAny>>,
         interests: u8,
     ) -> PyResult<Self> {
+        let credential: Bound<'_, PyAny> = option(options, "credential")?;
+        let responder = if credential.is_none() {
+            None
+        } else {
+            credential.getattr("responder")?.extract::<Option<Py<PyAny>>>()?
+        };
         let made = client_options(py, options)?;
         let compresses = !made.compressors.is_empty();
         let epoch = std::time::Instant::now();
@@ -348,6 +356,7 @@ impl Core {
         Ok(Core {
             state: Mutex::new(state),
             compresses,
+            responder,
             epoch,
             publisher: Mutex::new(publisher),
             attention: Mutex::new(None),

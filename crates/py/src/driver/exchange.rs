@@ -6,7 +6,7 @@ use std::time::Duration;
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::client::ShardId;
 use mangonel_proto::error::Failure;
-use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
+use mangonel_proto::exchange::{Exchange as CoreExchange, Question, Step};
 use mangonel_proto::message::{has_more_to_come, read_reply};
 use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use super::auth::{KeyQuestion, SessionKeys};
+use super::auth::{KeyQuestion, WordQuestion};
 use super::batch::Batch;
 use super::chunks::ChunkTarget;
 use super::core::{Core, State};
@@ -505,12 +505,18 @@ impl Exchange {
         Ok(())
     }
 
-    /// What to call at ASK: a function without arguments that may take long. Its result is for `handle_answer`, an
+    /// What to call at ASK: a function that may take long, and takes the running event loop where there is one. Its result is for `handle_answer`, an
     /// exception of it for `handle_no_answer`.
     #[getter]
     fn question(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.inner.question() {
             Some(Question::Keys(request)) => Ok(Py::new(py, KeyQuestion::new(request))?.into_any()),
+            Some(Question::Word(_, prompt)) => {
+                let responder = self.core.get().responder.as_ref().map(|responder| responder.clone_ref(py));
+                let responder = responder
+                    .ok_or_else(|| failure::bug(py, "expected a responder for the mechanism, found none"))?;
+                Ok(Py::new(py, WordQuestion::new(responder, prompt))?.into_any())
+            }
             None => Err(failure::bug(py, "expected an open question, found none")),
         }
     }
@@ -518,7 +524,7 @@ impl Exchange {
     /// What `question` returned.
     fn handle_answer(&mut self, py: Python<'_>, answer: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_not_lent()?;
-        let answer = Answer::Keys(answer.cast::<SessionKeys>()?.get().0.clone());
+        let answer = super::auth::answer(answer)?;
         self.advance(py, |inner, state, now| inner.handle_answer(&mut state.client, answer, now));
         Ok(())
     }

@@ -29,6 +29,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<exchange::Exchange>()?;
     module.add_class::<auth::KeyQuestion>()?;
     module.add_class::<auth::SessionKeys>()?;
+    module.add_class::<auth::WordQuestion>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<monitor::Monitor>()?;
     module.add_class::<operation::Operation>()?;

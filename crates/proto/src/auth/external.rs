@@ -1,0 +1,107 @@
+//! MONGODB-AWS and MONGODB-OIDC: conversations whose words come from outside this crate, for they take signatures or
+//! tokens of somebody else. Knows the order of the messages and when a refused token is worth another try.
+//! Spec: auth, "MONGODB-AWS", "MONGODB-OIDC".
+
+use mangonel_bson as bson;
+
+use super::{AuthError, Command, Mechanism, State, append_sasl_start, conversation_id, is_done, payload};
+use crate::auth::sasl_continue;
+
+/// A token from the cache, a token from a refresh token, and a new one: more tries would be the same again.
+const MOST_TRIES: u32 = 3;
+
+/// What has to be known to say the next word.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Prompt {
+    /// What the server said; `None` at the start of a conversation.
+    pub challenge: Option<Vec<u8>>,
+    /// What the client said before that.
+    pub previous: Option<Hidden>,
+    /// The number of the token that the server refused or that has expired; it must not be said again.
+    pub refused: Option<u64>,
+}
+
+/// A word of the client, kept out of debug output: it may hold a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(pub Vec<u8>);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hidden(…)")
+    }
+}
+
+/// The client's next word.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Word {
+    /// Its bytes.
+    pub payload: Hidden,
+    /// The number of the token in it; 0 when there is none.
+    pub token: u64,
+    /// Whether there may be a newer token when the server refuses this one.
+    pub has_successor: bool,
+}
+
+/// A conversation of which the client's part comes from outside.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    mechanism: Mechanism,
+    prompt: Prompt,
+    number: Option<i32>,
+    said: Option<Word>,
+    tries: u32,
+}
+
+impl Conversation {
+    pub(super) fn new(mechanism: Mechanism, refused: Option<u64>) -> Conversation {
+        let prompt = Prompt { refused, ..Prompt::default() };
+        Conversation { mechanism, prompt, number: None, said: None, tries: 0 }
+    }
+
+    pub(super) fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+
+    /// Returns the number of the token that was said last; 0 for none.
+    pub(super) fn token(&self) -> u64 {
+        self.said.as_ref().map_or(0, |word| word.token)
+    }
+
+    /// Puts the next word into a command.
+    pub(super) fn say(mut self, word: Word) -> State {
+        let command = match self.number {
+            Some(number) => sasl_continue(number, &word.payload.0),
+            None => {
+                let mut out = Vec::new();
+                let start = bson::begin_document(&mut out);
+                append_sasl_start(&mut out, self.mechanism, &word.payload.0);
+                bson::end_document(&mut out, start);
+                Command(out)
+            }
+        };
+        self.said = Some(word);
+        State::ExternalSent(command, self)
+    }
+
+    /// Takes the server's answer.
+    pub(super) fn hear(mut self, reply: bson::RawDocument<'_>) -> Result<State, AuthError> {
+        if is_done(reply) {
+            return Ok(State::ExternalDone(self));
+        }
+        self.number = Some(conversation_id(reply));
+        self.prompt = Prompt {
+            challenge: Some(payload(reply)?.to_vec()),
+            previous: self.said.take().map(|word| word.payload),
+            refused: None,
+        };
+        Ok(State::External(self))
+    }
+
+    /// Begins again with another token, when there may be one.
+    pub(super) fn try_again(self) -> Option<State> {
+        let said = self.said.filter(|word| word.has_successor && self.tries + 1 < MOST_TRIES)?;
+        let mut again = Conversation::new(self.mechanism, Some(said.token));
+        again.tries = self.tries + 1;
+        Some(State::External(again))
+    }
+}

@@ -1,0 +1,130 @@
+"""MONGODB-AWS: the server asks AWS who signed a request that is never sent. Spec: auth, "MONGODB-AWS".
+
+Finding credentials and signing are botocore's, the extra `mangonel[aws]`.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from mangonel import _core
+from mangonel.bson.binary import Binary
+from mangonel.errors import ConfigurationError, ProtocolError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+NONCE_SIZE = 32
+# What the field has named "gs2-cb-flag" in its first message: the letter n, no channel binding.
+NO_CHANNEL_BINDING = ord("n")
+BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+MOST_HOST = 255
+
+
+class AWSResponder:
+    """The AWS identity of one client.
+
+    Args:
+        username, password: access key id and secret, or None for what botocore finds: environment, files, container,
+            instance, web identity.
+        session_token: beside temporary keys.
+    """
+
+    def __init__(self, username: str | None, password: str | None, session_token: str | None) -> None:
+        _botocore()
+        self._given = (username, password, session_token) if username else None
+        self._session: Any = None
+
+    def __repr__(self) -> str:
+        return "AWSResponder(...)"
+
+    def respond(
+        self,
+        challenge: bytes | None,
+        previous: bytes | None,
+        refused: int | None,
+        loop: AbstractEventLoop | None = None,
+    ) -> tuple[bytes, int, bool]:
+        """Return the client's next word; there is no token in it that could be used again."""
+        if challenge is None or previous is None:
+            ours = Binary(os.urandom(NONCE_SIZE), 0)
+            return _core.encode({"r": ours, "p": NO_CHANNEL_BINDING}), 0, False
+        said = _core.decode(challenge)
+        nonce, host = _check(said.get("s"), said.get("h"), _core.decode(previous)["r"])
+        return _core.encode(self._sign(nonce, host)), 0, False
+
+    def after_fork(self) -> None:
+        """Nothing is held that a fork could break."""
+
+    def _sign(self, nonce: bytes, host: str) -> dict[str, Any]:
+        auth, request_class, credentials = self._prepare()
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Content-Length": str(len(BODY)),
+            "Host": host,
+            "X-MongoDB-Server-Nonce": b64encode(nonce).decode(),
+            "X-MongoDB-GS2-CB-Flag": "n",
+        }
+        request = request_class(method="POST", url=f"https://{host}/", data=BODY, headers=headers)
+        auth.SigV4Auth(credentials, "sts", region(host)).add_auth(request)
+        word = {"a": request.headers["Authorization"], "d": request.headers["X-Amz-Date"]}
+        if credentials.token:
+            word["t"] = credentials.token
+        return word
+
+    def _prepare(self) -> tuple[Any, Any, Any]:
+        botocore = _botocore()
+        if self._given is not None:
+            return (
+                botocore.auth,
+                botocore.awsrequest.AWSRequest,
+                botocore.credentials.Credentials(*self._given),
+            )
+        if self._session is None:
+            self._session = botocore.session.Session()
+        # botocore keeps them, and renews them before they expire.
+        found = self._session.get_credentials()
+        if found is None:
+            raise ConfigurationError(
+                "no AWS credentials for MONGODB-AWS: expected them in the options, or in the environment, files, "
+                "container or instance that botocore looks at, found none"
+            )
+        # Taken together, so that a renewal cannot come between; and in an object that does not show them.
+        credentials = botocore.credentials.Credentials(*found.get_frozen_credentials()[:3])
+        return botocore.auth, botocore.awsrequest.AWSRequest, credentials
+
+
+def region(host: str) -> str:
+    """Return the region that a host of the security token service is in."""
+    parts = host.split(".")
+    return "us-east-1" if host == "sts.amazonaws.com" or len(parts) == 1 else parts[1]
+
+
+def _check(nonce: Any, host: Any, ours: bytes) -> tuple[bytes, str]:
+    """Return the server's nonce and host, which decide what is signed and so what the signature is good for.
+
+    Raises:
+        ProtocolError: they are not what the specification allows. Nothing was signed.
+    """
+    if not isinstance(nonce, bytes) or len(nonce) != 2 * NONCE_SIZE or nonce[:NONCE_SIZE] != ours:
+        raise ProtocolError(
+            "expected the server's AWS nonce to be 64 bytes that continue the client's, got another"
+        )
+    if not isinstance(host, str) or not 0 < len(host) <= MOST_HOST or "" in host.split("."):
+        raise ProtocolError("expected the host of the AWS security token service, got another text")
+    return nonce, host
+
+
+def _botocore() -> Any:
+    try:
+        import botocore.auth
+        import botocore.awsrequest
+        import botocore.credentials
+        import botocore.session
+    except ImportError as error:
+        raise ConfigurationError(
+            'MONGODB-AWS needs botocore, which is not installed; run: pip install "mangonel[aws]"'
+        ) from error
+    return botocore

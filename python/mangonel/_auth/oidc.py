@@ -1,0 +1,149 @@
+"""MONGODB-OIDC: tokens from a callback, kept until the server refuses them. Spec: auth, "MONGODB-OIDC".
+
+A connection says {"jwt": token}. A human's first connection asks the server first which identity provider it trusts,
+by saying {"n": user}, since the callback has to know.
+"""
+
+from __future__ import annotations
+
+import time
+from _thread import allocate_lock
+from asyncio import run_coroutine_threadsafe
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from mangonel import _core
+from mangonel.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult, OIDCIdPInfo
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+VERSION = 1
+MACHINE_TIMEOUT_S = 60.0
+HUMAN_TIMEOUT_S = 300.0
+# A provider must not be asked in a tight loop (specification).
+LEAST_BETWEEN_CALLS_S = 0.1
+
+
+class OIDCResponder:
+    """The tokens of one client.
+
+    Args:
+        callback: where tokens come from.
+        username: of the connection string.
+        is_human: the callback needs to know the identity provider, and may be given refresh tokens.
+    """
+
+    def __init__(self, callback: OIDCCallback, username: str | None, *, is_human: bool) -> None:
+        self._callback = callback
+        self._username = username or ""
+        self._is_human = is_human
+        self._lock = allocate_lock()
+        self._called = float("-inf")
+        self._token: _Token | None = None
+        # Counts tokens from 1 on, so that a refusal of an old one does not throw the newest away.
+        self._number = 0
+        self._refresh_token: str | None = None
+        self._is_refreshed = False
+        self._provider: OIDCIdPInfo | None = None
+
+    def __repr__(self) -> str:
+        return f"OIDCResponder(username={self._username!r})"
+
+    def respond(
+        self,
+        challenge: bytes | None,
+        previous: bytes | None,
+        refused: int | None,
+        loop: AbstractEventLoop | None = None,
+    ) -> tuple[bytes, int, bool]:
+        """Return the client's next word, the number of the token in it, and whether another token may come after it.
+
+        Args:
+            challenge: what the server said, None at the start.
+            previous: what was said before; not needed here.
+            refused: number of the token that the server refused.
+            loop: the event loop that coroutines of the callback run on. None on the blocking face.
+        """
+        with self._lock:
+            if refused is not None:
+                self._forget(refused)
+            if challenge is not None:
+                self._take_provider(challenge)
+            elif self._token is not None:
+                return _jwt(self._token), self._number, True
+            elif self._is_human and (self._refresh_token is None or self._provider is None):
+                return _core.encode({"n": self._username} if self._username else {}), 0, False
+            had_refresh_token = self._refresh_token is not None
+            self._fetch(loop)
+            assert self._token is not None
+            self._is_refreshed = had_refresh_token
+            return _jwt(self._token), self._number, had_refresh_token
+
+    def after_fork(self) -> None:
+        """Forget what another thread of the parent may hold."""
+        self._lock = allocate_lock()
+
+    def _forget(self, refused: int) -> None:
+        if refused == self._number and refused:
+            self._token = None
+            if self._is_refreshed:
+                # The provider does not honour it any more, or the server does not trust what it gives for it.
+                self._refresh_token = None
+                self._is_refreshed = False
+
+    def _take_provider(self, challenge: bytes) -> None:
+        self._token = self._refresh_token = None
+        said = _core.decode(challenge)
+        if "issuer" in said:
+            self._provider = OIDCIdPInfo(said["issuer"], said.get("clientId"), said.get("requestScopes"))
+
+    def _fetch(self, loop: AbstractEventLoop | None) -> None:
+        wait = self._called + LEAST_BETWEEN_CALLS_S - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        timeout = HUMAN_TIMEOUT_S if self._is_human else MACHINE_TIMEOUT_S
+        context = OIDCCallbackContext(timeout, self._username, VERSION, self._refresh_token, self._provider)
+        try:
+            result: Any = self._callback.fetch(context)
+            if isawaitable(result):
+                result = self._await(result, loop, timeout)
+        finally:
+            self._called = time.monotonic()
+        if not isinstance(result, OIDCCallbackResult):
+            raise TypeError(
+                f"expected fetch() of the OIDC callback to return an OIDCCallbackResult, got {type(result).__name__}"
+            )
+        if not isinstance(result.access_token, str):
+            raise TypeError(
+                f"expected access_token of the OIDC callback to be a str, got {type(result.access_token).__name__}"
+            )
+        self._token = _Token(result.access_token)
+        self._refresh_token = result.refresh_token
+        self._number += 1
+
+    def _await(self, result: Any, loop: AbstractEventLoop | None, timeout: float) -> Any:
+        if loop is None:
+            if hasattr(result, "close"):
+                result.close()
+            raise TypeError(
+                "expected fetch() of the OIDC callback to be a plain function with MongoClient, found a coroutine "
+                "function; use AsyncMongoClient"
+            )
+        return run_coroutine_threadsafe(result, loop).result(timeout)
+
+
+class _Token:
+    """A token that tracebacks with locals do not show."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+
+def _jwt(token: _Token) -> bytes:
+    return _core.encode({"jwt": token.text})
