@@ -2,6 +2,7 @@
 
 pub mod codec;
 mod driver;
+mod odm;
 
 use pyo3::prelude::*;
 
@@ -10,5 +11,6 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     codec::register(module)?;
-    driver::register(module)
+    driver::register(module)?;
+    odm::register(module)
 }

@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyDeltaAccess};
 
 /// 0001-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z: what a `datetime` can hold.
-pub(super) const MIN_MILLIS: i64 = -62_135_596_800_000;
-pub(super) const MAX_MILLIS: i64 = 253_402_300_799_999;
+pub(crate) const MIN_MILLIS: i64 = -62_135_596_800_000;
+pub(crate) const MAX_MILLIS: i64 = 253_402_300_799_999;
 
 const DAY: i64 = 86_400_000;
 
 /// A date and time of day, as `datetime` keeps it.
-pub(super) struct Fields {
+pub(crate) struct Fields {
     pub year: i32,
     pub month: u8,
     pub day: u8,
@@ -23,7 +23,7 @@ pub(super) struct Fields {
 
 /// Splits milliseconds, which must lie between `MIN_MILLIS` and `MAX_MILLIS`.
 #[inline]
-pub(super) fn split(millis: i64) -> Fields {
+pub(crate) fn split(millis: i64) -> Fields {
     let days = millis.div_euclid(DAY);
     let rest = millis.rem_euclid(DAY) as u32;
     // Counted from 0000-03-01, a leap day is the last day of its year, and 400 years are always as long.
@@ -62,7 +62,7 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
 /// # Safety
 /// `millis` must be in range, `tzinfo` valid and the C API of `datetime` imported.
 #[inline]
-pub(super) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi::PyObject {
+pub(crate) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let fields = split(millis);
     // SAFETY: the caller promises the import; the fields are in range.
     unsafe {
@@ -86,7 +86,7 @@ pub(super) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi
 /// # Safety
 /// `object` must be a `datetime.datetime`.
 #[inline]
-pub(super) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
+pub(crate) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
     // SAFETY: by the caller's promise.
     unsafe {
         let days = days_since_epoch(
@@ -103,7 +103,7 @@ pub(super) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
 }
 
 /// Milliseconds in UTC of any `datetime`; a naive one is UTC.
-pub(super) fn to_millis(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+pub(crate) fn to_millis(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     let Ok(value) = value.cast::<PyDateTime>() else {
         let found = value.get_type().fully_qualified_name()?;
         return Err(PyTypeError::new_err(format!("expected datetime.datetime, got {found}")));
@@ -119,7 +119,7 @@ pub(super) fn to_millis(value: &Bound<'_, PyAny>) -> PyResult<i64> {
 }
 
 /// A `timedelta` in microseconds.
-pub(super) fn delta_micros(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+pub(crate) fn delta_micros(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     let delta = value.cast::<PyDelta>()?;
     Ok((i64::from(delta.get_days()) * 86_400 + i64::from(delta.get_seconds())) * 1_000_000
         + i64::from(delta.get_microseconds()))

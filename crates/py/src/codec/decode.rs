@@ -28,12 +28,12 @@ const ATOMIC: u32 =
 const SHORTEST: usize = 5;
 
 /// One decoding of one buffer.
-pub(super) struct Decoder<'a, 'py> {
-    pub(super) py: Python<'py>,
-    pub(super) codec: &'a Codec,
-    pub(super) data: &'a [u8],
+pub(crate) struct Decoder<'a, 'py> {
+    pub(crate) py: Python<'py>,
+    pub(crate) codec: &'a Codec,
+    pub(crate) data: &'a [u8],
     /// 0 <= position <= end of the enclosing document <= data.len()
-    pub(super) position: usize,
+    pub(crate) position: usize,
     depth: u32,
     /// Values of the open documents and arrays, owned.
     values: Vec<*mut ffi::PyObject>,
@@ -42,7 +42,7 @@ pub(super) struct Decoder<'a, 'py> {
     /// The field whose value is read: embedded documents of the same field mostly begin with the same name.
     context: *mut Node,
     _walk: Walk,
-    pub(super) object_id: *mut ffi::PyTypeObject,
+    pub(crate) object_id: *mut ffi::PyTypeObject,
     /// Element types that need no look at their value to know that the garbage collector has no interest in it.
     atomic: u32,
     /// Dates may be made by hand, and Int64.
@@ -62,7 +62,7 @@ impl Drop for Decoder<'_, '_> {
 }
 
 impl<'a, 'py> Decoder<'a, 'py> {
-    pub(super) fn new(py: Python<'py>, codec: &'a Codec, data: &'a [u8]) -> Self {
+    pub(crate) fn new(py: Python<'py>, codec: &'a Codec, data: &'a [u8]) -> Self {
         let (walk, root) = Walk::start(py);
         let are_known = objects::is_on();
         let are_plain = matches!(codec.dates, DatetimeConversion::Datetime | DatetimeConversion::Clamp);
@@ -97,13 +97,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// Decodes the document that fills the whole buffer.
-    pub(super) fn whole(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn whole(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
         let made = self.next(self.data.len())?;
         self.finish(made)
     }
 
     /// Decodes the value of this element type that fills the whole buffer.
-    pub(super) fn single(&mut self, kind: u8) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn single(&mut self, kind: u8) -> Result<Bound<'py, PyAny>, Fault> {
         let made = self.value(kind, self.data.len())?;
         // SAFETY: `value` returns a new reference.
         let made = unsafe { Bound::from_owned_ptr(self.py, made) };
@@ -119,14 +119,14 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// Decodes the document at the position, which ends before `limit`.
-    pub(super) fn next(&mut self, limit: usize) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Bound<'py, PyAny>, Fault> {
         let made = self.document(limit)?;
         // SAFETY: `document` returns a new reference.
         Ok(unsafe { Bound::from_owned_ptr(self.py, made) })
     }
 
     /// Decodes the fields of the document that fills the buffer into a dict, whatever the document class is.
-    pub(super) fn fields(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn fields(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
         let end = self.open(self.data.len())?;
         let (made, _) = self.dict(end)?;
         self.close();
@@ -136,7 +136,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// A document as the document class: a new reference.
-    pub(super) fn document(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn document(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
         let start = self.position;
         let end = self.open(limit)?;
         let made = match &self.codec.document_class {
@@ -150,7 +150,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// An embedded document: as above, but one with `$ref` and `$id` is a DBRef.
     #[inline(never)]
-    fn embedded(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn embedded(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
         let start = self.position;
         let end = self.open(limit)?;
         let (made, marks) = match &self.codec.document_class {
@@ -167,7 +167,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Checks the length at the position and steps into the document; returns where its final NUL is.
     #[inline]
-    fn open(&mut self, limit: usize) -> Result<usize, Fault> {
+    pub(crate) fn open(&mut self, limit: usize) -> Result<usize, Fault> {
         let start = self.position;
         let length = self.length(limit)?;
         if length < SHORTEST || length > limit - start {
@@ -186,7 +186,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Steps over the final NUL.
     #[inline]
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.position += 1;
         self.depth -= 1;
     }
@@ -342,13 +342,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     #[cold]
-    fn within_field(&self, fault: Fault, name_at: usize) -> Fault {
+    pub(crate) fn within_field(&self, fault: Fault, name_at: usize) -> Fault {
         let name = self.data[name_at..].split(|byte| *byte == 0).next().unwrap_or_default();
         within(fault, Step::Key(String::from_utf8_lossy(name).into_owned()))
     }
 
     /// The length of the name that starts here, with its NUL.
-    fn name_length(&self, at: usize, end: usize) -> Result<usize, Fault> {
+    pub(crate) fn name_length(&self, at: usize, end: usize) -> Result<usize, Fault> {
         match memchr::memchr(0, &self.data[at..end]) {
             Some(length) => Ok(length + 1),
             None => Err(invalid(at, "field name has no end")),
@@ -356,7 +356,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// The name at the position: an owned string.
-    fn key(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn key(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         let at = self.position;
         let length = self.name_length(at, end)?;
         let bytes = &self.data[at..at + length];
@@ -385,7 +385,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// The value at the position: a new reference, converted by the user's type decoder if there is one.
     #[inline(always)]
-    pub(super) fn value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         let made = self.plain_value(kind, end)?;
         if self.codec.decoders.is_some() {
             return self.convert(made);
@@ -476,7 +476,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Steps over an array's index, which is in order and not looked at.
     #[inline]
-    fn skip_index(&mut self, end: usize) -> Result<(), Fault> {
+    pub(crate) fn skip_index(&mut self, end: usize) -> Result<(), Fault> {
         for (offset, byte) in self.data[self.position..end].iter().enumerate() {
             if *byte == 0 {
                 self.position += offset + 1;
@@ -486,7 +486,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Err(invalid(self.position, "array index has no end"))
     }
 
-    fn string(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn string(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
         let at = self.position;
         let bytes = self.string_bytes(end)?;
         // SAFETY: the GIL is held.
@@ -499,7 +499,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// The bytes of a length-prefixed string, without its NUL.
     #[inline]
-    pub(super) fn string_bytes(&mut self, end: usize) -> Result<&'a [u8], Fault> {
+    pub(crate) fn string_bytes(&mut self, end: usize) -> Result<&'a [u8], Fault> {
         let at = self.position;
         let length = self.length(end)?;
         if length == 0 || length > end - self.position {
@@ -514,7 +514,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     #[inline]
-    fn date(&mut self, millis: i64) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn date(&mut self, millis: i64) -> Result<*mut ffi::PyObject, Fault> {
         if self.codec.tz_aware || self.codec.date_needs_care(millis) {
             return self.rare_date(millis);
         }
@@ -534,7 +534,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// The next N bytes.
     #[inline]
-    pub(super) fn take<const N: usize>(&mut self, end: usize) -> Result<[u8; N], Fault> {
+    pub(crate) fn take<const N: usize>(&mut self, end: usize) -> Result<[u8; N], Fault> {
         if N > end - self.position {
             return Err(self.short(N, end));
         }
@@ -564,7 +564,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// A length prefix. A negative one comes out larger than any buffer.
     #[inline]
-    pub(super) fn length(&mut self, end: usize) -> Result<usize, Fault> {
+    pub(crate) fn length(&mut self, end: usize) -> Result<usize, Fault> {
         Ok(u32::from_le_bytes(self.take(end)?) as usize)
     }
 }

@@ -11,11 +11,11 @@ use super::options::Codec;
 use super::{datetime, object_id};
 
 /// One encoding into one buffer.
-pub(super) struct Encoder<'a, 'py> {
-    pub(super) py: Python<'py>,
-    pub(super) codec: &'a Codec,
-    pub(super) out: &'a mut Vec<u8>,
-    pub(super) check_keys: bool,
+pub(crate) struct Encoder<'a, 'py> {
+    pub(crate) py: Python<'py>,
+    pub(crate) codec: &'a Codec,
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) check_keys: bool,
     depth: u32,
     object_id: *mut ffi::PyTypeObject,
     int64: *mut ffi::PyTypeObject,
@@ -26,7 +26,7 @@ pub(super) struct Encoder<'a, 'py> {
 
 /// A field's name where its bytes are.
 #[derive(Clone, Copy)]
-pub(super) enum Name<'k> {
+pub(crate) enum Name<'k> {
     Text(&'k [u8]),
     Index(usize),
 }
@@ -38,7 +38,7 @@ const FIXED: usize = 32;
 const INDEX: usize = 21;
 
 impl<'a, 'py> Encoder<'a, 'py> {
-    pub(super) fn new(py: Python<'py>, codec: &'a Codec, check_keys: bool, out: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(py: Python<'py>, codec: &'a Codec, check_keys: bool, out: &'a mut Vec<u8>) -> Self {
         // SAFETY: the codec's types imported the C API of datetime.
         let (datetime, utc) =
             unsafe { ((*ffi::PyDateTimeAPI()).DateTimeType, (*ffi::PyDateTimeAPI()).TimeZone_UTC) };
@@ -56,7 +56,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     /// Writes a whole document, `_id` first.
-    pub(super) fn top(&mut self, document: &Bound<'py, PyAny>) -> Result<(), Fault> {
+    pub(crate) fn top(&mut self, document: &Bound<'py, PyAny>) -> Result<(), Fault> {
         // SAFETY: `document` is a live object, held by the caller.
         unsafe {
             if ffi::PyDict_CheckExact(document.as_ptr()) != 0 {
@@ -70,7 +70,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     ///
     /// # Safety
     /// `dict` must be a dict, held by the caller.
-    pub(super) unsafe fn dict(&mut self, dict: *mut ffi::PyObject, is_top: bool) -> Result<(), Fault> {
+    pub(crate) unsafe fn dict(&mut self, dict: *mut ffi::PyObject, is_top: bool) -> Result<(), Fault> {
         let start = self.enter()?;
         // SAFETY: keys and values are borrowed from the dict only while no Python code can run: the rare paths take
         // references first, and the dict's size is compared before the next step.
@@ -115,7 +115,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// # Safety
     /// Both must be live objects.
     #[inline]
-    pub(super) unsafe fn pair(
+    pub(crate) unsafe fn pair(
         &mut self,
         key: *mut ffi::PyObject,
         value: *mut ffi::PyObject,
@@ -138,7 +138,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     ///
     /// # Safety
     /// `list` must be a list or a tuple, held by the caller.
-    pub(super) unsafe fn array(&mut self, list: *mut ffi::PyObject) -> Result<(), Fault> {
+    pub(crate) unsafe fn array(&mut self, list: *mut ffi::PyObject) -> Result<(), Fault> {
         let start = self.enter()?;
         // SAFETY: the index is compared with the size right before each access.
         unsafe {
@@ -165,7 +165,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// # Safety
     /// `value` must be a live object; a reference is taken before anything else can run.
     #[inline]
-    pub(super) unsafe fn element(&mut self, name: Name<'_>, value: *mut ffi::PyObject) -> Result<(), Fault> {
+    pub(crate) unsafe fn element(&mut self, name: Name<'_>, value: *mut ffi::PyObject) -> Result<(), Fault> {
         // The bytes of a text name may be gone when an error comes up; an index is a number.
         let index = match name {
             Name::Text(_) => None,
@@ -243,7 +243,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Writes the type and the name; returns where the type is. There are FIXED bytes of room then, less two.
     #[inline(always)]
-    fn head(&mut self, kind: u8, name: Name<'_>) -> Result<usize, Fault> {
+    pub(crate) fn head(&mut self, kind: u8, name: Name<'_>) -> Result<usize, Fault> {
         let at = self.out.len();
         match name {
             Name::Text(text) => {
@@ -287,7 +287,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Writes a length-prefixed string.
     #[inline]
-    pub(super) fn text(&mut self, text: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn text(&mut self, text: &[u8]) -> Result<(), Fault> {
         let length = self.size(text.len(), 1)?;
         let at = self.out.len();
         if self.out.capacity() - at < text.len() + FIXED {
@@ -305,7 +305,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     /// Writes a binary's length, subtype and bytes.
-    pub(super) fn binary(&mut self, subtype: u8, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn binary(&mut self, subtype: u8, bytes: &[u8]) -> Result<(), Fault> {
         let is_old = subtype == 2;
         let length = self.size(bytes.len(), if is_old { 4 } else { 0 })?;
         self.out.reserve(bytes.len() + 9);
@@ -331,7 +331,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Leaves room for a length and goes one level down; returns where the length is.
     #[inline]
-    pub(super) fn enter(&mut self) -> Result<usize, Fault> {
+    pub(crate) fn enter(&mut self) -> Result<usize, Fault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let what = format!("cannot encode a document nested deeper than {MAX_DEPTH} levels");
@@ -344,7 +344,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Ends the document that began at `start`, and goes one level up.
     #[inline]
-    pub(super) fn leave(&mut self, start: usize) {
+    pub(crate) fn leave(&mut self, start: usize) {
         self.depth -= 1;
         self.out.push(0);
         // The lengths of values are 31-bit; a sum beyond that is caught for the whole document, in `mod`.
@@ -357,7 +357,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// # Safety
     /// `text` must be a str, and outlive the result.
     #[inline]
-    pub(super) unsafe fn utf8<'k>(&self, text: *mut ffi::PyObject) -> Result<&'k [u8], Fault> {
+    pub(crate) unsafe fn utf8<'k>(&self, text: *mut ffi::PyObject) -> Result<&'k [u8], Fault> {
         // SAFETY: the pointer is valid for the length, as long as the object lives; ASCII is its own UTF-8.
         unsafe {
             if ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0 {
@@ -376,7 +376,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// Adds the name of the element that starts at `kind` to an error from within it. The name was written already, so
     /// the bytes there are its record.
     #[cold]
-    fn misplaced(&self, fault: Fault, kind: usize, index: Option<usize>) -> Fault {
+    pub(crate) fn misplaced(&self, fault: Fault, kind: usize, index: Option<usize>) -> Fault {
         if let Some(index) = index {
             return within(fault, Step::Index(index));
         }

@@ -7,29 +7,31 @@ use pyo3::prelude::*;
 
 /// Nesting both directions accept. The server stops at 100 levels (200 inside its own commands); the bound keeps the
 /// recursion far from the end of a small thread stack.
-pub(super) const MAX_DEPTH: u32 = 500;
+pub(crate) const MAX_DEPTH: u32 = 500;
 
 /// The longest path an error names; deeper ones are cut in the middle.
 const MAX_PATH: usize = 24;
 
 /// One step from the document down to the offending value.
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
 
 /// The exception class an error ends as.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Document,
     StringData,
     Bson,
     Overflow,
     Recursion,
+    /// A value that a model's field does not take.
+    Field,
 }
 
 /// An error on its way up.
-pub(super) enum Problem {
+pub(crate) enum Problem {
     /// Raised by the interpreter or by the user's code: passed on as it is.
     Python(PyErr),
     /// Found here. The path is innermost first.
@@ -37,7 +39,7 @@ pub(super) enum Problem {
 }
 
 /// Boxed, so that the happy path returns two registers.
-pub(super) type Fault = Box<Problem>;
+pub(crate) type Fault = Box<Problem>;
 
 impl From<PyErr> for Fault {
     fn from(error: PyErr) -> Self {
@@ -48,28 +50,28 @@ impl From<PyErr> for Fault {
 /// The error the interpreter has set.
 #[cold]
 #[inline(never)]
-pub(super) fn raised(py: Python<'_>) -> Fault {
+pub(crate) fn raised(py: Python<'_>) -> Fault {
     Box::new(Problem::Python(PyErr::fetch(py)))
 }
 
 /// An error found here: `what` is what failed, `tail` why and what helps.
 #[cold]
 #[inline(never)]
-pub(super) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {
+pub(crate) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {
     Box::new(Problem::Found { kind, what: what.into(), tail: tail.into(), path: Vec::new() })
 }
 
 /// Bytes that are not BSON, at this offset of the input.
 #[cold]
 #[inline(never)]
-pub(super) fn invalid(at: usize, what: impl AsRef<str>) -> Fault {
+pub(crate) fn invalid(at: usize, what: impl AsRef<str>) -> Fault {
     found(Kind::Bson, format!("invalid BSON at byte {at}: {}", what.as_ref()), "")
 }
 
 /// Adds the step that led to the value, going up.
 #[cold]
 #[inline(never)]
-pub(super) fn within(mut fault: Fault, step: Step) -> Fault {
+pub(crate) fn within(mut fault: Fault, step: Step) -> Fault {
     if let Problem::Found { path, .. } = &mut *fault {
         path.push(step);
     }
@@ -79,7 +81,7 @@ pub(super) fn within(mut fault: Fault, step: Step) -> Fault {
 /// An interpreter error met while decoding, as the field reports it: anything but an exit becomes InvalidBSON.
 #[cold]
 #[inline(never)]
-pub(super) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
+pub(crate) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
     if !error.is_instance_of::<PyException>(py) || error.is_instance_of::<pyo3::exceptions::PyMemoryError>(py)
     {
         return error.into();
@@ -92,14 +94,14 @@ pub(super) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
 }
 
 /// Looks up an exception class of `mangonel.bson.errors`.
-pub(super) fn error_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn error_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("mangonel.bson.errors")?.getattr(name)
 }
 
 /// Turns an error into the Python exception, with the document it belongs to where the class carries one.
 #[cold]
 #[expect(clippy::boxed_local, reason = "errors travel boxed, so every caller has it so")]
-pub(super) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bound<'_, PyAny>>) -> PyErr {
+pub(crate) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bound<'_, PyAny>>) -> PyErr {
     let (kind, what, tail, path) = match *fault {
         Problem::Python(error) => return error,
         Problem::Found { kind, what, tail, path } => (kind, what, tail, path),
@@ -119,12 +121,22 @@ pub(super) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bou
         Kind::Document => "InvalidDocument",
         Kind::StringData => "InvalidStringData",
         Kind::Bson => "InvalidBSON",
+        Kind::Field => return field_error(py, text),
     };
     let made = error_class(py, class).and_then(|class| match (kind, document) {
         (Kind::Document, Some(document)) => class.call1((text, document)),
         _ => class.call1((text,)),
     });
     match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// The mapper's own exception.
+fn field_error(py: Python<'_>, text: String) -> PyErr {
+    let class = py.import("mangonel.odm.errors").and_then(|errors| errors.getattr("ValidationError"));
+    match class.and_then(|class| class.call1((text,))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }

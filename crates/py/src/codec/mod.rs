@@ -2,23 +2,23 @@
 //!
 //! `encode*` and `decode*` are split by temperature: the hot files touch exact builtin types only and run no Python
 //! code; the rare files call classes and user hooks. `fault` is how errors travel, `types` where classes come from.
-mod cell;
-mod datetime;
-mod decode;
+pub(crate) mod cell;
+pub(crate) mod datetime;
+pub(crate) mod decode;
 mod decode_rare;
-mod encode;
+pub(crate) mod encode;
 mod encode_rare;
-mod fault;
+pub(crate) mod fault;
 mod key_cache;
 mod layout;
-mod name;
-mod object_id;
+pub(crate) mod name;
+pub(crate) mod object_id;
 mod objects;
-mod options;
+pub(crate) mod options;
 mod recipe;
 mod selftest;
 mod shapes;
-mod text;
+pub(crate) mod text;
 mod types;
 
 use pyo3::buffer::PyBuffer;

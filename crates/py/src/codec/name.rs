@@ -2,11 +2,11 @@
 //! included: no scan for its end, no hash. Knows nothing about Python.
 
 /// Longest name, with its NUL, that is kept.
-pub(super) const LONGEST: usize = 128;
+pub(crate) const LONGEST: usize = 128;
 const HEAD: usize = 16;
 
 /// A name and its NUL. Small, so that what is next to it shares its cache line.
-pub(super) struct Name {
+pub(crate) struct Name {
     /// The first sixteen bytes, padded with zeros.
     head: [u64; 2],
     /// Which of them belong to the name.
@@ -19,12 +19,12 @@ pub(super) struct Name {
 
 impl Name {
     /// What no input starts with.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { head: [0; 2], mask: [0; 2], rest: Box::default(), length: 0 }
     }
 
     /// `bytes` end with the only NUL and are at most `LONGEST`.
-    pub(super) fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         let head = &bytes[..bytes.len().min(HEAD)];
         let (mut padded, mut mask) = ([0; HEAD], [0; HEAD]);
         padded[..head.len()].copy_from_slice(head);
@@ -35,13 +35,13 @@ impl Name {
 
     /// The length with the NUL.
     #[inline]
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.length.into()
     }
 
     /// Tells whether the input starts with this name.
     #[inline]
-    pub(super) fn starts(&self, input: &[u8]) -> bool {
+    pub(crate) fn starts(&self, input: &[u8]) -> bool {
         let Some(head) = input.first_chunk::<HEAD>() else { return self.starts_short(input) };
         let found = words(head);
         let differs = ((found[0] & self.mask[0]) ^ self.head[0]) | ((found[1] & self.mask[1]) ^ self.head[1]);
@@ -69,7 +69,7 @@ fn words(bytes: &[u8; HEAD]) -> [u64; 2] {
 
 /// Mixes the bytes of a name: short input, and no adversary (a collision costs a comparison).
 #[inline]
-pub(super) fn hash(bytes: &[u8], seed: u64) -> u64 {
+pub(crate) fn hash(bytes: &[u8], seed: u64) -> u64 {
     let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let (chunks, rest) = bytes.as_chunks::<8>();
     let mut tail = [0; 8];
@@ -83,7 +83,7 @@ pub(super) fn hash(bytes: &[u8], seed: u64) -> u64 {
 
 /// Tells whether all bytes are ASCII.
 #[inline]
-pub(super) fn is_ascii(bytes: &[u8]) -> bool {
+pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let (chunks, rest) = bytes.as_chunks::<8>();
     let seen = chunks.iter().fold(0, |seen, chunk| seen | u64::from_le_bytes(*chunk));

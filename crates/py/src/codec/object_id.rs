@@ -14,7 +14,7 @@ use super::fault::error_class;
 
 /// An instance. Subclasses append to it.
 #[repr(C)]
-pub(super) struct ObjectIdObject {
+pub(crate) struct ObjectIdObject {
     head: ffi::PyObject,
     bytes: [u8; 12],
 }
@@ -42,13 +42,13 @@ static GENERATOR: GilCell<Generator> =
 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The class, made by the first call.
-pub(super) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+pub(crate) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     CLASS.get_or_try_init(py, || make_class(py)).map(|class| class.bind(py))
 }
 
 /// The class as a raw pointer, for type comparisons. Null before `class` made it.
 #[inline]
-pub(super) fn class_ptr(py: Python<'_>) -> *mut ffi::PyTypeObject {
+pub(crate) fn class_ptr(py: Python<'_>) -> *mut ffi::PyTypeObject {
     CLASS.get(py).map_or(std::ptr::null_mut(), |class| class.as_ptr().cast())
 }
 
@@ -57,7 +57,7 @@ pub(super) fn class_ptr(py: Python<'_>) -> *mut ffi::PyTypeObject {
 /// # Safety
 /// `class` must be what `class_ptr` returned, and not null.
 #[inline]
-pub(super) unsafe fn create(
+pub(crate) unsafe fn create(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,
     bytes: [u8; 12],
@@ -95,13 +95,13 @@ pub(super) unsafe fn create(
 /// # Safety
 /// `object` must be an instance of the class or of a subclass.
 #[inline]
-pub(super) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
+pub(crate) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
     // SAFETY: by the caller's promise the layout is ours.
     unsafe { (*object.cast::<ObjectIdObject>()).bytes }
 }
 
 /// Returns the bytes of a fresh id.
-pub(super) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
+pub(crate) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
     // SAFETY: the closure runs no Python code.
     if unsafe { !GENERATOR.with(py, |generator| generator.is_seeded) } {
         reseed(py)?;
@@ -122,19 +122,19 @@ pub(super) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
 }
 
 /// Creates an instance with a fresh id.
-pub(super) fn fresh(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn fresh(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     of_bytes(py, generate(py)?)
 }
 
 /// Creates an instance.
-pub(super) fn of_bytes(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn of_bytes(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, PyAny>> {
     let class = class(py)?.as_ptr().cast();
     // SAFETY: `class` is our class; the result is a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, create(py, class, bytes)) }
 }
 
 /// Takes a new random part and a new start of the counter: in a forked child, or the two would make the same ids.
-pub(super) fn reseed(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn reseed(py: Python<'_>) -> PyResult<()> {
     let random: Vec<u8> = py.import("os")?.call_method1("urandom", (8,))?.extract()?;
     // SAFETY: the closure runs no Python code.
     unsafe {

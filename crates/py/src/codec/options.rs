@@ -10,7 +10,7 @@ use super::cell::GilCell;
 use super::types::{Types, types};
 
 /// What a document becomes.
-pub(super) enum DocumentClass {
+pub(crate) enum DocumentClass {
     Dict,
     /// `RawBSONDocument` or a subclass: its bytes and the options.
     Raw(Py<PyAny>),
@@ -20,7 +20,7 @@ pub(super) enum DocumentClass {
 
 /// How `uuid.UUID` is stored. The numbers are those of `UuidRepresentation`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum UuidRepresentation {
+pub(crate) enum UuidRepresentation {
     Unspecified,
     PythonLegacy,
     Standard,
@@ -30,7 +30,7 @@ pub(super) enum UuidRepresentation {
 
 /// What a date becomes. The numbers are those of `DatetimeConversion`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum DatetimeConversion {
+pub(crate) enum DatetimeConversion {
     Datetime,
     Clamp,
     Millis,
@@ -40,20 +40,20 @@ pub(super) enum DatetimeConversion {
 /// Prepared options; build it once and keep it, or let `Codec::from_options` find it again.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct Codec {
-    pub(super) options: Py<PyAny>,
-    pub(super) document_class: DocumentClass,
-    pub(super) tz_aware: bool,
+    pub(crate) options: Py<PyAny>,
+    pub(crate) document_class: DocumentClass,
+    pub(crate) tz_aware: bool,
     /// None: UTC.
-    pub(super) tzinfo: Option<Py<PyAny>>,
-    pub(super) uuid: UuidRepresentation,
+    pub(crate) tzinfo: Option<Py<PyAny>>,
+    pub(crate) uuid: UuidRepresentation,
     /// None: "strict".
-    pub(super) unicode_errors: Option<CString>,
-    pub(super) dates: DatetimeConversion,
+    pub(crate) unicode_errors: Option<CString>,
+    pub(crate) dates: DatetimeConversion,
     /// The first and the last millisecond that `tzinfo` can show.
-    pub(super) date_range: (i64, i64),
-    pub(super) encoders: Option<Py<PyDict>>,
-    pub(super) decoders: Option<Py<PyDict>>,
-    pub(super) fallback: Option<Py<PyAny>>,
+    pub(crate) date_range: (i64, i64),
+    pub(crate) encoders: Option<Py<PyDict>>,
+    pub(crate) decoders: Option<Py<PyDict>>,
+    pub(crate) fallback: Option<Py<PyAny>>,
     pub(super) types: &'static Types,
 }
 

@@ -10,7 +10,7 @@ use super::objects;
 /// # Safety
 /// The GIL must be held and `bytes` be ASCII.
 #[inline]
-pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
+pub(crate) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
     // SAFETY: a new ASCII string has room for its length and a NUL, which `PyUnicode_New` writes. One-character strings
     // are shared by the interpreter and must not be made by hand.
     unsafe {
@@ -34,7 +34,7 @@ pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
 /// # Safety
 /// The GIL must be held.
 #[inline]
-pub(super) unsafe fn decode(bytes: &[u8], errors: Option<&CStr>) -> *mut ffi::PyObject {
+pub(crate) unsafe fn decode(bytes: &[u8], errors: Option<&CStr>) -> *mut ffi::PyObject {
     // SAFETY: as promised.
     unsafe {
         if super::name::is_ascii(bytes) {

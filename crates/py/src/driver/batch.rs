@@ -84,6 +84,25 @@ impl Batch {
         (std::mem::take(&mut self.message), position, self.end)
     }
 
+    /// Moves past the next documents, at most `limit` of them, and returns where they are in `message`.
+    pub(crate) fn take_ranges(
+        &mut self,
+        py: Python<'_>,
+        limit: Option<usize>,
+    ) -> PyResult<Vec<std::ops::Range<usize>>> {
+        let mut ranges = Vec::new();
+        while limit.is_none_or(|limit| ranges.len() < limit) {
+            let Some(length) = self.next_document(py)?.map(<[u8]>::len) else { break };
+            ranges.push(self.position - length..self.position);
+        }
+        Ok(ranges)
+    }
+
+    /// The whole message that the batch came in.
+    pub(crate) fn message(&self) -> &[u8] {
+        &self.message
+    }
+
     /// Decodes the next document; of a raw batch, returns all that is left as bytes.
     pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         if self.is_raw {

@@ -1,7 +1,7 @@
 //! The core's machines as Python classes. Decides nothing about the protocol and waits for nothing.
 
 mod auth;
-mod batch;
+pub(crate) mod batch;
 mod chunks;
 mod core;
 mod deadline;
@@ -12,8 +12,8 @@ mod failure;
 mod link;
 mod monitor;
 mod namespaces;
-mod operation;
-mod ready;
+pub(crate) mod operation;
+pub(crate) mod ready;
 mod session;
 mod siphon;
 mod source;
@@ -21,6 +21,7 @@ mod tls;
 mod transfer;
 mod waiter;
 
+pub(crate) use failure::invalid_bson;
 use pyo3::prelude::*;
 
 /// Adds the driver's classes to the module.

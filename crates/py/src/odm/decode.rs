@@ -1,0 +1,792 @@
+//! BSON straight into the slots of instances: the next expected key is compared first, values are checked by type, and
+//! no Python code runs for a model without load hooks. What the plan does not say, the codec's decoder does.
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::instance::{Instance, PARTIAL, class_name, create, default_of, null_bit, put, track};
+use super::plan::{Default, Field, Model, Op, Plan, Type, Union, Unknown};
+use super::siblings::Siblings;
+use super::value;
+use crate::codec::decode::Decoder;
+use crate::codec::fault::{Fault, Kind, Step, found, invalid, raised, within};
+
+/// One hydration of one buffer.
+pub(super) struct Hydrator<'a, 'py> {
+    py: Python<'py>,
+    d: Decoder<'a, 'py>,
+    /// Leave containers raw until they are read.
+    pub is_lazy: bool,
+    /// Fields that were asked for; the others are not loaded.
+    pub only: Option<u128>,
+    /// Drop unknown keys of the outermost document, whatever its plan says.
+    pub ignores: bool,
+    forgives: bool,
+    siblings: Option<&'a Bound<'py, Siblings>>,
+}
+
+impl<'a, 'py> Hydrator<'a, 'py> {
+    pub(super) fn new(
+        py: Python<'py>,
+        plan: &'static Plan,
+        data: &'a [u8],
+        siblings: Option<&'a Bound<'py, Siblings>>,
+    ) -> Self {
+        Hydrator {
+            py,
+            d: Decoder::new(py, plan.codec.get(), data),
+            is_lazy: false,
+            only: None,
+            ignores: false,
+            forgives: plan.forgives,
+            siblings,
+        }
+    }
+
+    /// Decodes the document at this offset, which must end before `limit`, as an instance of the plan's model or of one
+    /// of its subclasses: a new reference.
+    pub(super) fn top(
+        &mut self,
+        plan: &'static Plan,
+        at: usize,
+        limit: usize,
+    ) -> Result<*mut ffi::PyObject, Fault> {
+        self.d.position = at;
+        self.document(plan, limit, true)
+    }
+
+    fn document(
+        &mut self,
+        plan: &'static Plan,
+        limit: usize,
+        is_top: bool,
+    ) -> Result<*mut ffi::PyObject, Fault> {
+        let start = self.d.position;
+        let end = self.d.open(limit)?;
+        let plan = if plan.tags.is_some() { self.resolve(plan, end)? } else { plan };
+        let class = match self.only {
+            None => plan.model.class,
+            Some(_) => self.partial_class(plan.model)?,
+        };
+        // SAFETY: the class is the model's own, or hides behind it.
+        let object = unsafe { create(plan, class) };
+        if object.is_null() {
+            return Err(raised(self.py));
+        }
+        // SAFETY: new and owned; what is in its slots when an error comes up goes with it.
+        let result = unsafe { self.fields(plan, object, end, is_top) };
+        let seen = match result {
+            Ok(seen) => seen,
+            Err(fault) => {
+                // SAFETY: owned.
+                unsafe { ffi::Py_DECREF(object) };
+                return Err(fault);
+            }
+        };
+        self.d.close();
+        // SAFETY: as above.
+        let result = unsafe { self.finish(plan, object, seen, is_top, start) };
+        if let Err(fault) = result {
+            // SAFETY: owned.
+            unsafe { ffi::Py_DECREF(object) };
+            return Err(fault);
+        }
+        Ok(object)
+    }
+
+    /// Reads the fields up to `end`; returns which were there, lazy ones included.
+    ///
+    /// # Safety
+    /// `object` must be a new instance of the plan's model.
+    #[inline]
+    unsafe fn fields(
+        &mut self,
+        plan: &'static Plan,
+        object: *mut ffi::PyObject,
+        end: usize,
+        is_top: bool,
+    ) -> Result<u128, Fault> {
+        let mut seen: u128 = 0;
+        let mut is_container = false;
+        let mut next = 0;
+        let fields = plan.fields.as_slice();
+        while self.d.position < end {
+            let kind = self.d.data[self.d.position];
+            let name_at = self.d.position + 1;
+            let input = &self.d.data[name_at..];
+            let index = match fields.get(next) {
+                Some(field) if field.name.starts(input) => next,
+                _ => match find(plan, input, next) {
+                    Some(index) => index,
+                    None => {
+                        self.unknown(plan, object, name_at, end, is_top)?;
+                        continue;
+                    }
+                },
+            };
+            let field = &fields[index];
+            let length = field.name.length();
+            if length > end - name_at {
+                return Err(invalid(name_at, "field name has no end"));
+            }
+            self.d.position = name_at + length;
+            next = index + 1;
+            if is_top && self.stays_raw(field, kind) {
+                self.skip(kind, end).map_err(|fault| within(fault, step(field)))?;
+                seen |= 1 << index;
+                // SAFETY: by the caller's promise.
+                unsafe { Instance::of(object).state().pending |= 1 << index };
+                continue;
+            }
+            let made = match self.value(&field.kind, kind, end) {
+                Ok(made) => made,
+                Err(fault) => return Err(within(fault, step(field))),
+            };
+            seen |= 1 << index;
+            is_container |= kind == 0x03 || kind == 0x04 || field.is_mutable;
+            // SAFETY: a slot of a new instance; a key that comes twice replaces.
+            unsafe {
+                if kind == 0x0A && field.omits_none {
+                    Instance::of(object).flags |= null_bit(index);
+                }
+                let slot = Instance::of(object).slot(field.offset);
+                if (*slot).is_null() {
+                    slot.write(made);
+                } else {
+                    put(slot, made);
+                }
+            }
+            if let (Some(siblings), Op::Ref { make, .. } | Op::Refs { make, .. }) =
+                (self.siblings, &field.kind.op)
+            {
+                // SAFETY: a live object.
+                siblings.borrow_mut().add(make, unsafe { Bound::from_borrowed_ptr(self.py, made) });
+            }
+        }
+        if is_container {
+            // SAFETY: whole, though not filled.
+            unsafe { track(object) };
+        }
+        Ok(seen)
+    }
+
+    #[inline]
+    fn stays_raw(&self, field: &Field, kind: u8) -> bool {
+        (self.is_lazy && field.lazy != 0 || field.lazy == 2) && kind != 0x0A
+    }
+
+    /// Fills what was missing, and keeps what later reads and saves need.
+    ///
+    /// # Safety
+    /// As for `fields`.
+    #[inline]
+    unsafe fn finish(
+        &mut self,
+        plan: &'static Plan,
+        object: *mut ffi::PyObject,
+        seen: u128,
+        is_top: bool,
+        start: usize,
+    ) -> Result<(), Fault> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if let Some(only) = self.only {
+                Instance::of(object).flags |= PARTIAL;
+                if is_top {
+                    self.fill(plan, object, only & !seen)?;
+                }
+            } else if seen != plan.all {
+                self.fill(plan, object, plan.all & !seen)?;
+            }
+            if is_top && plan.keeps_raw {
+                let raw = &self.d.data[start..self.d.position];
+                Instance::of(object).state().raw = raw.to_vec();
+            }
+            if plan.has_refs
+                && let Some(siblings) = self.siblings
+            {
+                ffi::Py_INCREF(siblings.as_ptr());
+                Instance::of(object).siblings = siblings.as_ptr();
+                track(object);
+            }
+            if let Some(hook) = &plan.after_load {
+                hook.bind(self.py).call1((Bound::from_borrowed_ptr(self.py, object),))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives missing fields their defaults.
+    #[inline(never)]
+    unsafe fn fill(
+        &mut self,
+        plan: &'static Plan,
+        object: *mut ffi::PyObject,
+        mut missing: u128,
+    ) -> Result<(), Fault> {
+        while missing != 0 {
+            let index = missing.trailing_zeros() as usize;
+            missing &= missing - 1;
+            let field = &plan.fields[index];
+            let made = match default_of(self.py, &field.default)? {
+                Some(made) => made,
+                None if self.forgives => self.py.None().into_ptr(),
+                None => {
+                    let what = format!("expected {}, found no value", value::label(&field.kind));
+                    return Err(within(found(Kind::Field, what, ""), step(field)));
+                }
+            };
+            // SAFETY: a slot of a new instance, by the caller's promise.
+            unsafe {
+                put(Instance::of(object).slot(field.offset), made);
+                if !matches!(field.default, Default::Value(_) | Default::ObjectId) {
+                    track(object);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn partial_class(&self, model: &'static Model) -> Result<*mut ffi::PyTypeObject, Fault> {
+        if model.partial.get().is_null() {
+            // SAFETY: a live class.
+            let class = unsafe { Bound::from_borrowed_ptr(self.py, model.class.cast()) };
+            self.py.import("mangonel.odm._compile")?.call_method1("make_partial", (class,))?;
+        }
+        Ok(model.partial.get())
+    }
+
+    /// The plan of the subclass that the document's tag names.
+    fn resolve(&mut self, plan: &'static Plan, end: usize) -> Result<&'static Plan, Fault> {
+        let Some(tags) = &plan.tags else { return Ok(plan) };
+        let start = self.d.position;
+        let mut chosen = plan;
+        while self.d.position < end {
+            let kind = self.d.data[self.d.position];
+            let name_at = self.d.position + 1;
+            let is_tag = tags.name.starts(&self.d.data[name_at..]);
+            self.d.position = name_at + self.d.name_length(name_at, end)?;
+            let value_at = self.d.position;
+            self.skip(kind, end)?;
+            if is_tag {
+                let value = &self.d.data[value_at..self.d.position];
+                let model = tags.models.iter().find(|(tag, _)| tag[0] == kind && &tag[1..] == value);
+                if let Some((_, model)) = model {
+                    chosen = model.plan(self.py)?;
+                }
+                break;
+            }
+        }
+        self.d.position = start;
+        Ok(chosen)
+    }
+
+    /// Deals with a key that no field has.
+    #[inline(never)]
+    fn unknown(
+        &mut self,
+        plan: &'static Plan,
+        object: *mut ffi::PyObject,
+        name_at: usize,
+        end: usize,
+        is_top: bool,
+    ) -> Result<(), Fault> {
+        let at = name_at - 1;
+        let kind = self.d.data[at];
+        let length = self.d.name_length(name_at, end)?;
+        self.d.position = name_at + length;
+        self.skip(kind, end)?;
+        if plan.tags.as_ref().is_some_and(|tags| tags.name.starts(&self.d.data[name_at..])) {
+            return Ok(());
+        }
+        match plan.unknown {
+            Unknown::Forbid if !(is_top && self.ignores) => {
+                let name = String::from_utf8_lossy(&self.d.data[name_at..name_at + length - 1]).into_owned();
+                let what =
+                    format!("expected a field of {}, got an unknown key", class_name(plan.model.class));
+                Err(within(found(Kind::Field, what, ""), Step::Key(name)))
+            }
+            Unknown::Keep if !(is_top && self.ignores) => {
+                let element = &self.d.data[at..self.d.position];
+                // SAFETY: a new instance, by the caller of `fields`.
+                unsafe { Instance::of(object).state().extra.extend_from_slice(element) };
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Steps over a value.
+    fn skip(&mut self, kind: u8, end: usize) -> Result<(), Fault> {
+        let left = end - self.d.position;
+        let prefix = |d: &mut Decoder<'a, 'py>| -> Result<usize, Fault> {
+            let at = d.position;
+            let length = d.length(end)?;
+            d.position = at;
+            Ok(length)
+        };
+        let length = match kind {
+            0x06 | 0x0A | 0x7F | 0xFF => 0,
+            0x08 => 1,
+            0x10 => 4,
+            0x01 | 0x09 | 0x11 | 0x12 => 8,
+            0x07 => 12,
+            0x13 => 16,
+            0x02 | 0x0D | 0x0E => prefix(&mut self.d)?.saturating_add(4),
+            0x03 | 0x04 | 0x0F => prefix(&mut self.d)?.max(5),
+            0x05 => prefix(&mut self.d)?.saturating_add(5),
+            0x0C => prefix(&mut self.d)?.saturating_add(16),
+            0x0B => {
+                let first = self.d.name_length(self.d.position, end)?;
+                first + self.d.name_length(self.d.position + first, end)?
+            }
+            other => {
+                let what = format!("detected unknown BSON type b'\\x{other:02x}'");
+                return Err(invalid(self.d.position, what));
+            }
+        };
+        if length > left {
+            return Err(invalid(self.d.position, format!("value of {length} bytes, with {left} left")));
+        }
+        self.d.position += length;
+        Ok(())
+    }
+
+    /// A value of this type: a new reference.
+    #[inline]
+    fn value(&mut self, kind: &'static Type, found: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+        // SAFETY: the GIL is held; each call returns a new reference or null with the error set.
+        let made = unsafe {
+            match (&kind.op, found) {
+                (Op::Str, 0x02) => return self.d.string(end),
+                (Op::Int, 0x10) => ffi::PyLong_FromLong(i32::from_le_bytes(self.d.take(end)?).into()),
+                (Op::Int, 0x12) => ffi::PyLong_FromLongLong(i64::from_le_bytes(self.d.take(end)?)),
+                (Op::Float, 0x01) => ffi::PyFloat_FromDouble(f64::from_le_bytes(self.d.take(end)?)),
+                (Op::ObjectId, 0x07) => {
+                    let bytes = self.d.take(end)?;
+                    crate::codec::object_id::create(self.py, self.d.object_id, bytes)
+                }
+                (Op::Datetime, 0x09) => {
+                    let millis = i64::from_le_bytes(self.d.take(end)?);
+                    return self.d.date(millis);
+                }
+                (Op::Bool, 0x08) | (Op::Any, _) => return self.d.value(found, end),
+                (_, 0x0A) if kind.nullable => self.py.None().into_ptr(),
+                _ => return self.other(kind, found, end),
+            }
+        };
+        if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
+    }
+
+    /// A value of a type that is rarer, or that is not what was expected.
+    #[inline(never)]
+    fn other(&mut self, kind: &'static Type, found: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+        match (&kind.op, found) {
+            (Op::Embedded(model), 0x03) => {
+                let plan = model.plan(self.py)?;
+                self.document(plan, end, false)
+            }
+            (Op::List(inner), 0x04) => self.list(inner, end),
+            (Op::Set(inner, is_frozen), 0x04) => {
+                let list = self.owned(|this| this.list(inner, end))?;
+                // SAFETY: a list is an iterable; a new reference or null.
+                let made = unsafe {
+                    if *is_frozen {
+                        ffi::PyFrozenSet_New(list.as_ptr())
+                    } else {
+                        ffi::PySet_New(list.as_ptr())
+                    }
+                };
+                if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
+            }
+            (Op::TupleOf(inner), 0x04) => {
+                let list = self.owned(|this| this.list(inner, end))?;
+                // SAFETY: a list; a new reference or null.
+                let made = unsafe { ffi::PyList_AsTuple(list.as_ptr()) };
+                if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
+            }
+            (Op::Tuple(inner), 0x04) => self.tuple(kind, inner, end),
+            (Op::Dict(inner), 0x03) => self.dict(inner, end),
+            (Op::Union(union), _) => self.union(kind, union, found, end),
+            (Op::Float, 0x10) => {
+                let number = i32::from_le_bytes(self.d.take(end)?);
+                Ok(f64::from(number).into_pyobject(self.py).map_err(PyErr::from)?.into_ptr())
+            }
+            (Op::Float, 0x12) => {
+                let number = i64::from_le_bytes(self.d.take(end)?);
+                Ok((number as f64).into_pyobject(self.py).map_err(PyErr::from)?.into_ptr())
+            }
+            (Op::Date, 0x09) => self.date(end),
+            (Op::Decimal, 0x13) => {
+                let bytes = self.d.take::<16>(end)?;
+                let text = mangonel_bson::Decimal128::from_bytes(bytes).to_string();
+                let text = PyString::new(self.py, &text);
+                Ok(value::decimal_class(self.py)?.call1((text,))?.into_ptr())
+            }
+            (Op::Geo { class, offset, .. }, 0x03 | 0x04) => {
+                let made = self.owned(|this| this.d.value(found, end))?;
+                self.geo(kind, class, *offset, &made)
+            }
+            (Op::Ref { inner, .. }, 0x03) => {
+                let made = self.owned(|this| this.d.value(found, end))?;
+                match made.getattr_opt("id")? {
+                    // A DBRef, as other mappers write it.
+                    Some(id) if made.get_type().name()? == "DBRef" => Ok(id.into_ptr()),
+                    _ => value::coerce(self.py, inner, made.as_ptr()),
+                }
+            }
+            (Op::Ref { inner, .. }, _) if found != 0x0A => self.value(inner, found, end),
+            (Op::Refs { inner, .. }, 0x04) => self.refs(inner, end),
+            (Op::Custom { load, .. }, _) => {
+                let made = self.owned(|this| this.d.value(found, end))?;
+                match load.bind(self.py).call1((&made,)) {
+                    Ok(loaded) => Ok(loaded.into_ptr()),
+                    Err(error) if error.is_instance_of::<pyo3::exceptions::PyValueError>(self.py) => {
+                        self.wrong(kind, made)
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+            (Op::Enum(_, members), _) => {
+                let made = self.owned(|this| this.d.value(found, end))?;
+                match members.bind(self.py).get_item(&made) {
+                    Ok(Some(member)) => Ok(member.into_ptr()),
+                    _ => self.wrong_value(kind, made),
+                }
+            }
+            (Op::Literal(_), _) => {
+                let made = self.owned(|this| this.d.value(found, end))?;
+                // BSON's 64-bit integers are a class of their own; literals are ints.
+                // SAFETY: live objects.
+                let made = unsafe {
+                    if found == 0x12 {
+                        Bound::from_owned_ptr_or_err(self.py, ffi::PyNumber_Absolute(made.as_ptr()))?
+                    } else {
+                        made
+                    }
+                };
+                // SAFETY: a live object.
+                if unsafe { value::is_plain(self.py, kind, made.as_ptr())? } {
+                    return Ok(made.into_ptr());
+                }
+                self.wrong_value(kind, made)
+            }
+            _ => {
+                let made = self.owned(|this| this.d.value(found, end))?;
+                // SAFETY: a live object.
+                if unsafe { value::is_plain(self.py, kind, made.as_ptr())? } {
+                    return Ok(made.into_ptr());
+                }
+                self.wrong(kind, made)
+            }
+        }
+    }
+
+    fn owned(
+        &mut self,
+        make: impl FnOnce(&mut Self) -> Result<*mut ffi::PyObject, Fault>,
+    ) -> Result<Bound<'py, PyAny>, Fault> {
+        let made = make(self)?;
+        // SAFETY: the readers return new references.
+        Ok(unsafe { Bound::from_owned_ptr(self.py, made) })
+    }
+
+    /// A value of another type than the field's: cast, handed out as it is, or refused.
+    #[cold]
+    fn wrong(&self, kind: &Type, made: Bound<'py, PyAny>) -> Result<*mut ffi::PyObject, Fault> {
+        if kind.cast.is_some()
+            && let Ok(cast) = value::coerce(self.py, kind, made.as_ptr())
+        {
+            return Ok(cast);
+        }
+        if self.forgives {
+            return Ok(made.into_ptr());
+        }
+        Err(value::mismatch(kind, made.as_ptr()))
+    }
+
+    /// The same for a value that is none of those it may be.
+    #[cold]
+    fn wrong_value(&self, kind: &Type, made: Bound<'py, PyAny>) -> Result<*mut ffi::PyObject, Fault> {
+        if kind.cast.is_some()
+            && let Ok(cast) = value::coerce(self.py, kind, made.as_ptr())
+        {
+            return Ok(cast);
+        }
+        if self.forgives {
+            return Ok(made.into_ptr());
+        }
+        let shown = made.repr()?.to_string();
+        Err(found(Kind::Field, format!("expected {}, got {shown}", value::label(kind)), ""))
+    }
+
+    fn list(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+        let end = self.d.open(limit)?;
+        // SAFETY: a new list, given back when an element fails; `PyList_Append` takes its own reference.
+        unsafe {
+            let list = ffi::PyList_New(0);
+            if list.is_null() {
+                return Err(raised(self.py));
+            }
+            let mut index = 0;
+            while self.d.position < end {
+                let kind = self.d.data[self.d.position];
+                self.d.position += 1;
+                let result = self.d.skip_index(end).and_then(|()| self.value(inner, kind, end));
+                let made = match result {
+                    Ok(made) => made,
+                    Err(fault) => {
+                        ffi::Py_DECREF(list);
+                        return Err(within(fault, Step::Index(index)));
+                    }
+                };
+                let status = ffi::PyList_Append(list, made);
+                ffi::Py_DECREF(made);
+                if status < 0 {
+                    ffi::Py_DECREF(list);
+                    return Err(raised(self.py));
+                }
+                index += 1;
+            }
+            self.d.close();
+            Ok(list)
+        }
+    }
+
+    /// Ids of other documents; one stored as a DBRef gives its id.
+    fn refs(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+        let end = self.d.open(limit)?;
+        let list = pyo3::types::PyList::empty(self.py);
+        while self.d.position < end {
+            let kind = self.d.data[self.d.position];
+            self.d.position += 1;
+            self.d.skip_index(end)?;
+            let index = list.len();
+            if kind == 0x03 {
+                let made = self.owned(|this| this.d.value(kind, end))?;
+                let id = if made.get_type().name()? == "DBRef" { made.getattr("id")? } else { made };
+                list.append(id)?;
+            } else {
+                let made = self.owned(|this| this.value(inner, kind, end));
+                list.append(made.map_err(|fault| within(fault, Step::Index(index)))?)?;
+            }
+        }
+        self.d.close();
+        Ok(list.into_ptr())
+    }
+
+    fn tuple(
+        &mut self,
+        kind: &'static Type,
+        inner: &'static [Type],
+        limit: usize,
+    ) -> Result<*mut ffi::PyObject, Fault> {
+        let end = self.d.open(limit)?;
+        let mut items = Vec::with_capacity(inner.len());
+        while self.d.position < end {
+            let found_kind = self.d.data[self.d.position];
+            self.d.position += 1;
+            self.d.skip_index(end)?;
+            let index = items.len();
+            let Some(inner) = inner.get(index) else { break };
+            let made = self.owned(|this| this.value(inner, found_kind, end));
+            items.push(made.map_err(|fault| within(fault, Step::Index(index)))?);
+        }
+        if items.len() != inner.len() || self.d.position < end {
+            let what = format!("expected {} of {} elements", value::label(kind), inner.len());
+            return Err(found(Kind::Field, what, "the array has another length"));
+        }
+        self.d.close();
+        Ok(pyo3::types::PyTuple::new(self.py, items)?.into_ptr())
+    }
+
+    fn dict(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+        let end = self.d.open(limit)?;
+        let dict = pyo3::types::PyDict::new(self.py);
+        while self.d.position < end {
+            let kind = self.d.data[self.d.position];
+            self.d.position += 1;
+            let name_at = self.d.position;
+            let key = self.owned(|this| this.d.key(end))?;
+            let made = self.owned(|this| this.value(inner, kind, end));
+            dict.set_item(key, made.map_err(|fault| self.d.within_field(fault, name_at))?)?;
+        }
+        self.d.close();
+        Ok(dict.into_ptr())
+    }
+
+    fn union(
+        &mut self,
+        kind: &'static Type,
+        union: &'static Union,
+        found: u8,
+        end: usize,
+    ) -> Result<*mut ffi::PyObject, Fault> {
+        if found == 0x03 && !union.models.is_empty() {
+            let start = self.d.position;
+            let inner_end = self.d.open(end)?;
+            let mut chosen = None;
+            while self.d.position < inner_end {
+                let tag_kind = self.d.data[self.d.position];
+                let name_at = self.d.position + 1;
+                let length = self.d.name_length(name_at, inner_end)?;
+                let is_tag = self.d.data[name_at..name_at + length] == *union.tag;
+                self.d.position = name_at + length;
+                let value_at = self.d.position;
+                self.skip(tag_kind, inner_end)?;
+                if is_tag {
+                    let value = &self.d.data[value_at..self.d.position];
+                    let model = union
+                        .models
+                        .iter()
+                        .find(|(tag, _)| tag.first() == Some(&tag_kind) && &tag[1..] == value);
+                    chosen = model.map(|(_, model)| *model);
+                    break;
+                }
+            }
+            self.d.position = inner_end;
+            self.d.close();
+            self.d.position = start;
+            // A union with one embedded class needs no tag.
+            let only = (union.models.len() == 1 && union.tag.len() == 1).then(|| union.models[0].1);
+            if let Some(model) = chosen.or(only) {
+                let plan = model.plan(self.py)?;
+                return self.document(plan, end, false);
+            }
+        }
+        for other in &union.others {
+            if accepts(other, found) {
+                return self.value(other, found, end);
+            }
+        }
+        // An int serves as a float where there is no int to be.
+        if matches!(found, 0x10 | 0x12)
+            && let Some(other) = union.others.iter().find(|other| matches!(other.op, Op::Float))
+        {
+            return self.value(other, found, end);
+        }
+        let made = self.owned(|this| this.d.value(found, end))?;
+        self.wrong(kind, made)
+    }
+
+    fn date(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+        use crate::codec::datetime::{MAX_MILLIS, MIN_MILLIS, split};
+        let millis = i64::from_le_bytes(self.d.take(end)?);
+        if !(MIN_MILLIS..=MAX_MILLIS).contains(&millis) {
+            return Err(found(Kind::Field, format!("expected date, got {millis} ms since 1970"), ""));
+        }
+        let fields = split(millis);
+        let made = pyo3::types::PyDate::new(self.py, fields.year, fields.month, fields.day)?;
+        Ok(made.into_ptr())
+    }
+
+    /// A GeoJSON object from its document, or a point from a legacy pair.
+    fn geo(
+        &self,
+        kind: &Type,
+        class: &Py<pyo3::types::PyType>,
+        offset: usize,
+        made: &Bound<'py, PyAny>,
+    ) -> Result<*mut ffi::PyObject, Fault> {
+        let coordinates = match made.cast::<pyo3::types::PyDict>() {
+            Ok(document) => document.get_item("coordinates")?,
+            Err(_) => Some(made.clone()),
+        };
+        let Some(coordinates) = coordinates.filter(|found| found.is_instance_of::<pyo3::types::PyList>())
+        else {
+            return self.wrong(kind, made.clone());
+        };
+        // SAFETY: an instance of a class of ours that has a slot at this offset, which is empty.
+        unsafe {
+            let class = class.as_ptr().cast::<ffi::PyTypeObject>();
+            let object: *mut ffi::PyObject = ffi::PyType_GenericAlloc(class, 0);
+            if object.is_null() {
+                return Err(raised(self.py));
+            }
+            object.byte_add(offset).cast::<*mut ffi::PyObject>().write(coordinates.into_ptr());
+            Ok(object)
+        }
+    }
+}
+
+fn step(field: &Field) -> Step {
+    Step::Key(String::from_utf8_lossy(&field.key).into_owned())
+}
+
+/// Whether a type takes values of this BSON type as they are.
+fn accepts(kind: &Type, found: u8) -> bool {
+    match &kind.op {
+        Op::Any => true,
+        Op::Str => found == 0x02,
+        Op::Int => matches!(found, 0x10 | 0x12),
+        Op::Float => found == 0x01,
+        Op::Bool => found == 0x08,
+        Op::Bytes => found == 0x05,
+        Op::Datetime | Op::Date => found == 0x09,
+        Op::ObjectId => found == 0x07,
+        Op::Decimal => found == 0x13,
+        Op::None => found == 0x0A,
+        Op::List(_) | Op::Set(..) | Op::TupleOf(_) | Op::Tuple(_) | Op::Refs { .. } => found == 0x04,
+        Op::Dict(_) | Op::Embedded(_) | Op::Geo { .. } => found == 0x03,
+        Op::Instance(_) => matches!(found, 0x05 | 0x0B..=0x0F | 0x11..=0x13 | 0x7F | 0xFF),
+        Op::Literal(_) => matches!(found, 0x02 | 0x10 | 0x12 | 0x08),
+        Op::Enum(..) | Op::Custom { .. } | Op::Ref { .. } | Op::Union(_) => true,
+    }
+}
+
+/// Finds the field whose key the input starts with, from the expected one onwards and round.
+#[inline(never)]
+fn find(plan: &Plan, input: &[u8], next: usize) -> Option<usize> {
+    let fields = plan.fields.as_slice();
+    let next = next.min(fields.len());
+    let ahead = fields[next..].iter().position(|field| field.name.starts(input)).map(|index| next + index);
+    ahead.or_else(|| fields[..next].iter().position(|field| field.name.starts(input)))
+}
+
+/// The element of this key in a document: type, and where its value is. None: there is none, or the bytes are broken.
+pub(super) fn element<'a>(document: &'a [u8], key: &[u8]) -> Option<(u8, &'a [u8])> {
+    super::raw::Elements::of(document)
+        .find(|element| element.key == key)
+        .map(|element| (element.kind, element.value))
+}
+
+/// Decodes a field that is still raw: a new reference.
+pub(super) fn pending(
+    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
+    plan: &'static Plan,
+    index: usize,
+) -> PyResult<*mut ffi::PyObject> {
+    let field = &plan.fields[index];
+    // The bytes are moved out and back: hooks of the values may reach the instance.
+    // SAFETY: an instance, by the caller; the reference into it ends before anything runs.
+    let raw = unsafe { std::mem::take(&mut Instance::of(object.as_ptr()).state().raw) };
+    let result = decode_field(py, plan, field, &raw);
+    // SAFETY: as above.
+    unsafe {
+        let state = Instance::of(object.as_ptr()).state();
+        if state.raw.is_empty() {
+            state.raw = raw;
+        }
+    }
+    match result {
+        Ok(Some(made)) => Ok(made),
+        Ok(None) => match default_of(py, &field.default)? {
+            Some(made) => Ok(made),
+            None => Ok(py.None().into_ptr()),
+        },
+        Err(fault) => Err(super::instance::located(py, plan, index, fault)),
+    }
+}
+
+/// Decodes one field out of a whole document.
+pub(super) fn decode_field(
+    py: Python<'_>,
+    plan: &'static Plan,
+    field: &'static Field,
+    raw: &[u8],
+) -> Result<Option<*mut ffi::PyObject>, Fault> {
+    let Some((kind, value)) = element(raw, &field.key) else { return Ok(None) };
+    let mut hydrator = Hydrator::new(py, plan, value, None);
+    hydrator.value(&field.kind, kind, value.len()).map(Some)
+}

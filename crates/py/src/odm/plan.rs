@@ -1,0 +1,545 @@
+//! The compiled plan of a model: for each field its key's bytes, where its value stands in an instance, and what the
+//! value may be. Made from the description that `mangonel.odm` writes at a model's first use; immutable, and kept for
+//! the life of the process. Knows no BSON layout beyond type numbers.
+use std::cell::Cell as Slot;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+
+use crate::codec::Codec;
+use crate::codec::name::Name;
+
+/// Fields of one model: the masks of an instance are this wide.
+pub(super) const MOST_FIELDS: usize = 120;
+
+/// What stands for one model class before and after it is compiled.
+pub struct Model {
+    /// The class, kept alive by its instances.
+    pub(super) class: *mut ffi::PyTypeObject,
+    /// The hidden subclass of partly loaded instances; null for embedded documents.
+    pub(super) partial: Slot<*mut ffi::PyTypeObject>,
+    plan: Slot<*const Plan>,
+}
+
+/// A reference to a model that Python objects may hold.
+#[derive(Clone, Copy)]
+pub(super) struct ModelRef(pub(super) &'static Model);
+
+// SAFETY: the cells inside are read and written by holders of the GIL only.
+unsafe impl Send for ModelRef {}
+// SAFETY: as above.
+unsafe impl Sync for ModelRef {}
+
+impl Model {
+    /// The plan, compiled by the first call.
+    #[inline]
+    pub(super) fn plan(&'static self, py: Python<'_>) -> PyResult<&'static Plan> {
+        let plan = self.plan.get();
+        if plan.is_null() {
+            return self.compiled(py);
+        }
+        // SAFETY: plans are leaked when they are made, so they outlive everything.
+        Ok(unsafe { &*plan })
+    }
+
+    #[cold]
+    fn compiled(&'static self, py: Python<'_>) -> PyResult<&'static Plan> {
+        // SAFETY: a class lives as long as its model is used.
+        let class = unsafe { Bound::from_borrowed_ptr(py, self.class.cast()) };
+        py.import("mangonel.odm._compile")?.call_method1("compile_model", (class,))?;
+        let plan = self.plan.get();
+        if plan.is_null() {
+            return Err(PyTypeError::new_err("expected compile_model to set the plan, found none"));
+        }
+        // SAFETY: as in `plan`.
+        Ok(unsafe { &*plan })
+    }
+}
+
+/// How a missing key is filled.
+pub(super) enum Default {
+    /// The key must be there.
+    Required,
+    Value(Py<PyAny>),
+    List,
+    Dict,
+    Set,
+    ObjectId,
+    /// Called without arguments.
+    Factory(Py<PyAny>),
+}
+
+/// One condition on a value, looked at when an instance is made, set or saved.
+pub(super) struct Check {
+    pub kind: CheckKind,
+    pub bound: Py<PyAny>,
+}
+
+/// What a [`Check`] compares.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CheckKind {
+    Ge,
+    Gt,
+    Le,
+    Lt,
+    MinLength,
+    MaxLength,
+    MultipleOf,
+    /// `bound` is a compiled pattern's `search`.
+    Pattern,
+    /// `bound` is called with the value: False or ValueError refuses it.
+    Predicate,
+}
+
+/// What a value is in Python, and so which BSON types it takes.
+pub(super) enum Op {
+    Any,
+    Str,
+    Int,
+    Float,
+    Bool,
+    Bytes,
+    Datetime,
+    Date,
+    ObjectId,
+    Decimal,
+    /// A class of BSON's own, or UUID: what the codec makes of the bytes must be an instance.
+    Instance(Py<PyAny>),
+    None,
+    /// One of these values.
+    Literal(Py<PyTuple>),
+    /// Members by value.
+    Enum(Py<PyAny>, Py<PyDict>),
+    List(Box<Type>),
+    Set(Box<Type>, bool),
+    /// The same type throughout.
+    TupleOf(Box<Type>),
+    Tuple(Vec<Type>),
+    Dict(Box<Type>),
+    Embedded(&'static Model),
+    Union(Union),
+    /// `load` from and `dump` to what BSON has; `class` is what instances must be, or None.
+    Custom {
+        load: Py<PyAny>,
+        dump: Py<PyAny>,
+        class: Py<PyAny>,
+    },
+    /// The id of another document; `make(id, siblings)` is what the program sees.
+    Ref {
+        make: Py<PyAny>,
+        class: Py<PyAny>,
+        inner: Box<Type>,
+    },
+    /// Ids of other documents, likewise.
+    Refs {
+        make: Py<PyAny>,
+        class: Py<PyAny>,
+        inner: Box<Type>,
+    },
+    /// A GeoJSON object with one attribute, `coordinates`, at this offset.
+    Geo {
+        class: Py<PyType>,
+        name: String,
+        offset: usize,
+    },
+}
+
+/// A type and what it takes besides.
+pub(super) struct Type {
+    pub op: Op,
+    pub nullable: bool,
+    /// How it is called in errors.
+    pub label: String,
+    /// Called with a value of another type, in models that cast.
+    pub cast: Option<Py<PyAny>>,
+    pub checks: Vec<Check>,
+}
+
+/// Alternatives of an embedded document's class by a tag, and of everything else by BSON type.
+pub(super) struct Union {
+    /// The tag's key, the BSON bytes (type, then value) of its values, and their models.
+    pub tag: Vec<u8>,
+    pub models: Vec<(Vec<u8>, &'static Model)>,
+    pub others: Vec<Type>,
+}
+
+/// One field.
+pub(super) struct Field {
+    /// The key with its NUL, for comparing.
+    pub name: Name,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Where the value stands in an instance.
+    pub offset: usize,
+    pub kind: Type,
+    pub default: Default,
+    /// Stays raw bytes until it is read, where the query says so (1) or always (2).
+    pub lazy: u8,
+    /// A value that may change without being set: a container or an embedded document.
+    pub is_mutable: bool,
+    /// None is the same as no key.
+    pub omits_none: bool,
+    /// Refuses to be set once the document is stored.
+    pub is_frozen: bool,
+    /// Counted by the server at each save.
+    pub is_version: bool,
+    /// The attribute, interned.
+    pub attribute: Py<PyString>,
+}
+
+/// Models of one collection by the value of a tag.
+pub(super) struct Tags {
+    pub name: Name,
+    /// With its NUL.
+    pub key: Vec<u8>,
+    /// Type and value of the tag, and the model.
+    pub models: Vec<(Vec<u8>, &'static Model)>,
+    /// What this model itself writes: a whole element; empty for the root, if it writes none.
+    pub own: Vec<u8>,
+}
+
+/// What becomes of keys that no field has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unknown {
+    Keep,
+    Ignore,
+    Forbid,
+}
+
+/// A compiled model.
+pub struct Plan {
+    pub(super) model: &'static Model,
+    pub(super) fields: Vec<Field>,
+    /// Interned attribute names and their fields, by address.
+    attributes: Vec<(usize, u16)>,
+    pub(super) size: usize,
+    pub(super) all: u128,
+    /// Fields that may change without being set.
+    pub(super) mutable: u128,
+    pub(super) keeps_raw: bool,
+    pub(super) has_refs: bool,
+    pub(super) tags: Option<Tags>,
+    pub(super) unknown: Unknown,
+    pub(super) is_document: bool,
+    /// A wrong value is handed out as the driver decodes it, instead of an error.
+    pub(super) forgives: bool,
+    /// Embedded documents may be tracked by dirty bits only: no field of theirs is mutable.
+    pub(super) is_flat: bool,
+    pub(super) id: Option<usize>,
+    pub(super) version: Option<usize>,
+    pub(super) after_load: Option<Py<PyAny>>,
+    pub(super) codec: Py<Codec>,
+}
+
+impl Plan {
+    /// Finds a field by its interned attribute name.
+    #[inline]
+    pub(super) fn field_of(&self, name: *mut ffi::PyObject) -> Option<usize> {
+        let mask = self.attributes.len() - 1;
+        let mut at = (name as usize >> 4) & mask;
+        loop {
+            let (address, index) = self.attributes[at];
+            if address == name as usize {
+                return Some(index.into());
+            }
+            if address == 0 {
+                return None;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+fn attribute_table(fields: &[Field]) -> Vec<(usize, u16)> {
+    let size = (fields.len() * 2 + 2).next_power_of_two();
+    let mut table = vec![(0, 0); size];
+    for (index, field) in fields.iter().enumerate() {
+        let address = field.attribute.as_ptr() as usize;
+        let mut at = (address >> 4) & (size - 1);
+        while table[at].0 != 0 {
+            at = (at + 1) & (size - 1);
+        }
+        table[at] = (address, index as u16);
+    }
+    table
+}
+
+/// A model class's half in Rust; `compile` gives it its plan.
+#[pyclass(frozen, module = "mangonel._core", name = "OdmModel")]
+pub struct OdmModel {
+    pub(super) model: ModelRef,
+}
+
+#[pymethods]
+impl OdmModel {
+    #[new]
+    fn new(class: &Bound<'_, PyType>) -> Self {
+        let model = Box::leak(Box::new(Model {
+            class: class.as_ptr().cast(),
+            partial: Slot::new(std::ptr::null_mut()),
+            plan: Slot::new(std::ptr::null()),
+        }));
+        OdmModel { model: ModelRef(model) }
+    }
+
+    /// Compile from a description; see `mangonel.odm._compile`.
+    fn compile(&self, py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<()> {
+        let plan = read_plan(py, self.model.0, spec)?;
+        self.model.0.plan.set(Box::leak(Box::new(plan)));
+        Ok(())
+    }
+
+    /// Forget the plan: a subclass came, and the tags are others now.
+    fn reset(&self) {
+        self.model.0.plan.set(std::ptr::null());
+    }
+
+    /// Take the hidden class of partly loaded instances, which the caller keeps alive.
+    fn set_partial(&self, class: &Bound<'_, PyType>) {
+        self.model.0.partial.set(class.as_ptr().cast());
+    }
+
+    #[getter]
+    fn is_compiled(&self) -> bool {
+        !self.model.0.plan.get().is_null()
+    }
+}
+
+/// The model of a class; an error when it is none.
+pub(super) fn model_of(class: &Bound<'_, PyAny>) -> PyResult<&'static Model> {
+    let found = class.getattr("__model__")?;
+    Ok(found.cast::<OdmModel>().map_err(PyErr::from)?.get().model.0)
+}
+
+fn required<'py>(spec: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    spec.get_item(key)?
+        .ok_or_else(|| PyValueError::new_err(format!("expected {key:?} in the description, found none")))
+}
+
+fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) -> PyResult<Plan> {
+    let rows = required(spec, "fields")?.cast_into::<PyList>()?;
+    if rows.len() > MOST_FIELDS {
+        return Err(PyTypeError::new_err(format!(
+            "expected at most {MOST_FIELDS} fields, found {}; put some into an Embedded",
+            rows.len()
+        )));
+    }
+    let mut fields = Vec::with_capacity(rows.len());
+    for row in rows.iter() {
+        fields.push(read_field(&row.cast_into::<PyDict>()?)?);
+    }
+    let tags = required(spec, "tags")?;
+    let tags = if tags.is_none() { None } else { Some(read_tags(&tags.cast_into::<PyTuple>()?)?) };
+    let flag = |key: &str| -> PyResult<bool> { required(spec, key)?.is_truthy() };
+    let unknown = match required(spec, "unknown")?.extract::<String>()?.as_str() {
+        "keep" => Unknown::Keep,
+        "ignore" => Unknown::Ignore,
+        "forbid" => Unknown::Forbid,
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "expected 'keep', 'ignore' or 'forbid' for __unknown__, found {other:?}"
+            )));
+        }
+    };
+    let mask = |test: &dyn Fn(&Field) -> bool| {
+        fields
+            .iter()
+            .enumerate()
+            .filter(|(_, field)| test(field))
+            .fold(0, |mask, (index, _)| mask | 1 << index)
+    };
+    let mutable: u128 = mask(&|field| field.is_mutable);
+    let is_document = flag("is_document")?;
+    let after_load = required(spec, "after_load")?;
+    // SAFETY: a live type.
+    let size = unsafe { (*model.class).tp_basicsize as usize };
+    Ok(Plan {
+        model,
+        attributes: attribute_table(&fields),
+        size,
+        all: mask(&|_| true),
+        mutable,
+        keeps_raw: is_document && (flag("keeps_raw")? || mutable != 0 || mask(&|field| field.lazy != 0) != 0),
+        has_refs: flag("has_refs")?,
+        tags,
+        unknown,
+        is_document,
+        forgives: flag("forgives")?,
+        is_flat: mutable == 0,
+        id: fields.iter().position(|field| field.key == b"_id"),
+        version: fields.iter().position(|field| field.is_version),
+        after_load: (!after_load.is_none()).then(|| after_load.unbind()),
+        codec: Codec::from_options(&required(spec, "codec_options")?)?,
+        fields,
+    })
+    .inspect(|_| {
+        let _ = py;
+    })
+}
+
+fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
+    let py = row.py();
+    let key = required(row, "key")?.extract::<String>()?.into_bytes();
+    if key.contains(&0) {
+        return Err(PyValueError::new_err("expected a key without NUL"));
+    }
+    let mut with_nul = key.clone();
+    with_nul.push(0);
+    if with_nul.len() > crate::codec::name::LONGEST {
+        return Err(PyValueError::new_err("expected a key of at most 127 bytes"));
+    }
+    let attribute = required(row, "attribute")?.extract::<String>()?;
+    let default = required(row, "default")?.cast_into::<PyTuple>()?;
+    let value = default.get_item(1)?.unbind();
+    let default = match default.get_item(0)?.extract::<String>()?.as_str() {
+        "required" => Default::Required,
+        "value" => Default::Value(value),
+        "list" => Default::List,
+        "dict" => Default::Dict,
+        "set" => Default::Set,
+        "object_id" => Default::ObjectId,
+        _ => Default::Factory(value),
+    };
+    let flag = |key: &str| -> PyResult<bool> { required(row, key)?.is_truthy() };
+    Ok(Field {
+        name: Name::new(&with_nul),
+        key,
+        offset: required(row, "offset")?.extract()?,
+        kind: read_type(&required(row, "type")?.cast_into::<PyDict>()?)?,
+        default,
+        lazy: required(row, "lazy")?.extract()?,
+        is_mutable: flag("is_mutable")?,
+        omits_none: flag("omits_none")?,
+        is_frozen: flag("is_frozen")?,
+        is_version: flag("is_version")?,
+        attribute: PyString::intern(py, &attribute).unbind(),
+    })
+}
+
+/// An embedded class's model, out of the class or the model itself.
+fn read_tags(row: &Bound<'_, PyTuple>) -> PyResult<Tags> {
+    let key = row.get_item(0)?.extract::<String>()?;
+    let mut with_nul = key.into_bytes();
+    with_nul.push(0);
+    let own = row.get_item(2)?.extract::<Vec<u8>>()?;
+    Ok(Tags { name: Name::new(&with_nul), key: with_nul, models: read_models(&row.get_item(1)?)?, own })
+}
+
+fn read_models(rows: &Bound<'_, PyAny>) -> PyResult<Vec<(Vec<u8>, &'static Model)>> {
+    let mut models = Vec::new();
+    for row in rows.try_iter()? {
+        let row = row?.cast_into::<PyTuple>()?;
+        models.push((row.get_item(0)?.extract::<Vec<u8>>()?, model_of(&row.get_item(1)?)?));
+    }
+    Ok(models)
+}
+
+fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
+    let op = required(spec, "op")?.extract::<String>()?;
+    let argument = || required(spec, "argument");
+    let inner = || -> PyResult<Box<Type>> { Ok(Box::new(read_type(&argument()?.cast_into::<PyDict>()?)?)) };
+    let several = |rows: &Bound<'_, PyAny>| -> PyResult<Vec<Type>> {
+        rows.try_iter()?.map(|row| read_type(&row?.cast_into::<PyDict>()?)).collect()
+    };
+    let op = match op.as_str() {
+        "any" => Op::Any,
+        "str" => Op::Str,
+        "int" => Op::Int,
+        "float" => Op::Float,
+        "bool" => Op::Bool,
+        "bytes" => Op::Bytes,
+        "datetime" => Op::Datetime,
+        "date" => Op::Date,
+        "object_id" => Op::ObjectId,
+        "decimal" => Op::Decimal,
+        "none" => Op::None,
+        "instance" => Op::Instance(argument()?.unbind()),
+        "literal" => Op::Literal(argument()?.cast_into::<PyTuple>()?.unbind()),
+        "enum" => {
+            let pair = argument()?.cast_into::<PyTuple>()?;
+            Op::Enum(pair.get_item(0)?.unbind(), pair.get_item(1)?.cast_into::<PyDict>()?.unbind())
+        }
+        "list" => Op::List(inner()?),
+        "set" => Op::Set(inner()?, false),
+        "frozenset" => Op::Set(inner()?, true),
+        "tuple_of" => Op::TupleOf(inner()?),
+        "tuple" => Op::Tuple(several(&argument()?)?),
+        "dict" => Op::Dict(inner()?),
+        "embedded" => Op::Embedded(model_of(&argument()?)?),
+        "union" => {
+            let row = argument()?.cast_into::<PyTuple>()?;
+            let mut tag = row.get_item(0)?.extract::<String>()?.into_bytes();
+            tag.push(0);
+            Op::Union(Union {
+                tag,
+                models: read_models(&row.get_item(1)?)?,
+                others: several(&row.get_item(2)?)?,
+            })
+        }
+        "custom" => {
+            let row = argument()?.cast_into::<PyTuple>()?;
+            Op::Custom {
+                load: row.get_item(0)?.unbind(),
+                dump: row.get_item(1)?.unbind(),
+                class: row.get_item(2)?.unbind(),
+            }
+        }
+        "ref" | "refs" => {
+            let row = argument()?.cast_into::<PyTuple>()?;
+            let make = row.get_item(0)?.unbind();
+            let class = row.get_item(1)?.unbind();
+            let inner = Box::new(read_type(&row.get_item(2)?.cast_into::<PyDict>()?)?);
+            if op == "ref" { Op::Ref { make, class, inner } } else { Op::Refs { make, class, inner } }
+        }
+        "geo" => {
+            let row = argument()?.cast_into::<PyTuple>()?;
+            Op::Geo {
+                class: row.get_item(0)?.cast_into::<PyType>()?.unbind(),
+                name: row.get_item(1)?.extract()?,
+                offset: row.get_item(2)?.extract()?,
+            }
+        }
+        other => return Err(PyValueError::new_err(format!("expected a known type, found {other:?}"))),
+    };
+    let cast = required(spec, "cast")?;
+    let mut checks = Vec::new();
+    for row in required(spec, "checks")?.try_iter()? {
+        let row = row?.cast_into::<PyTuple>()?;
+        let kind = match row.get_item(0)?.extract::<String>()?.as_str() {
+            "ge" => CheckKind::Ge,
+            "gt" => CheckKind::Gt,
+            "le" => CheckKind::Le,
+            "lt" => CheckKind::Lt,
+            "min_length" => CheckKind::MinLength,
+            "max_length" => CheckKind::MaxLength,
+            "multiple_of" => CheckKind::MultipleOf,
+            "pattern" => CheckKind::Pattern,
+            _ => CheckKind::Predicate,
+        };
+        checks.push(Check { kind, bound: row.get_item(1)?.unbind() });
+    }
+    Ok(Type {
+        op,
+        nullable: required(spec, "nullable")?.is_truthy()?,
+        label: required(spec, "label")?.extract()?,
+        cast: (!cast.is_none()).then(|| cast.unbind()),
+        checks,
+    })
+}
+
+/// Where a `__slots__` member stands in an instance.
+#[pyfunction]
+pub fn odm_offset(member: &Bound<'_, PyAny>) -> PyResult<usize> {
+    // SAFETY: the type check makes the cast right; `d_member` lives as long as the descriptor.
+    unsafe {
+        if ffi::Py_TYPE(member.as_ptr()) == &raw mut ffi::PyMemberDescr_Type {
+            let definition = (*member.as_ptr().cast::<ffi::PyMemberDescrObject>()).d_member;
+            if (*definition).type_code == ffi::Py_T_OBJECT_EX && (*definition).offset > 0 {
+                return Ok((*definition).offset as usize);
+            }
+        }
+    }
+    Err(PyTypeError::new_err("expected the member of a slot"))
+}

@@ -1,0 +1,140 @@
+//! Elements of BSON documents that were checked before, as slices: for comparing and copying. Knows no Python.
+
+/// One element.
+#[derive(Clone, Copy)]
+pub(super) struct Element<'a> {
+    pub kind: u8,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// Walks over the elements of a document or an array; ends early where the bytes are broken.
+pub(super) struct Elements<'a>(&'a [u8]);
+
+impl<'a> Elements<'a> {
+    /// Of a whole document.
+    pub(super) fn of(document: &'a [u8]) -> Self {
+        Elements(document.get(4..document.len().saturating_sub(1)).unwrap_or_default())
+    }
+
+    /// Of elements without a document around them.
+    pub(super) fn bare(elements: &'a [u8]) -> Self {
+        Elements(elements)
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Element<'a>;
+
+    fn next(&mut self) -> Option<Element<'a>> {
+        let bytes = self.0;
+        let kind = *bytes.first()?;
+        let key_length = memchr::memchr(0, &bytes[1..])?;
+        let value_at = key_length + 2;
+        let length = value_length(kind, bytes.get(value_at..)?)?;
+        let whole = bytes.get(..value_at + length)?;
+        self.0 = &bytes[value_at + length..];
+        Some(Element { kind, key: &bytes[1..1 + key_length], value: &whole[value_at..] })
+    }
+}
+
+fn prefix(bytes: &[u8]) -> Option<usize> {
+    bytes.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize)
+}
+
+/// How long a value is, if it is of a known type.
+pub(super) fn value_length(kind: u8, bytes: &[u8]) -> Option<usize> {
+    Some(match kind {
+        0x06 | 0x0A | 0x7F | 0xFF => 0,
+        0x08 => 1,
+        0x10 => 4,
+        0x01 | 0x09 | 0x11 | 0x12 => 8,
+        0x07 => 12,
+        0x13 => 16,
+        0x02 | 0x0D | 0x0E => prefix(bytes)?.checked_add(4)?,
+        0x03 | 0x04 | 0x0F => prefix(bytes)?,
+        0x05 => prefix(bytes)?.checked_add(5)?,
+        0x0C => prefix(bytes)?.checked_add(16)?,
+        0x0B => {
+            let first = memchr::memchr(0, bytes)? + 1;
+            first + memchr::memchr(0, bytes.get(first..)?)? + 1
+        }
+        _ => return None,
+    })
+}
+
+/// A number, exactly.
+fn number(element: &Element<'_>) -> Option<f64> {
+    Some(match element.kind {
+        0x01 => f64::from_le_bytes(element.value.try_into().ok()?),
+        0x10 => i32::from_le_bytes(element.value.try_into().ok()?).into(),
+        0x12 => {
+            let number = i64::from_le_bytes(element.value.try_into().ok()?);
+            if number.unsigned_abs() > 1 << 53 {
+                return None;
+            }
+            number as f64
+        }
+        _ => return None,
+    })
+}
+
+/// Whether two values mean the same to a model: numbers of any width, keys in any order.
+pub(super) fn same(one: &Element<'_>, other: &Element<'_>) -> bool {
+    if one.kind == other.kind {
+        return one.value == other.value
+            || match one.kind {
+                0x03 => same_document(one.value, other.value),
+                0x04 => same_array(one.value, other.value),
+                _ => false,
+            };
+    }
+    matches!((number(one), number(other)), (Some(one), Some(other)) if one == other)
+}
+
+fn same_document(one: &[u8], other: &[u8]) -> bool {
+    let covers = |some: &[u8], all: &[u8]| {
+        let mut hint = Elements::of(all);
+        Elements::of(some).all(|element| {
+            let found = match hint.next() {
+                Some(next) if next.key == element.key => Some(next),
+                _ => Elements::of(all).find(|candidate| candidate.key == element.key),
+            };
+            found.is_some_and(|found| same(&element, &found))
+        })
+    };
+    covers(one, other) && covers(other, one)
+}
+
+fn same_array(one: &[u8], other: &[u8]) -> bool {
+    let (mut one, mut other) = (Elements::of(one), Elements::of(other));
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) => return true,
+            (Some(one), Some(other)) if same(&one, &other) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Appends an element with another key.
+pub(super) fn append(out: &mut Vec<u8>, kind: u8, key: &[u8], value: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(key);
+    out.push(0);
+    out.extend_from_slice(value);
+}
+
+/// Leaves room for a length; returns where.
+pub(super) fn open(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    start
+}
+
+/// Ends the document that was opened there.
+pub(super) fn close(out: &mut Vec<u8>, start: usize) {
+    out.push(0);
+    let length = (out.len() - start) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}

@@ -1,0 +1,830 @@
+"""Queries, updates and sort orders as values: `User.age > 3`, `inc(User.age)`, `desc(User.age)`.
+
+Knows models only through paths; sends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+
+from mangonel.odm._geo import Geometry, Point
+
+T = TypeVar("T")
+
+
+class Expr:
+    """A condition. Combine with `&`, `|` and `~`; `and`, `or` and `not` cannot work and say so."""
+
+    __slots__ = ("query",)
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        self.query = dict(query)
+
+    def __and__(self, other: Where) -> Expr:
+        return and_(self, other)
+
+    def __rand__(self, other: Where) -> Expr:
+        return and_(other, self)
+
+    def __or__(self, other: Where) -> Expr:
+        return or_(self, other)
+
+    def __ror__(self, other: Where) -> Expr:
+        return or_(other, self)
+
+    def __invert__(self) -> Expr:
+        return not_(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the condition {self.query} has no truth value; did you write `and`, `or`, `not` or a chained "
+            "comparison? use &, | and not_()"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expr) and self.query == other.query
+
+    def __hash__(self) -> int:
+        return hash(repr(self.query))
+
+    def __repr__(self) -> str:
+        return f"Expr({self.query!r})"
+
+
+Where: TypeAlias = Expr | bool | Mapping[str, Any]
+"""What `find` takes: a condition (a bool, to type checkers) or a raw query document."""
+
+
+def query_of(*where: Where) -> dict[str, Any]:
+    """Return one query document of conditions that must all hold.
+
+    Raises:
+        TypeError: a real bool: something was compared that is no class attribute.
+    """
+    parts = [part for part in (_one(condition) for condition in where) if part]
+    if not parts:
+        return {}
+    if len(parts) == 1:
+        return parts[0]
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            if key not in merged:
+                merged[key] = value
+            elif _may_merge(merged[key], value):
+                merged[key] = {**merged[key], **value}
+            else:
+                return {"$and": parts}
+    return merged
+
+
+def _may_merge(one: Any, other: Any) -> bool:
+    """Whether two conditions on one key are operators that do not meet."""
+    if not isinstance(one, dict) or not isinstance(other, dict) or not one or not other:
+        return False
+    names = [*one, *other]
+    return all(name[:1] == "$" and name not in ("$regex", "$options") for name in names) and len(
+        set(names)
+    ) == len(names)
+
+
+def _one(condition: Any) -> dict[str, Any]:
+    if isinstance(condition, Expr):
+        return condition.query
+    if isinstance(condition, Mapping):
+        return dict(condition)
+    if isinstance(condition, Path):
+        return {condition.key: True}
+    if isinstance(condition, bool):
+        raise TypeError(
+            f"expected a condition, found {condition}; did you write `is`, `and` or `not`, or compare something "
+            "that is no class attribute?"
+        )
+    raise TypeError(f"expected a condition or a query document, found {type(condition).__name__}")
+
+
+class Path(Generic[T]):
+    """A field, as the class attribute gives it: compares to conditions, and goes on into embedded documents."""
+
+    __slots__ = ("_is_element", "_keys", "_model", "_name", "_owner", "_resolved")
+
+    def __init__(self, model: Any, name: str) -> None:
+        # `_owner` has the last field, `_model` is where the path begins.
+        self._model = model
+        self._owner = model
+        self._name = name
+        self._keys: tuple[str, ...] | None = None
+        self._resolved: Any = None
+        self._is_element = False
+
+    def _field(self) -> Any:
+        if self._resolved is None:
+            from mangonel.odm._compile import resolve
+
+            self._resolved = resolve(self._owner)[self._name]
+            if self._keys is None:
+                self._keys = (self._resolved.key,)
+        return self._resolved
+
+    @property
+    def key(self) -> str:
+        """The path as the database has it."""
+        self._field()
+        return ".".join(self._keys or ())
+
+    def _within(self, owner: Any, name: str, keys: tuple[str, ...]) -> Path[Any]:
+        made: Path[Any] = Path(self._model, name)
+        made._owner = owner
+        made._keys = keys
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from mangonel.odm._compile import resolve
+
+        field = self._field()
+        if field.model is not None:
+            fields = resolve(field.model)
+            if name in fields:
+                return self._within(field.model, name, (*(self._keys or ()), fields[name].key))
+            for child in field.model.__subclasses__():
+                if name in resolve(child):
+                    return self._within(child, name, (*(self._keys or ()), resolve(child)[name].key))
+            raise AttributeError(
+                f"{field.model.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}"
+            )
+        raise AttributeError(
+            f"{self._owner.__name__}.{self._name} has no {name!r}: it is no embedded document"
+        )
+
+    def __getitem__(self, part: Any) -> Any:
+        """An element by its index, or the value of a key."""
+        self._field()
+        made = self._within(self._owner, self._name, (*(self._keys or ()), str(part)))
+        made._is_element = True
+        return made
+
+    def _dump(self, value: Any, is_element: bool | None = None) -> Any:
+        """The value as the database has it."""
+        if isinstance(value, (Path, Expr)):
+            raise TypeError(
+                f"expected a value to compare {self.key!r} with, found {type(value).__name__}; use expr()"
+            )
+        return dump(self._owner, self._field(), value, self._is_element if is_element is None else is_element)
+
+    def _compare(self, operator: str, value: Any) -> Expr:
+        return Expr({self.key: {operator: self._dump(value)}})
+
+    def __eq__(self, value: object) -> Any:
+        dumped = self._dump(value)
+        # A document or a pattern would be read as operators or as a regex.
+        is_plain = not isinstance(dumped, (dict, re.Pattern)) and type(dumped).__name__ != "Regex"
+        return Expr({self.key: dumped if is_plain else {"$eq": dumped}})
+
+    def __ne__(self, value: object) -> Any:
+        return self._compare("$ne", value)
+
+    def __lt__(self, value: Any) -> Any:
+        return self._compare("$lt", value)
+
+    def __le__(self, value: Any) -> Any:
+        return self._compare("$lte", value)
+
+    def __gt__(self, value: Any) -> Any:
+        return self._compare("$gt", value)
+
+    def __ge__(self, value: Any) -> Any:
+        return self._compare("$gte", value)
+
+    def __hash__(self) -> int:
+        return hash((self._model, self._owner, self._name, self._keys))
+
+    def __invert__(self) -> Expr:
+        return Expr({self.key: {"$ne": True}})
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the field {self._name!r} of {self._owner.__name__} has no truth value; compare it with something"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            f"{self._owner.__name__}.{self._name} is a field, not a value; use each() or elem() for its elements"
+        )
+
+    def __neg__(self) -> Order:
+        return Order(self, -1)
+
+    def __pos__(self) -> Order:
+        return Order(self, 1)
+
+    def __repr__(self) -> str:
+        return f"{self._model.__name__}.{self.key}"
+
+    # Methods of `Mapped` and `F()`.
+
+    def in_(self, values: Iterable[T]) -> Expr:
+        """The field has one of these values."""
+        return Expr({self.key: {"$in": [self._dump(value) for value in values]}})
+
+    def not_in(self, values: Iterable[T]) -> Expr:
+        """The field has none of these values."""
+        return Expr({self.key: {"$nin": [self._dump(value) for value in values]}})
+
+    def between(self, low: T, high: T) -> Expr:
+        """The field is at least `low` and at most `high`."""
+        return Expr({self.key: {"$gte": self._dump(low), "$lte": self._dump(high)}})
+
+    def exists(self, exists: bool = True) -> Expr:
+        """The key is there, whatever its value, or is not."""
+        return Expr({self.key: {"$exists": exists}})
+
+    def has_type(self, *types: str | int) -> Expr:
+        """The value is of one of these BSON types, by name or number."""
+        return Expr({self.key: {"$type": list(types) if len(types) > 1 else types[0]}})
+
+    def is_none(self) -> Expr:
+        """The field is None or its key is not there."""
+        return Expr({self.key: None})
+
+    def size(self, size: int) -> Expr:
+        """The list has so many elements."""
+        return Expr({self.key: {"$size": size}})
+
+    def all(self, values: Iterable[Any]) -> Expr:
+        """The list has all of these elements."""
+        return Expr({self.key: {"$all": [self._dump(value, True) for value in values]}})
+
+    def contains(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text has `text` in it."""
+        return self._regex(re.escape(text), ignore_case)
+
+    def startswith(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text begins with `text`; without `ignore_case` an index serves."""
+        return self._regex("^" + re.escape(text), ignore_case)
+
+    def endswith(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text ends with `text`."""
+        return self._regex(re.escape(text) + "$", ignore_case)
+
+    def iexact(self, text: str) -> Expr:
+        """The text is `text`, whatever the case."""
+        return self._regex("^" + re.escape(text) + "$", True)
+
+    def wholeword(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text has `text` as a word of its own."""
+        return self._regex(r"\b" + re.escape(text) + r"\b", ignore_case)
+
+    def matches(self, pattern: str | re.Pattern[str], options: str = "") -> Expr:
+        """The text matches a regular expression; `options` are the server's: i, m, s, x."""
+        if isinstance(pattern, re.Pattern):
+            flags = {re.I: "i", re.M: "m", re.S: "s", re.X: "x"}
+            options = options or "".join(letter for flag, letter in flags.items() if pattern.flags & flag)
+            pattern = pattern.pattern
+        query: dict[str, Any] = {"$regex": pattern}
+        if options:
+            query["$options"] = options
+        return Expr({self.key: query})
+
+    def _regex(self, pattern: str, ignore_case: bool) -> Expr:
+        return self.matches(pattern, "i" if ignore_case else "")
+
+    def mod(self, divisor: int, remainder: int) -> Expr:
+        """The number divided by `divisor` leaves `remainder`."""
+        return Expr({self.key: {"$mod": [divisor, remainder]}})
+
+    def bits_all_set(self, mask: int | list[int]) -> Expr:
+        """All bits of the mask, or at these positions, are 1."""
+        return Expr({self.key: {"$bitsAllSet": mask}})
+
+    def bits_any_set(self, mask: int | list[int]) -> Expr:
+        """One of the bits is 1."""
+        return Expr({self.key: {"$bitsAnySet": mask}})
+
+    def bits_all_clear(self, mask: int | list[int]) -> Expr:
+        """All of the bits are 0."""
+        return Expr({self.key: {"$bitsAllClear": mask}})
+
+    def bits_any_clear(self, mask: int | list[int]) -> Expr:
+        """One of the bits is 0."""
+        return Expr({self.key: {"$bitsAnyClear": mask}})
+
+    def near(self, point: Point, *, max_m: float | None = None, min_m: float | None = None) -> Expr:
+        """Places by their distance from `point`, nearest first; needs a 2dsphere index.
+
+        Args:
+            max_m, min_m: metres.
+        """
+        near: dict[str, Any] = {"$geometry": point.to_geojson()}
+        if max_m is not None:
+            near["$maxDistance"] = max_m
+        if min_m is not None:
+            near["$minDistance"] = min_m
+        return Expr({self.key: {"$nearSphere": near}})
+
+    def within(self, area: Geometry) -> Expr:
+        """Geometries that lie in a polygon or several."""
+        return Expr({self.key: {"$geoWithin": {"$geometry": area.to_geojson()}}})
+
+    def within_sphere(self, centre: Point, radius_m: float) -> Expr:
+        """Geometries within so many metres of a point; needs no index."""
+        radius = [centre.coordinates, radius_m / 6_378_100.0]
+        return Expr({self.key: {"$geoWithin": {"$centerSphere": radius}}})
+
+    def within_box(self, lower_left: tuple[float, float], upper_right: tuple[float, float]) -> Expr:
+        """Legacy points in a flat box."""
+        return Expr({self.key: {"$geoWithin": {"$box": [list(lower_left), list(upper_right)]}}})
+
+    def intersects(self, geometry: Geometry) -> Expr:
+        """Geometries that have a point in common with this one."""
+        return Expr({self.key: {"$geoIntersects": {"$geometry": geometry.to_geojson()}}})
+
+    def set(self, value: T) -> Update:
+        """An update that sets the field."""
+        return Update("$set", self.key, self._dump(value))
+
+    def unset(self) -> Update:
+        """An update that removes the key."""
+        return Update("$unset", self.key, "")
+
+    def asc(self) -> Order:
+        """Sort by the field, smallest first."""
+        return Order(self, 1)
+
+    def desc(self) -> Order:
+        """Sort by the field, largest first."""
+        return Order(self, -1)
+
+
+if TYPE_CHECKING:
+
+    class Mapped(Path[T]):
+        """A field whose class attribute is fully typed: `n: Mapped[int]` is a `Path[int]` on the class, an int on
+        the instance."""
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> Path[T]: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> T: ...
+        def __get__(self, instance: object | None, owner: Any) -> Any: ...
+        def __set__(self, instance: object, value: T) -> None: ...
+
+else:
+
+    class Mapped(Generic[T]):
+        """Marks a field whose class attribute is fully typed: `n: Mapped[int]`."""
+
+
+def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
+    """Return what BSON has of a value that a query compares a field with.
+
+    A value of the field's type becomes what is stored; an element's, for a list, likewise; anything else is left
+    as it is: the server may compare across types.
+    """
+    from mangonel import _core
+    from mangonel.odm._model import is_document, is_embedded_instance
+    from mangonel.odm.errors import ValidationError
+
+    if value is None:
+        return None
+    for element in (is_element, not is_element):
+        try:
+            return _core.odm_dump(owner.__model__, field.name, value, element)
+        except (ValidationError, TypeError):
+            continue
+    if is_document(value):
+        return value.id
+    if is_embedded_instance(value):
+        return value.to_bson()
+    if isinstance(value, Geometry):
+        return value.to_geojson()
+    if isinstance(value, str) and field.type is not str and not field.is_list:
+        return _from_text(field, value)
+    return value
+
+
+def _from_text(field: Any, value: str) -> Any:
+    """An id given as text, as URLs have it, for a field of ObjectIds or references."""
+    from mangonel.bson import ObjectId
+
+    if (field.type is ObjectId or field.target is not None) and ObjectId.is_valid(value):
+        return ObjectId(value)
+    return value
+
+
+def path_of(field: Any) -> Path[Any]:
+    """Return the path that a class attribute is, to type checkers a value.
+
+    Raises:
+        TypeError: something else.
+    """
+    if isinstance(field, Path):
+        return field
+    raise TypeError(f"expected a field as the class has it, such as User.age, found {field!r}")
+
+
+def key_of(field: Any, model: Any = None) -> str:
+    """Return a field's path in the database, of a class attribute or of a dotted name of attributes."""
+    if isinstance(field, Path):
+        return field.key
+    if isinstance(field, str):
+        return key_of_name(field, model)
+    raise TypeError(f"expected a field or its name, found {field!r}")
+
+
+def key_of_name(name: str, model: Any) -> str:
+    """Translate a dotted path of attributes into one of keys; unknown parts stay as they are."""
+    from mangonel.odm._compile import resolve
+
+    keys = []
+    current = model
+    for part in name.split("."):
+        field = resolve(current).get(part) if current is not None else None
+        keys.append(field.key if field is not None else part)
+        if field is not None:
+            current = field.model
+        elif not part.lstrip("$[").rstrip("]").isalnum() or not (part.isdigit() or part.startswith("$")):
+            current = None
+    return ".".join(keys)
+
+
+class Order:
+    """One key of a sort order."""
+
+    __slots__ = ("direction", "field")
+
+    def __init__(self, field: Any, direction: Any) -> None:
+        self.field = field
+        self.direction = direction
+
+    def __repr__(self) -> str:
+        return f"{'desc' if self.direction == -1 else 'asc'}({self.field!r})"
+
+
+def asc(field: object) -> Order:
+    """Sort by a field, smallest first."""
+    return field if isinstance(field, Order) else Order(field, 1)
+
+
+def desc(field: object) -> Order:
+    """Sort by a field, largest first."""
+    return Order(field, -1)
+
+
+def order_of(orders: Iterable[Any], model: Any) -> dict[str, Any]:
+    """Return the sort document of orders: fields, `asc()`, `desc()`, names, names with `-`."""
+    sort: dict[str, Any] = {}
+    for order in orders:
+        direction: Any = 1
+        if isinstance(order, Order):
+            order, direction = order.field, order.direction
+        if isinstance(order, Mapping):
+            sort.update(order)
+            continue
+        if isinstance(order, tuple):
+            order, direction = order
+        if isinstance(order, str) and order[:1] in ("-", "+"):
+            direction = -1 if order[0] == "-" else 1
+            order = order[1:]
+        if isinstance(order, Order):
+            order, direction = order.field, order.direction
+        sort[key_of(order, model)] = direction
+    return sort
+
+
+# Conditions as functions, generic in the field's type.
+
+
+def and_(*where: Where) -> Expr:
+    """All of these hold."""
+    return Expr(query_of(*where))
+
+
+def or_(*where: Where) -> Expr:
+    """One of these holds."""
+    return Expr({"$or": [_one(condition) for condition in where]})
+
+
+def nor(*where: Where) -> Expr:
+    """None of these holds."""
+    return Expr({"$nor": [_one(condition) for condition in where]})
+
+
+def not_(where: Where) -> Expr:
+    """This does not hold."""
+    return Expr({"$nor": [_one(where)]})
+
+
+def in_(field: T, values: Iterable[T]) -> Expr:
+    """The field has one of these values: `in_(User.age, [3, 4])`."""
+    return path_of(field).in_(values)
+
+
+def not_in(field: T, values: Iterable[T]) -> Expr:
+    """The field has none of these values."""
+    return path_of(field).not_in(values)
+
+
+def between(field: T, low: T, high: T) -> Expr:
+    """The field is at least `low` and at most `high`."""
+    return path_of(field).between(low, high)
+
+
+def exists(field: object, exists: bool = True) -> Expr:
+    """The key is there, or is not."""
+    return path_of(field).exists(exists)
+
+
+def has_type(field: object, *types: str | int) -> Expr:
+    """The value is of one of these BSON types."""
+    return path_of(field).has_type(*types)
+
+
+def size(field: object, size: int) -> Expr:
+    """The list has so many elements."""
+    return path_of(field).size(size)
+
+
+def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
+    """The list has all of these elements."""
+    return path_of(field).all(values)
+
+
+def each(field: Iterable[T]) -> T:
+    """The elements of a list, for comparing: `each(Post.tags) == "python"` holds when one of them is."""
+    path = path_of(field)
+    made = path._within(path._owner, path._name, path._keys or (path.key,))
+    made._resolved = path._field()
+    made._is_element = True
+    return made  # type: ignore[return-value]  # to type checkers an element
+
+
+def elem(field: Iterable[T], condition: Callable[[T], Where]) -> Expr:
+    """One element fulfils all of a condition: `elem(Post.comments, lambda c: (c.likes > 3) & (c.text != ""))`."""
+    path = path_of(field)
+    inner = path._field()
+    probe: Any
+    if inner.model is not None:
+        probe = _Probe(inner.model)
+        return Expr({path.key: {"$elemMatch": query_of(condition(probe))}})
+    probe = _Element(path)
+    conditions: dict[str, Any] = {}
+    for value in query_of(condition(probe)).values():
+        conditions.update(value if isinstance(value, dict) else {"$eq": value})
+    return Expr({path.key: {"$elemMatch": conditions}})
+
+
+class _Probe:
+    """An element of a list of embedded documents, inside `elem`."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class _Element(Path[Any]):
+    """An element of a list of plain values, inside `elem`."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Path[Any]) -> None:
+        super().__init__(path._model, path._name)
+        self._owner = path._owner
+        self._keys = ("",)
+        self._is_element = True
+
+
+def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") -> Expr:
+    """The text matches a regular expression."""
+    return path_of(field).matches(pattern, options)
+
+
+def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
+    """The text has `text` in it."""
+    return path_of(field).contains(text, ignore_case=ignore_case)
+
+
+def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
+    """The text begins with `text`."""
+    return path_of(field).startswith(text, ignore_case=ignore_case)
+
+
+def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
+    """The text ends with `text`."""
+    return path_of(field).endswith(text, ignore_case=ignore_case)
+
+
+def iexact(field: str | None, text: str) -> Expr:
+    """The text is `text`, whatever the case."""
+    return path_of(field).iexact(text)
+
+
+def text(
+    search: str,
+    *,
+    language: str | None = None,
+    case_sensitive: bool = False,
+    diacritic_sensitive: bool = False,
+) -> Expr:
+    """The text index finds these words."""
+    query: dict[str, Any] = {"$search": search}
+    if language is not None:
+        query["$language"] = language
+    if case_sensitive:
+        query["$caseSensitive"] = True
+    if diacritic_sensitive:
+        query["$diacriticSensitive"] = True
+    return Expr({"$text": query})
+
+
+def expr(expression: Any) -> Expr:
+    """An aggregation expression holds: `expr({"$gt": ["$spent", "$budget"]})`."""
+    return Expr({"$expr": expression})
+
+
+def where_js(code: str) -> Expr:
+    """A JavaScript expression holds; the slowest way to ask."""
+    return Expr({"$where": code})
+
+
+def json_schema(schema: Mapping[str, Any]) -> Expr:
+    """The document fulfils a JSON schema."""
+    return Expr({"$jsonSchema": dict(schema)})
+
+
+def F(field: T) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
+    """Return a class attribute as what it is, with the methods that its type has not: `F(Cafe.loc).near(…)`."""
+    return path_of(field)
+
+
+# Updates.
+
+
+class Update:
+    """One change of an update."""
+
+    __slots__ = ("key", "operator", "value")
+
+    def __init__(self, operator: str, key: str, value: Any) -> None:
+        self.operator = operator
+        self.key = key
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Update({self.operator!r}, {self.key!r}, {self.value!r})"
+
+
+Change: TypeAlias = Update | Mapping[str, Any]
+
+
+def update_of(changes: Iterable[Change]) -> dict[str, Any]:
+    """Return one update document.
+
+    Raises:
+        TypeError: no change, or something else.
+        ValueError: two changes of one key by the same operator.
+    """
+    update: dict[str, Any] = {}
+    for change in changes:
+        if isinstance(change, Update):
+            group = update.setdefault(change.operator, {})
+            if change.key in group:
+                raise ValueError(f"expected one {change.operator} of {change.key!r}, found two")
+            group[change.key] = change.value
+        elif isinstance(change, Mapping):
+            for operator, group in change.items():
+                if operator[:1] != "$":
+                    raise ValueError(f"expected update operators, found the key {operator!r}; use set_()")
+                update.setdefault(operator, {}).update(group)
+        else:
+            raise TypeError(f"expected a change such as set_(User.age, 3), found {change!r}")
+    if not update:
+        raise TypeError("expected at least one change, found none")
+    return update
+
+
+Number = TypeVar("Number", int, float, Any)
+
+
+def set_(field: T, value: T) -> Update:
+    """Set a field."""
+    return path_of(field).set(value)
+
+
+def unset(field: object) -> Update:
+    """Remove a key."""
+    return path_of(field).unset()
+
+
+def set_on_insert(field: T, value: T) -> Update:
+    """Set a field when an upsert inserts."""
+    path = path_of(field)
+    return Update("$setOnInsert", path.key, path._dump(value))
+
+
+@overload
+def inc(field: int | None, by: int = 1) -> Update: ...
+@overload
+def inc(field: float | None, by: float = 1) -> Update: ...
+def inc(field: Any, by: Any = 1) -> Update:
+    """Add to a number."""
+    path = path_of(field)
+    return Update("$inc", path.key, path._dump(by))
+
+
+@overload
+def mul(field: int | None, by: int) -> Update: ...
+@overload
+def mul(field: float | None, by: float) -> Update: ...
+def mul(field: Any, by: Any) -> Update:
+    """Multiply a number."""
+    path = path_of(field)
+    return Update("$mul", path.key, path._dump(by))
+
+
+def min_(field: T, value: T) -> Update:
+    """Set a field if `value` is smaller."""
+    path = path_of(field)
+    return Update("$min", path.key, path._dump(value))
+
+
+def max_(field: T, value: T) -> Update:
+    """Set a field if `value` is larger."""
+    path = path_of(field)
+    return Update("$max", path.key, path._dump(value))
+
+
+def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int | None = None) -> Update:
+    """Change bits of an integer."""
+    given = {"and": and_, "or": or_, "xor": xor}
+    return Update(
+        "$bit", path_of(field).key, {name: mask for name, mask in given.items() if mask is not None}
+    )
+
+
+def rename(field: object, to: object) -> Update:
+    """Give a key another name."""
+    return Update("$rename", path_of(field).key, to if isinstance(to, str) else path_of(to).key)
+
+
+def current_date(field: object, kind: str = "date") -> Update:
+    """Set a field to the server's time: "date" or "timestamp"."""
+    return Update("$currentDate", path_of(field).key, {"$type": kind})
+
+
+def push(
+    field: Iterable[T],
+    *values: T,
+    position: int | None = None,
+    slice: int | None = None,
+    sort: Any = None,
+) -> Update:
+    """Append to a list.
+
+    Args:
+        values: the new elements.
+        position: where they go; None for the end.
+        slice: keep so many elements of the list, the last ones when negative.
+        sort: order the whole list: 1, -1, or a document of keys.
+    """
+    path = path_of(field)
+    items = [path._dump(value, True) for value in values]
+    if len(items) == 1 and position is None and slice is None and sort is None:
+        return Update("$push", path.key, items[0])
+    change: dict[str, Any] = {"$each": items}
+    if position is not None:
+        change["$position"] = position
+    if slice is not None:
+        change["$slice"] = slice
+    if sort is not None:
+        change["$sort"] = sort
+    return Update("$push", path.key, change)
+
+
+def add_to_set(field: Iterable[T], *values: T) -> Update:
+    """Append to a list what is not in it."""
+    path = path_of(field)
+    items = [path._dump(value, True) for value in values]
+    return Update("$addToSet", path.key, items[0] if len(items) == 1 else {"$each": items})
+
+
+def pull(field: Iterable[T], *values: T) -> Update:
+    """Take values out of a list, wherever they stand."""
+    path = path_of(field)
+    return Update("$pullAll", path.key, [path._dump(value, True) for value in values])
+
+
+def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
+    """Take the elements out of a list that fulfil a condition, as for `elem`."""
+    query = elem(field, condition).query
+    return Update("$pull", path_of(field).key, next(iter(query.values()))["$elemMatch"])
+
+
+def pop(field: Iterable[Any], *, first: bool = False) -> Update:
+    """Take the last element out of a list, or the first."""
+    return Update("$pop", path_of(field).key, -1 if first else 1)

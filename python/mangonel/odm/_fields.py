@@ -1,0 +1,262 @@
+"""What may stand to the right of an annotation or inside `Annotated`: fields, indexes, versions, inverse sides.
+
+Knows no connection and no query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from dataclasses import field as _dataclass_field
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T")
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__bool__": lambda self: False})()
+
+
+@dataclass(slots=True)
+class FieldInfo:
+    """What `field(...)` was told, and what the metaclass adds: the name, the annotation, the class it stands in."""
+
+    default: Any = MISSING
+    default_factory: Callable[[], Any] | None = None
+    key: str | None = None
+    lazy: bool | None = None
+    frozen: bool = False
+    on_delete: str | None = None
+    choices: tuple[Any, ...] | None = None
+    name: str = ""
+    annotation: Any = None
+    owner: type[Any] | None = None
+
+
+@overload
+def field(
+    *,
+    default: T,
+    key: str | None = None,
+    lazy: bool | None = None,
+    frozen: bool = False,
+    on_delete: str | None = None,
+    init: bool = True,
+) -> T: ...
+@overload
+def field(
+    *,
+    default_factory: Callable[[], T],
+    key: str | None = None,
+    lazy: bool | None = None,
+    frozen: bool = False,
+    on_delete: str | None = None,
+    init: bool = True,
+) -> T: ...
+@overload
+def field(
+    *,
+    key: str | None = None,
+    lazy: bool | None = None,
+    frozen: bool = False,
+    on_delete: str | None = None,
+    init: bool = True,
+) -> Any: ...
+def field(
+    *,
+    default: Any = MISSING,
+    default_factory: Callable[[], Any] | None = None,
+    key: str | None = None,
+    lazy: bool | None = None,
+    frozen: bool = False,
+    on_delete: str | None = None,
+    init: bool = True,
+) -> Any:
+    """Describe a field beyond its annotation.
+
+    Args:
+        default: its value when none is given, and for stored documents without its key.
+        default_factory: called for each such value; for mutable ones.
+        key: the name in the database. None: the attribute's own.
+        lazy: True: the value stays raw until it is read, in every query; False: never. None: containers and
+            embedded documents stay raw where a query returns more than one document.
+        frozen: refuse to set it once the document is stored.
+        on_delete: for a reference: what deleting its target does to this document: "cascade", "nullify", "deny" or
+            "pull" (out of a list). None: nothing.
+        init: for type checkers only: whether the constructor takes it.
+
+    Example:
+        >>> tags: list[str] = field(default_factory=list, key="t")
+    """
+    if default is not MISSING and default_factory is not None:
+        raise TypeError("expected default or default_factory, found both")
+    if on_delete not in (None, "cascade", "nullify", "deny", "pull"):
+        raise ValueError(
+            f'expected "cascade", "nullify", "deny" or "pull" for on_delete, found {on_delete!r}'
+        )
+    return FieldInfo(default, default_factory, key, lazy, frozen, on_delete)
+
+
+class Version:
+    """Marks the field that counts saves, for optimistic locking: `rev: Annotated[int, Version] = 0`."""
+
+
+class Indexed:
+    """Declares an index on one field, inside `Annotated`.
+
+    Args:
+        kind: 1 or -1, or "text", "2dsphere", "hashed".
+        unique, sparse, name: as for an index of the driver.
+        expire_after: seconds after the field's date when the server deletes the document.
+        options: anything else that `IndexModel` takes.
+    """
+
+    __slots__ = ("kind", "options")
+
+    def __init__(
+        self,
+        kind: int | str = 1,
+        *,
+        unique: bool = False,
+        sparse: bool = False,
+        expire_after: int | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.kind = kind
+        self.options = _index_options(unique, sparse, expire_after, name, None, options)
+
+
+class Index:
+    """Declares an index of a model, in `__indexes__`.
+
+    Args:
+        fields: names, class attributes, or these in `asc()` or `desc()`; `"$**"` for a wildcard index.
+        kind: 1 or -1, or "text", "2dsphere", "hashed", for the fields that say nothing themselves.
+        unique, sparse, name: as for an index of the driver.
+        expire_after: seconds after the field's date when the server deletes the document.
+        partial: only documents that match this query are in it.
+        options: anything else that `IndexModel` takes: collation, weights, wildcardProjection, ….
+
+    Example:
+        >>> __indexes__ = [Index("author", desc("created_at")), Index("title", "body", kind="text")]
+    """
+
+    __slots__ = ("fields", "kind", "options", "partial")
+
+    def __init__(
+        self,
+        *fields: Any,
+        kind: int | str = 1,
+        unique: bool = False,
+        sparse: bool = False,
+        expire_after: int | None = None,
+        name: str | None = None,
+        partial: Any = None,
+        **options: Any,
+    ) -> None:
+        if not fields:
+            raise TypeError("expected the fields of the index, found none")
+        self.fields = fields
+        self.kind = kind
+        self.partial = partial
+        self.options = _index_options(unique, sparse, expire_after, name, None, options)
+
+
+def _index_options(
+    unique: bool,
+    sparse: bool,
+    expire_after: int | None,
+    name: str | None,
+    partial: Any,
+    others: Mapping[str, Any],
+) -> dict[str, Any]:
+    options: dict[str, Any] = dict(others)
+    if unique:
+        options["unique"] = True
+    if sparse:
+        options["sparse"] = True
+    if expire_after is not None:
+        options["expireAfterSeconds"] = expire_after
+    if name is not None:
+        options["name"] = name
+    if partial is not None:
+        options["partialFilterExpression"] = partial
+    return options
+
+
+class Custom:
+    """Tells how a type of the program's own is stored, inside `Annotated`.
+
+    Args:
+        load: makes the value of what BSON has; ValueError refuses it.
+        dump: makes what BSON has of the value.
+
+    Example:
+        >>> colour: Annotated[Colour, Custom(Colour.parse, str)]
+    """
+
+    __slots__ = ("dump", "load")
+
+    def __init__(self, load: Callable[[Any], Any], dump: Callable[[Any], Any]) -> None:
+        self.load = load
+        self.dump = dump
+
+
+class Sequence:
+    """Gives a field the next number of a counter when the document is inserted without one.
+
+    Use it as `number: Annotated[int | None, Sequence()] = None`. The counter is a document of the collection
+    `counters`; an insert that fails leaves a gap.
+
+    Args:
+        name: of the counter. None: collection and field.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+
+
+@dataclass(slots=True)
+class Inverse:
+    """The inverse side of references: what `many(by=…)` leaves in the class."""
+
+    by: str
+    order: Any = None
+    name: str = ""
+    annotation: Any = None
+    owner: type[Any] | None = None
+    where: tuple[Any, ...] = ()
+
+
+def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: bool = False) -> Any:
+    """Declare the inverse side of references; nothing is stored.
+
+    Args:
+        by: the field of the other model that refers to this one: a `Ref` or `Refs`.
+        order: how `query()` sorts, as for `Query.sort`.
+        where: conditions that `query()` adds.
+        init: for type checkers only.
+
+    Example:
+        >>> posts: Many[Post] = many(by="author", order="-created_at")
+    """
+    return Inverse(by, order, where=tuple(where))
+
+
+@dataclass(slots=True)
+class Resolved:
+    """A field after its annotation was evaluated."""
+
+    info: FieldInfo
+    name: str
+    key: str
+    type: Any
+    nullable: bool
+    metadata: tuple[Any, ...]
+    model: type[Any] | None = None
+    target: Any = None
+    is_list: bool = False
+    indexes: list[Indexed] = _dataclass_field(default_factory=list)
+    sequence: Sequence | None = None
+    is_version: bool = False
