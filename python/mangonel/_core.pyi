@@ -57,6 +57,7 @@ __all__ = [
     "Link",
     "Monitor",
     "NamespacedSource",
+    "NextWord",
     "ObjectId",
     "OdmBase",
     "OdmMeta",
@@ -233,7 +234,10 @@ class SessionKeys: ...
 
 @final
 class WordQuestion:
-    def __call__(self, event_loop: AbstractEventLoop | None = None) -> tuple[bytes, int, bool]: ...
+    def __call__(self, event_loop: AbstractEventLoop | None = None) -> NextWord: ...
+
+@final
+class NextWord: ...
 
 @final
 class Exchange(Buffer):

@@ -93,6 +93,25 @@ class MongoCredential:
         )
 
 
+_SECRETS = frozenset({"authmechanismproperties", "password", "tlscertificatekeyfilepassword"})
+
+
+def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:
+    """Return whether the arguments of a client hold something that must not be shown."""
+    hosts = [host] if isinstance(host, str) else host if isinstance(host, (list, tuple)) else ()
+    in_hosts = any(
+        "@" in entity or "password=" in entity.lower() for entity in hosts if isinstance(entity, str)
+    )
+    return in_hosts or any(name.lower() in _SECRETS for name in keywords)
+
+
+def without_frames(error: BaseException | None) -> None:
+    """Take the frames, and so their locals, from an error and from those that led to it."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def build_credential(
     options: Mapping[str, Any], username: str | None, password: str | None, database: str | None
 ) -> MongoCredential | None:

@@ -6,7 +6,7 @@ Knows the option table and the URI parser; opens nothing. Spec: uri-options.
 from __future__ import annotations
 
 from mangonel._case_insensitive import CaseInsensitiveDict
-from mangonel.auth import build_credential
+from mangonel.auth import build_credential, without_frames
 from mangonel.common import MIN_HEARTBEAT_INTERVAL
 from mangonel.errors import ConfigurationError
 from mangonel.options import DEFAULTS, refuse_later_options, validate_keyword
@@ -204,8 +204,17 @@ class ClientOptions:
         """
         if self._srv is None or self._is_resolved:
             return self
-        made = self._merged(*self._srv.resolved(), not self._pool_options._is_async)
+        try:
+            made = self._merged(*self._srv.resolved(), not self._pool_options._is_async)
+        except Exception as error:
+            if self._credentials is not None:
+                # The locals of those frames hold the password.
+                without_frames(error)
+            raise
         made._srv = self._srv
+        if made._credentials is not None and self._credentials is not None:
+            # The user is the same, and tokens that are known stay known.
+            made._credentials.responder = self._credentials.responder
         return made
 
     def _get(self, name: str) -> Any:

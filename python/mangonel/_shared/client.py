@@ -19,6 +19,7 @@ from mangonel._shared.client_admin import ClientAdministration
 from mangonel._shared.client_bulk import ClientBulkWrite
 from mangonel._shared.housekeeping import Housekeeper
 from mangonel._shared.returns import Returns
+from mangonel.auth import has_secret, without_frames
 from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
 from mangonel.typings import _DocumentType
@@ -82,20 +83,27 @@ class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic
         type_registry: TypeRegistry | None = None,
         **kwargs: Any,
     ) -> None:
-        options = ClientOptions.from_arguments(
-            host,
-            port,
-            document_class,
-            tz_aware,
-            connect,
-            type_registry,
-            kwargs,
-            is_sync=not self._port_class.is_async,
-        )
-        if not self._port_class.is_async:
-            # An event loop is not made to wait for DNS; there the first operation asks.
-            options = options.with_resolved_hosts()
-        self._init_arguments = (host, port, document_class, tz_aware, connect, type_registry, kwargs)
+        try:
+            options = ClientOptions.from_arguments(
+                host,
+                port,
+                document_class,
+                tz_aware,
+                connect,
+                type_registry,
+                kwargs,
+                is_sync=not self._port_class.is_async,
+            )
+            if not self._port_class.is_async:
+                # An event loop is not made to wait for DNS; there the first operation asks.
+                options = options.with_resolved_hosts()
+        except Exception as error:
+            if not has_secret(host, kwargs):
+                raise
+            # Tracebacks are shown with their locals by some tools, and these hold a password.
+            host, kwargs = None, {}
+            without_frames(error)
+            raise
         self._options = options
         self._take_settings(
             options.codec_options, options.read_preference, options.write_concern, options.read_concern

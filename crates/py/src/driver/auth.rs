@@ -49,12 +49,14 @@ impl WordQuestion {
 #[pymethods]
 impl WordQuestion {
     #[pyo3(signature = (event_loop=None))]
-    fn __call__(&self, py: Python<'_>, event_loop: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+    fn __call__(&self, py: Python<'_>, event_loop: Option<Py<PyAny>>) -> PyResult<NextWord> {
         let bytes = |bytes: Option<&Vec<u8>>| bytes.map(|bytes| PyBytes::new(py, bytes));
         let challenge = bytes(self.prompt.challenge.as_ref());
         let previous = bytes(self.prompt.previous.as_ref().map(|hidden| &hidden.0));
         let asked = (challenge, previous, self.prompt.refused, event_loop);
-        self.responder.call_method1(py, "respond", asked)
+        let said = self.responder.call_method1(py, "respond", asked)?;
+        let (payload, token, has_successor) = said.extract::<(Vec<u8>, u64, bool)>(py)?;
+        Ok(NextWord(Word { payload: Hidden(payload), token, has_successor }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -62,13 +64,16 @@ impl WordQuestion {
     }
 }
 
+/// What a responder said. It may hold a token, so there is nothing to look at.
+#[pyclass(frozen, module = "mangonel._core")]
+pub struct NextWord(Word);
+
 /// Reads what a question's call returned.
 pub fn answer(found: &Bound<'_, PyAny>) -> PyResult<Answer> {
     if let Ok(keys) = found.cast::<SessionKeys>() {
         return Ok(Answer::Keys(keys.get().0.clone()));
     }
-    let (payload, token, has_successor) = found.extract::<(Vec<u8>, u64, bool)>()?;
-    Ok(Answer::Word(Word { payload: Hidden(payload), token, has_successor }))
+    Ok(Answer::Word(found.cast::<NextWord>()?.get().0.clone()))
 }
 
 /// The keys of a password. They are as good as the password, so there is nothing to look at.

@@ -31,6 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<auth::KeyQuestion>()?;
     module.add_class::<auth::SessionKeys>()?;
     module.add_class::<auth::WordQuestion>()?;
+    module.add_class::<auth::NextWord>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<monitor::Monitor>()?;
     module.add_class::<operation::Operation>()?;
