@@ -143,8 +143,6 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 # and what value of theirs asks for it. A client refuses them by name; nothing is ignored in silence.
 # TODO(driver): take a row out when its part lands; this table is gone when all have.
 LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "loadbalanced": ("load balancers", bool),
-    "minpoolsize": ("the upkeep of pools in the background", bool),
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
     "server_selector": ("server selection", lambda value: value is not None),
 }

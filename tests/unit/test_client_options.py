@@ -64,8 +64,6 @@ def test_database_of_the_uri_is_the_default_one() -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "loadBalanced": {"loadBalanced": True},
-    "minPoolSize": {"minPoolSize": 1},
     "auto_encryption_opts": {"auto_encryption_opts": object()},
     "server_selector": {"server_selector": len},
 }
@@ -79,18 +77,6 @@ def test_every_later_option_is_in_the_table_below() -> None:
 def test_option_of_a_later_part_is_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"option {name.replace('+', '.')} is not supported yet"):
         _options(**REFUSED[name])
-
-
-@pytest.mark.parametrize(
-    "keywords",
-    [
-        {"host": "mongodb://a/?loadBalanced=true"},
-    ],
-    ids=str,
-)
-def test_later_part_is_noticed_by_every_way_to_ask_for_it(keywords: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="is not supported yet"):
-        _options(**keywords)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,9 @@ pub struct ClientOptions {
     pub compressors: Vec<Compressor>,
 }
 
+/// Longer than any session lasts.
+const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// A face, or one event loop of it. Connections never cross from one to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ShardId(pub u32);
@@ -82,6 +85,8 @@ pub enum Errand {
     Interrupt(Address),
     /// Shut down the sockets of this server's monitor and pinger, and let both look at their steps again.
     Stop(Address),
+    /// Call [`Client::keep_up`] soon, and every second or so from then on.
+    KeepUp,
 }
 
 /// What a server said of a connection in its handshake.
@@ -116,6 +121,7 @@ pub struct Client {
     errands: Vec<Errand>,
     events: EventQueue,
     lines: HashMap<LinkId, Line>,
+    balanced_service: Option<Arc<ServerDescription>>,
     sessions: SessionPool,
     pub(crate) open_sessions: BTreeMap<SessionId, ClientSession>,
     pub(crate) next_session: u64,
@@ -155,6 +161,7 @@ impl Client {
             errands: Vec::new(),
             events: EventQueue::new(interests),
             lines: HashMap::new(),
+            balanced_service: None,
             sessions: SessionPool::new(ids),
             open_sessions: BTreeMap::new(),
             next_session: 0,
@@ -302,6 +309,7 @@ impl Client {
                 Effect::ReadyPool { address } => {
                     let server = self.servers.get_mut(&address);
                     if server.is_some_and(|server| !std::mem::replace(&mut server.is_ready, true)) {
+                        self.ask_for_upkeep();
                         self.publish_pool(&address, || PoolEvent::Ready);
                     }
                 }
@@ -314,7 +322,11 @@ impl Client {
                     }
                     let server = self.servers.get_mut(&address);
                     let pools = server.into_iter().flat_map(|server| server.pools.values_mut());
-                    pools.for_each(|pool| pool.pause(is_interrupting));
+                    pools.for_each(|pool| match service_id {
+                        Some(service) => pool.clear_service(service, is_interrupting),
+                        None => pool.pause(is_interrupting),
+                    });
+                    self.ask_for_upkeep();
                 }
                 Effect::ClosePool { address } => {
                     for (_, mut pool) in self.servers.remove(&address).unwrap_or_default().pools {
@@ -351,6 +363,49 @@ impl Client {
             |address| self.operation_count(address),
             random,
         )
+    }
+
+    fn ask_for_upkeep(&mut self) {
+        let pool = &self.options.pool;
+        let is_needed = pool.min_pool_size > 0 || pool.max_idle_time.is_some();
+        if is_needed && !self.errands.contains(&Errand::KeepUp) {
+            self.errands.push(Errand::KeepUp);
+        }
+    }
+
+    /// Closes connections that were idle for too long. Returns of these shards how many connections are to be opened to
+    /// which server, with [`Operation::filling`](crate::operation::Operation::filling); `None` once the client is closed.
+    pub fn keep_up(&mut self, shards: &[ShardId], now: Instant) -> Option<Vec<(ShardId, Address, usize)>> {
+        if self.is_closed {
+            return None;
+        }
+        for server in self.servers.values_mut() {
+            server.pools.values_mut().for_each(|pool| pool.prune(now));
+        }
+        let mut missing = Vec::new();
+        if self.options.pool.min_pool_size > 0 {
+            let ready = self.servers.iter().filter(|(_, server)| server.is_ready);
+            let addresses: Vec<Address> = ready.map(|(address, _)| address.clone()).collect();
+            for address in addresses {
+                for &shard in shards {
+                    let count = self.pool_mut(&address, shard).map_or(0, |pool| pool.missing());
+                    if count > 0 {
+                        missing.push((shard, address.clone(), count));
+                    }
+                }
+            }
+        }
+        Some(missing)
+    }
+
+    /// Whether the deployment is a load balancer.
+    pub(crate) fn is_load_balanced(&self) -> bool {
+        self.options.topology.is_load_balanced
+    }
+
+    /// Returns what the service last connected to said of itself; only behind a load balancer, where nobody watches.
+    pub fn balanced_service(&self) -> Option<&Arc<ServerDescription>> {
+        self.balanced_service.as_ref()
     }
 
     /// Returns any number, for a decision by chance.
@@ -536,6 +591,12 @@ impl Client {
             token: 0,
         };
         self.lines.insert(link, line);
+        if self.is_load_balanced()
+            && let Some(address) = self.description().servers.keys().next()
+        {
+            let service = ServerDescription::from_hello(address.clone(), hello, Instant(Duration::ZERO));
+            self.balanced_service = Some(Arc::new(service));
+        }
     }
 
     /// Notes which token a connection was authenticated with.
@@ -567,7 +628,8 @@ impl Client {
         server: &ServerDescription,
         session: Option<&'a ClusterTime>,
     ) -> Option<&'a [u8]> {
-        let gossips = server.server_type == ServerType::Mongos || server.set_name.is_some();
+        let gossips = matches!(server.server_type, ServerType::Mongos | ServerType::LoadBalancer)
+            || server.set_name.is_some();
         let newest = match (&self.cluster_time, session) {
             (Some(known), Some(seen)) if seen.0 > known.0 => Some(seen),
             (known, seen) => known.as_ref().or(seen),
@@ -615,6 +677,10 @@ impl Client {
 
     /// Returns how long the deployment keeps idle sessions; `None` when it has none or is not known yet.
     pub fn session_timeout(&self) -> Option<Duration> {
+        if self.is_load_balanced() {
+            // Nobody tells; a session that a service has forgotten is begun anew there.
+            return Some(ENDLESS);
+        }
         let minutes = self.description().logical_session_timeout_minutes?;
         Some(Duration::from_secs(60 * u64::try_from(minutes).ok()?))
     }

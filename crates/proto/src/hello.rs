@@ -27,8 +27,13 @@ pub fn hello_command(
     let start = writer::begin_document(&mut head);
     let api = RawDocument::from_bytes(&options.server_api).ok();
     // Servers before 4.4.2 know only the legacy name; the others say `helloOk`.
-    writer::append_i32(&mut head, if hello_ok || api.is_some() { "hello" } else { "isMaster" }, 1);
+    let is_load_balanced = options.topology.is_load_balanced;
+    let is_new_name_known = hello_ok || api.is_some() || is_load_balanced;
+    writer::append_i32(&mut head, if is_new_name_known { "hello" } else { "isMaster" }, 1);
     writer::append_bool(&mut head, "helloOk", true);
+    if is_load_balanced {
+        writer::append_bool(&mut head, "loadBalanced", true);
+    }
     let mut replies = Replies::One;
     match request {
         HelloRequest::Handshake => {

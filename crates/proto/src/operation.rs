@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use mangonel_bson::writer;
+
 use crate::client_session::SessionId;
+use crate::error::ProtocolError;
 use crate::message::{Command, Replies};
 use crate::pool::LinkId;
 use crate::read_preference::ReadPreference;
@@ -83,4 +86,32 @@ pub struct Operation {
     pub limit: Limit,
     /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.
     pub is_under_way: bool,
+    /// Whether only a new connection to `server` is wanted, to be put by, and nothing is to be sent on it.
+    pub is_filling: bool,
+}
+
+impl Operation {
+    /// Makes an operation that opens one more connection to a server, as far as its pool lacks one.
+    ///
+    /// # Errors
+    /// When its own command cannot be read back, which would be a bug.
+    pub fn filling(server: Address) -> Result<Operation, ProtocolError> {
+        let mut head = Command::begin();
+        let start = writer::begin_document(&mut head);
+        writer::append_i32(&mut head, "ping", 1);
+        writer::end_document(&mut head, start);
+        Ok(Operation {
+            command: Command::new(head, Vec::new())?,
+            database: "admin".into(),
+            kind: Kind::ReadOnce,
+            replies: Replies::One,
+            session: SessionChoice::None,
+            read_preference: None,
+            server: Some(server),
+            pinned: None,
+            limit: Limit::None,
+            is_under_way: false,
+            is_filling: true,
+        })
+    }
 }

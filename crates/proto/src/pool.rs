@@ -10,6 +10,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use mangonel_bson::ObjectId;
+
 use crate::events::{CloseReason, PoolEvent};
 use crate::time::Instant;
 
@@ -26,6 +28,8 @@ pub struct ExchangeId(pub u64);
 pub struct PoolOptions {
     /// The most connections at once; 0 for no limit.
     pub max_pool_size: usize,
+    /// How many connections are kept open when nobody needs them.
+    pub min_pool_size: usize,
     /// The most connections being opened at once.
     pub max_connecting: usize,
     /// How long a connection may stand idle before it is closed instead of used.
@@ -34,7 +38,7 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        PoolOptions { max_pool_size: 100, max_connecting: 2, max_idle_time: None }
+        PoolOptions { max_pool_size: 100, min_pool_size: 0, max_connecting: 2, max_idle_time: None }
     }
 }
 
@@ -61,6 +65,10 @@ pub struct Pool {
     idle: Vec<Idle>,
     out: HashMap<LinkId, u32>,
     pending: usize,
+    /// Behind a load balancer: the service of each connection, and the generation of it that the connection belongs to.
+    services: HashMap<LinkId, (ObjectId, u32)>,
+    /// How often the connections of a service were cleared.
+    service_generations: HashMap<ObjectId, u32>,
     waiters: VecDeque<ExchangeId>,
     grants: HashMap<ExchangeId, CheckOut>,
     /// Links to be closed by the owner, and waiters to be woken; drained after every call.
@@ -81,6 +89,8 @@ impl Pool {
             idle: Vec::new(),
             out: HashMap::new(),
             pending: 0,
+            services: HashMap::new(),
+            service_generations: HashMap::new(),
             waiters: VecDeque::new(),
             grants: HashMap::new(),
             closing: Vec::new(),
@@ -164,9 +174,16 @@ impl Pool {
         self.take_back(link, now);
     }
 
+    /// Puts a new connection by that nobody asked for.
+    pub fn put_by(&mut self, link: LinkId, now: Instant) {
+        self.take_back(link, now);
+    }
+
     fn take_back(&mut self, link: LinkId, now: Instant) {
         match self.out.remove(&link) {
-            Some(generation) if generation == self.generation => self.idle.push(Idle { link, since: now }),
+            Some(generation) if generation == self.generation && self.is_of_this_service(link) => {
+                self.idle.push(Idle { link, since: now });
+            }
             Some(_) => self.shut(link, CloseReason::Stale),
             // One that the books have lost was in use when the pool was closed, or cleared and interrupting.
             None => {
@@ -200,6 +217,72 @@ impl Pool {
         self.pending = self.pending.saturating_sub(1);
         self.out.insert(link, generation);
         self.serve(now);
+    }
+
+    /// Notes that a connection that is out belongs to this service behind the load balancer.
+    pub fn belongs_to(&mut self, link: LinkId, service: ObjectId) {
+        let generation = self.service_generation(service);
+        self.services.insert(link, (service, generation));
+    }
+
+    /// Returns the service of a connection, and the generation of it that the connection belongs to.
+    pub fn service_of(&self, link: LinkId) -> Option<(ObjectId, u32)> {
+        self.services.get(&link).copied()
+    }
+
+    /// Returns the number that new connections to a service belong to.
+    pub fn service_generation(&self, service: ObjectId) -> u32 {
+        self.service_generations.get(&service).copied().unwrap_or_default()
+    }
+
+    /// Starts a new generation of one service: its idle connections close now, those in use when they come back.
+    pub fn clear_service(&mut self, service: ObjectId, is_interrupting: bool) {
+        *self.service_generations.entry(service).or_default() += 1;
+        let is_hit = |link: &LinkId| self.services.get(link).is_some_and(|(known, _)| *known == service);
+        let (hit, kept) =
+            std::mem::take(&mut self.idle).into_iter().partition(|idle: &Idle| is_hit(&idle.link));
+        let in_use: Vec<LinkId> =
+            self.out.keys().filter(|link| is_interrupting && is_hit(link)).copied().collect();
+        self.idle = kept;
+        hit.iter().for_each(|idle| self.shut(idle.link, CloseReason::Stale));
+        for link in in_use {
+            self.out.remove(&link);
+            self.closing.push(link);
+        }
+    }
+
+    fn is_of_this_service(&self, link: LinkId) -> bool {
+        self.services.is_empty()
+            || self
+                .services
+                .get(&link)
+                .is_none_or(|(service, generation)| *generation == self.service_generation(*service))
+    }
+
+    /// Closes what has been idle for too long.
+    pub fn prune(&mut self, now: Instant) {
+        let Some(longest) = self.options.max_idle_time else { return };
+        // The last one given back is the last in the list, so the oldest come first.
+        let kept = self.idle.iter().position(|idle| now.saturating_since(idle.since) <= longest);
+        let count = kept.unwrap_or(self.idle.len());
+        let perished: Vec<Idle> = self.idle.drain(..count).collect();
+        perished.iter().for_each(|idle| self.shut(idle.link, CloseReason::Idle));
+    }
+
+    /// Returns how many connections may be opened now to have as many as are to be kept open.
+    pub fn missing(&self) -> usize {
+        let total = self.idle.len() + self.out.len() + self.pending;
+        let wanted = self.options.min_pool_size.saturating_sub(total);
+        let limit = self.options.max_pool_size;
+        let room = if limit == 0 { wanted } else { limit.saturating_sub(self.out.len() + self.pending) };
+        wanted.min(room).min(self.options.max_connecting.saturating_sub(self.pending))
+    }
+
+    /// Counts one more connection that is being opened for nobody; false when none is missing.
+    pub fn begin_filling(&mut self) -> bool {
+        let is_missing = !self.is_closed && self.missing() > 0;
+        self.pending += usize::from(is_missing);
+        is_missing
     }
 
     /// Notes that a connection could not be opened; `link` when it broke in its handshake.
@@ -252,6 +335,7 @@ impl Pool {
     }
 
     fn shut(&mut self, link: LinkId, reason: CloseReason) {
+        self.services.remove(&link);
         self.closing.push(link);
         self.note(PoolEvent::ConnectionClosed { link, reason });
     }
@@ -301,7 +385,7 @@ mod tests {
     const NOW: Instant = Instant(Duration::from_secs(1000));
 
     fn pool(max_pool_size: usize, max_connecting: usize) -> Pool {
-        Pool::new(PoolOptions { max_pool_size, max_connecting, max_idle_time: None })
+        Pool::new(PoolOptions { max_pool_size, max_connecting, ..PoolOptions::default() })
     }
 
     fn open(pool: &mut Pool, link: u32) -> LinkId {
@@ -391,6 +475,67 @@ mod tests {
         pool.check_in(link, NOW);
         assert_eq!(pool.check_out(ExchangeId(2), NOW + Duration::from_secs(11)), Establish);
         assert_eq!(pool.poll_closing(), [link]);
+    }
+
+    #[test]
+    fn connections_idle_for_too_long_are_closed_without_a_check_out() {
+        let longest = Duration::from_secs(10);
+        let mut pool = Pool::new(PoolOptions { max_idle_time: Some(longest), ..PoolOptions::default() });
+        let (old, new) = (open(&mut pool, 1), open(&mut pool, 2));
+        pool.check_in(old, NOW);
+        pool.check_in(new, NOW + longest);
+        pool.prune(NOW + longest);
+        assert_eq!(pool.poll_closing(), []);
+        pool.prune(NOW + longest + Duration::from_millis(1));
+        assert_eq!(pool.poll_closing(), [old]);
+        assert_eq!(pool.sizes(), (1, 0, 0));
+    }
+
+    #[test]
+    fn no_more_is_filled_in_than_the_limits_allow() {
+        let options = PoolOptions { min_pool_size: 3, max_pool_size: 4, ..PoolOptions::default() };
+        let mut pool = Pool::new(options);
+        assert_eq!(pool.missing(), 2);
+        assert!(pool.begin_filling() && pool.begin_filling());
+        assert!(!pool.begin_filling());
+        pool.established(LinkId(1), 0, NOW);
+        pool.put_by(LinkId(1), NOW);
+        pool.failed(None, NOW);
+        assert_eq!((pool.sizes(), pool.missing()), ((1, 0, 0), 2));
+        assert_eq!(pool.check_out(ExchangeId(1), NOW), Ready(LinkId(1)));
+        pool.close();
+        assert!(!pool.begin_filling());
+    }
+
+    #[test]
+    fn clearing_a_service_leaves_the_other_services_alone() {
+        let mut pool = pool(0, 9);
+        let service = |byte: u8| ObjectId::from_bytes([byte; 12]);
+        let links: Vec<LinkId> = (1..=4).map(|number| open(&mut pool, number)).collect();
+        for (link, of) in links.iter().zip([1, 1, 2, 2]) {
+            pool.belongs_to(*link, service(of));
+        }
+        pool.check_in(links[0], NOW);
+        pool.check_in(links[2], NOW);
+        pool.clear_service(service(1), false);
+        assert_eq!(pool.poll_closing(), [links[0]]);
+        pool.check_in(links[1], NOW);
+        pool.check_in(links[3], NOW);
+        assert_eq!(pool.poll_closing(), [links[1]]);
+        assert_eq!(pool.sizes(), (2, 0, 0));
+        let fresh = open_another(&mut pool, &links);
+        pool.belongs_to(fresh, service(1));
+        pool.check_in(fresh, NOW);
+        assert_eq!(pool.poll_closing(), []);
+    }
+
+    fn open_another(pool: &mut Pool, known: &[LinkId]) -> LinkId {
+        while let Ready(link) = pool.check_out(ExchangeId(90), NOW) {
+            assert!(known.contains(&link));
+        }
+        let generation = pool.generation();
+        pool.established(LinkId(91), generation, NOW);
+        LinkId(91)
     }
 
     #[test]

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import heapq
 import socket
+from _weakref import ref
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from inspect import isawaitable
@@ -44,6 +45,7 @@ class AioPort:
         self._timeout = core.timeout
         self._homes: list[_Home] = []
         self._home: _Home | None = None
+        self._keeping: set[asyncio.Task[Any]] = set()
         # Called once, off the loop, before the first operation; for as long as it fails, before each.
         self.preparation: Callable[[], None] | None = None
 
@@ -144,10 +146,27 @@ class AioPort:
                 with contextlib.suppress(ValueError):
                     self._homes.remove(home)
                     self._core.close_shard(home.shard)
-        home = _Home(loop, self._core)
+        home = _Home(loop, self._core, ref(self))
         self._homes.append(home)
         self._home = home
         return home
+
+    def keep(self, operation: _core.Operation, shard: int) -> None:
+        """Open a connection that the pool of a loop lacks, on that loop; callable from any thread."""
+        for home in list(self._homes):
+            if home.shard == shard:
+                # A loop that has been closed lacks nothing.
+                with contextlib.suppress(RuntimeError):
+                    home.loop.call_soon_threadsafe(self._keep_here, operation)
+
+    def _keep_here(self, operation: _core.Operation) -> None:
+        task = get_running_loop().create_task(self.arun(operation))
+        self._keeping.add(task)
+        task.add_done_callback(self._kept)
+
+    def _kept(self, task: asyncio.Task[Any]) -> None:
+        self._keeping.discard(task)
+        _forget(task)
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return steps if self._timeout is None else within(self._timeout, steps)
@@ -204,10 +223,12 @@ class AioPort:
 class _Home:
     """What the client keeps for one event loop: its connections' shard, and its one timer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, core: _core.Core) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, core: _core.Core, opener: Callable[[], AioPort | None]
+    ) -> None:
         self.loop = loop
         self.core = core
-        self.shard = core.open_shard()
+        self.shard = core.open_shard(opener)
         self._security: Security | None = core.security
         self._deadlines: list[tuple[float, int, asyncio.Future[Any] | Waiter]] = []
         self._timer: asyncio.TimerHandle | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from _thread import allocate_lock
+from _weakref import ref
 from collections.abc import Callable, Coroutine
 
 from mangonel import _core
@@ -16,7 +17,7 @@ from mangonel._deadline import within
 from mangonel._faces.port import run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
-from mangonel.errors import ProtocolError
+from mangonel.errors import ProtocolError, PyMongoError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class BlockingPort(BlockingLoop):
         super().__init__(core)
         self._core = core
         self._owns_core = owns_core
-        self._shard = core.open_shard()
+        self._shard = core.open_shard(ref(self) if owns_core else None)
         self._timeout = core.timeout
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
 
@@ -160,6 +161,13 @@ class BlockingPort(BlockingLoop):
 
     async def arun(self, operation: _core.Operation) -> Any:
         return self.run(operation)
+
+    def keep(self, operation: _core.Operation, _shard: int) -> None:
+        """Open a connection that the pool lacks; whether that succeeds interests nobody."""
+        try:
+            self.run(operation)
+        except PyMongoError:
+            return
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
         return run_now(steps if self._timeout is None else within(self._timeout, steps))

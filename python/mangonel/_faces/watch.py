@@ -27,6 +27,10 @@ _running: list[None] = []
 # How long the interpreter's exit waits for them, in seconds. They are interrupted, so this is for a starved machine.
 _PATIENCE_S = 1.0
 
+# The role of the thread that looks after the pools, and how often it does so without being asked, in seconds.
+_KEEP_UP = 2
+_UPKEEP_PERIOD_S = 1.0
+
 # How long a fresh answer of DNS is good for at least, in seconds (polling-srv-records, "rescanSRVIntervalMS").
 _FIRST_PAUSE_S = 60.0
 
@@ -72,6 +76,9 @@ class Starter:
         core = self._core()
         if core is None:
             return
+        if role == _KEEP_UP:
+            _start(_keep_up, self._core)
+            return
         _start(_observe, self._loop, _core.Monitor(core, address, role))
         if self._seed_list is not None and self._following_in != getpid():
             self._following_in = getpid()
@@ -88,6 +95,35 @@ def _start(work: Callable[..., None], *args: Any) -> None:
     except BaseException:
         _running.pop()
         raise
+
+
+def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
+    """Close what is idle for too long in the pools, and have opened what they lack, while the client lives."""
+    bell = allocate_lock()
+    bell.acquire()
+
+    def ring() -> None:
+        try:
+            bell.release()
+        except RuntimeError:
+            # Rung already, and not yet heard.
+            return
+
+    try:
+        while True:
+            core = core_of()
+            openings = None if core is None else core.keep_up(ring)
+            del core
+            if openings is None:
+                return
+            for opener, shard, operation in openings:
+                port = opener()
+                if port is not None:
+                    port.keep(operation, shard)
+                del port
+            bell.acquire(timeout=_UPKEEP_PERIOD_S)
+    finally:
+        _running.pop()
 
 
 def _follow(core_of: Callable[[], _core.Core | None], seed_list: SeedList, bell: Any) -> None:

@@ -60,6 +60,8 @@ class BatchedCursor(Generic[_DocumentType]):
         self._explicit: _ClientSession | None = None
         self._session: Any = None
         self._pinned: int | None = None
+        # Whether the server sends more on that connection without being asked.
+        self._is_streaming = False
         self._server = ""
         self._started: Any = None
         self._retrieved = 0
@@ -139,7 +141,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._retrieved += len(batch)
         if self._pinned is not None and batch.pinned is None:
             self._port.release_pinned(self._pinned, is_drained=True)
-        self._pinned = batch.pinned
+        self._pinned, self._is_streaming = batch.pinned, batch.is_streaming
         if self._id and self._limit and self._retrieved >= self._limit:
             # A limit was reached that the server did not see as the end.
             self._abandon()
@@ -171,7 +173,7 @@ class BatchedCursor(Generic[_DocumentType]):
             wire_preference(self._read_preference_of()),
             self._session,
             self._pinned,
-            self._pinned is not None,
+            self._is_streaming,
             server=self._server,
         )
 
@@ -211,11 +213,22 @@ class BatchedCursor(Generic[_DocumentType]):
         return self._port.flow(self._close_flow())
 
     async def _close_flow(self) -> None:
-        id, is_pinned, session = self._id, self._pinned is not None, self._session
+        id, session = self._id, self._session
+        # Behind a load balancer only the service at the end of this connection knows the cursor.
+        kept = None if self._is_streaming else self._pinned
+        is_streaming = self._is_streaming and self._pinned is not None
+        if kept is not None:
+            self._pinned = None
         self._end()
         self._batch = None
-        if not id or is_pinned:
-            return
+        try:
+            if id and not is_streaming:
+                await self._kill_flow(id, session, kept)
+        finally:
+            if kept is not None:
+                self._port.release_pinned(kept, is_drained=True)
+
+    async def _kill_flow(self, id: int, session: Any, pinned: int | None) -> None:
         database, collection = self._namespace
         command = {"killCursors": collection, "cursors": [id]}
         try:
@@ -231,6 +244,7 @@ class BatchedCursor(Generic[_DocumentType]):
                         REPLIES_ONE,
                         None,
                         session,
+                        pinned,
                         server=self._server,
                     )
                 )

@@ -179,6 +179,16 @@ impl Exchange {
         }
     }
 
+    /// As [`name_connection`](Self::name_connection), for one that nobody asked for.
+    pub(super) fn name_spare_connection(&mut self, client: &mut Client, now: Instant) {
+        let link = client.next_link();
+        self.opening = Some(link);
+        if client.wants(Interests::POOLS) {
+            self.notes.created = Some(now);
+            self.publish_pool(client, PoolEvent::ConnectionCreated { link });
+        }
+    }
+
     /// Tells listeners that a new connection has done its handshake.
     pub(super) fn announce_ready(&mut self, client: &mut Client, now: Instant) {
         self.opening = None;

@@ -25,7 +25,8 @@ impl Exchange {
         if self.session.is_none() {
             // What the selected server said counts: another thread may have found it gone in the meantime, and the
             // session of a cursor has to go along all the same.
-            let has_sessions = server.logical_session_timeout_minutes.is_some();
+            let has_sessions = server.logical_session_timeout_minutes.is_some()
+                || server.server_type == ServerType::LoadBalancer;
             match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
                 SessionChoice::Implicit if has_sessions => self.session = Some(client.take_session(now)),
                 SessionChoice::Of(session) => self.session = Some(session),
@@ -124,6 +125,10 @@ impl Exchange {
             self.report(client, topology::Phase::AfterHandshake, Cause::Reply(body), &message, now);
         }
         if !more_to_come {
+            self.keeps_link = client.is_load_balanced()
+                && self.facts.ok
+                && !self.is_link_pinned(client)
+                && self.facts.cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
             self.check_in(client, now);
         }
         self.failure = (!self.facts.ok).then_some(Failure::Command);

@@ -75,7 +75,10 @@ impl Exchange {
             return Err(Failure::Configuration(message.into()));
         }
         let session = client.ready_session(explicit.id, now).ok_or(Failure::Usage(ENDED))?;
-        if session.is_snapshot() && server.max_wire_version < SNAPSHOT_WIRE_VERSION {
+        // Every service behind a load balancer is younger.
+        let is_too_old =
+            server.server_type != ServerType::LoadBalancer && server.max_wire_version < SNAPSHOT_WIRE_VERSION;
+        if session.is_snapshot() && is_too_old {
             return Err(Failure::Configuration("Snapshot reads require MongoDB 5.0 or later".into()));
         }
         if is_retryable && explicit.number.is_none() {

@@ -201,6 +201,16 @@ impl Exchange {
             handshake.is_hello = false;
             self.link.into_iter().for_each(|link| client.note_line(link, reply));
             handshake.compressor = read_compression(reply, &client.options);
+            if client.is_load_balanced() && !matches!(reply.get_object_id("serviceId"), Ok(Some(_))) {
+                self.drop_link(client, now);
+                self.fail(Failure::Configuration(format!(
+                    "{}: expected a serviceId from the load balancer, found none; it is a server itself, or no service \
+                     that takes loadBalanced=true",
+                    self.address()
+                )));
+                self.end_session(client, now);
+                return Ok(());
+            }
             // An arbiter holds no users; whoever connects to one is nobody there.
             if reply.get_bool_lenient("arbiterOnly").ok().flatten() == Some(true) {
                 handshake.authentication = None;
@@ -277,10 +287,18 @@ impl Exchange {
         if self.phase == Phase::Handshake {
             self.compressor = handshake.and_then(|handshake| handshake.compressor);
             let (link, generation) = (self.link, self.generation);
+            let service = link.and_then(|link| client.line(link).service_id);
+            let is_load_balanced = client.is_load_balanced();
             if let (Some(link), Some(pool)) = (link, self.pool(client)) {
                 pool.established(link, generation, now);
+                if let (true, Some(service)) = (is_load_balanced, service) {
+                    pool.belongs_to(link, service);
+                }
             }
             self.announce_ready(client, now);
+            if self.operation.is_filling {
+                return self.put_by(client, now);
+            }
         }
         self.send(client, now);
     }

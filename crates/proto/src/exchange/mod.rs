@@ -114,6 +114,8 @@ pub struct Exchange {
     /// Servers that failed it, avoided while there are others.
     deprioritized: Vec<Address>,
     link: Option<LinkId>,
+    /// Whether its connection stays with the cursor, whose later batches no other service behind the balancer has.
+    keeps_link: bool,
     /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
     generation: u32,
     request_id: i32,
@@ -156,7 +158,9 @@ impl Exchange {
     /// Starts to run `operation` on the connections of `shard`; often already at [`Step::Write`].
     pub fn begin(client: &mut Client, shard: ShardId, operation: Operation, now: Instant) -> Self {
         let mut exchange = Exchange::new(client, shard, operation, now);
-        if exchange.enter_session(client, now) {
+        if exchange.operation.is_filling {
+            exchange.fill(client, now);
+        } else if exchange.enter_session(client, now) {
             exchange.select(client, now);
         }
         exchange
@@ -180,6 +184,7 @@ impl Exchange {
             server: None,
             deprioritized: Vec::new(),
             link: None,
+            keeps_link: false,
             generation: 0,
             request_id: 0,
             attempt: 0,
@@ -263,6 +268,12 @@ impl Exchange {
         self.shard
     }
 
+    /// Returns whether the connection stays with the caller, to be given back with
+    /// [`Client::release_pinned`]: more replies follow on it, or it is the only one that knows the cursor.
+    pub fn keeps_link(&self) -> bool {
+        self.more_to_come || self.keeps_link
+    }
+
     /// Returns the server it goes to, once one was selected.
     pub fn server(&self) -> Option<&Address> {
         self.server.as_ref().map(|server| &server.address)
@@ -303,7 +314,14 @@ impl Exchange {
             _ if self.until.is_some() => None,
             _ => client.options.socket_timeout,
         };
-        let left = self.until.map(|until| until.saturating_since(now).max(SHORTEST_WAIT));
+        let end = match self.phase {
+            // A server that swallows everything must not hold the caller for longer than looking for one may take.
+            Phase::Connecting | Phase::Handshake if !self.operation.is_filling => {
+                Some(self.selection_deadline(client))
+            }
+            _ => self.until,
+        };
+        let left = end.map(|end| end.saturating_since(now).max(SHORTEST_WAIT));
         longest.map_or(left, |longest| Some(left.map_or(longest, |left| left.min(longest))))
     }
 
@@ -610,8 +628,13 @@ impl Exchange {
             self.note_trouble(message);
         }
         let Some(server) = &self.server else { return };
-        let generation = self.generation;
-        let current = client.pool(&server.address, self.shard).map_or(generation, Pool::generation);
+        let pool = client.pool(&server.address, self.shard);
+        // Behind a load balancer generations are counted for each service.
+        let service = self.link.and_then(|link| pool?.service_of(link));
+        let (generation, current) = match (service, pool) {
+            (Some((service, generation)), Some(pool)) => (generation, pool.service_generation(service)),
+            _ => (self.generation, pool.map_or(self.generation, Pool::generation)),
+        };
         let error = ApplicationError {
             address: &server.address,
             cause,
@@ -619,7 +642,7 @@ impl Exchange {
             is_overload,
             generation: u64::from(generation),
             pool_generation: u64::from(current),
-            service_id: None,
+            service_id: service.map(|(service, _)| service),
             message,
         };
         client.with_topology(|topology| topology.handle_application_error(&error, now));
@@ -635,7 +658,7 @@ impl Exchange {
     }
 
     fn check_in(&mut self, client: &mut Client, now: Instant) {
-        if self.operation.pinned.is_some() || self.is_link_pinned(client) {
+        if self.operation.pinned.is_some() || self.keeps_link || self.is_link_pinned(client) {
             return;
         }
         match (self.link.take(), self.pool(client)) {

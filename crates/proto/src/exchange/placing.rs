@@ -92,6 +92,30 @@ impl Exchange {
         }
     }
 
+    /// Opens one more connection, unless the pool has enough by now.
+    pub(super) fn fill(&mut self, client: &mut Client, now: Instant) {
+        let server = self.operation.server.as_ref().and_then(|address| client.known_server(address));
+        self.server = server;
+        let is_due = !client.is_closed() && self.pool(client).is_some_and(|pool| pool.begin_filling());
+        if !is_due {
+            self.phase = Phase::Done;
+            return;
+        }
+        self.generation = self.pool(client).map_or(0, |pool| pool.generation());
+        self.name_spare_connection(client, now);
+        self.phase = Phase::Connecting;
+    }
+
+    /// The connection that was opened for nobody is left to whoever comes next.
+    pub(super) fn put_by(&mut self, client: &mut Client, now: Instant) {
+        self.phase = Phase::Done;
+        match (self.link.take(), self.pool(client)) {
+            (Some(link), Some(pool)) => pool.put_by(link, now),
+            (Some(link), None) => client.link_lost(self.shard, link, now),
+            _ => {}
+        }
+    }
+
     pub(super) fn selection_deadline(&self, client: &Client) -> Instant {
         let end = self.begun + client.options.server_selection_timeout;
         self.until.map_or(end, |until| end.min(until))
@@ -101,6 +125,10 @@ impl Exchange {
     pub(super) fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
         let until = now + RECONNECT_DELAY;
         self.failure = Some(Failure::Network { message, timed_out: false });
+        if self.operation.is_filling {
+            self.phase = Phase::Done;
+            return;
+        }
         if until > self.selection_deadline(client) {
             self.fail_selection(client, now);
         } else {

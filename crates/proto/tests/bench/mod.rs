@@ -103,6 +103,7 @@ pub fn operation(kind: Kind, command: &Value) -> Operation {
         limit: Limit::OfClient,
         pinned: None,
         is_under_way: false,
+        is_filling: false,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Batch {
     pinned: Option<u32>,
     /// Whether the batch is handed out as one bytes object instead of document by document.
     is_raw: bool,
+    /// Whether more batches come without being asked for.
+    pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
 }
@@ -59,6 +61,7 @@ impl Batch {
             session,
             pinned,
             is_raw,
+            is_streaming: false,
             server: String::new(),
         }
     }
@@ -137,7 +140,13 @@ impl Batch {
         self.session.as_ref().map(|session| session.clone_ref(py))
     }
 
-    /// The number of the link on which more batches come without being asked for, or None.
+    /// Whether more batches come without being asked for.
+    #[getter]
+    fn is_streaming(&self) -> bool {
+        self.is_streaming
+    }
+
+    /// The number of the link that all later batches come on, or None when any will do.
     #[getter]
     fn pinned(&self) -> Option<u32> {
         self.pinned

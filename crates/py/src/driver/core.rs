@@ -35,6 +35,9 @@ pub enum Role {
     Ping,
 }
 
+/// The role of the thread that looks after all pools.
+const KEEP_UP: u8 = 2;
+
 /// The Python side of an observer while it runs.
 #[derive(Default)]
 pub struct Watcher {
@@ -49,6 +52,11 @@ pub struct State {
     pub watchers: HashMap<(Address, Role), Watcher>,
     /// Whether every observer has to end, since the interpreter is about to.
     pub is_dismissed: bool,
+    /// Called once when the pools should be looked after; there is one while the thread that does so waits.
+    keeper: Option<Py<PyAny>>,
+    has_keeper: bool,
+    /// What to call for more connections of a shard: a weak reference to its port.
+    openers: HashMap<u32, Py<PyAny>>,
     /// Called once when the client's threads have to end.
     enders: Vec<Py<PyAny>>,
     /// Called with an address and a role to start an observer.
@@ -62,6 +70,8 @@ pub struct News {
     interrupting: Vec<Py<Link>>,
     waking: Vec<Py<PyAny>>,
     starting: Vec<(Address, Role)>,
+    /// Whether the thread that looks after the pools is to be started.
+    is_upkeep_due: bool,
     events: VecDeque<Event>,
 }
 
@@ -85,6 +95,14 @@ impl State {
                 Errand::Ping(address) => news.starting.push((address, Role::Ping)),
                 Errand::Wake(address) => self.rouse(address, Role::Watch, &mut news),
                 Errand::Interrupt(address) => self.interrupt(address, Role::Watch, &mut news),
+                Errand::KeepUp => match self.keeper.take() {
+                    Some(keeper) => news.waking.push(keeper),
+                    None if self.has_keeper => {}
+                    None => {
+                        self.has_keeper = true;
+                        news.is_upkeep_due = true;
+                    }
+                },
                 Errand::Stop(address) => {
                     for role in [Role::Watch, Role::Ping] {
                         self.interrupt(address.clone(), role, &mut news);
@@ -133,18 +151,22 @@ impl News {
                 error.write_unraisable(py, Some(waker.bind(py)));
             }
         }
-        if self.starting.is_empty() {
+        if self.starting.is_empty() && !self.is_upkeep_due {
             return;
         }
         let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
         let Some(starter) = starter else { return };
-        for (address, role) in self.starting {
-            if let Err(error) = starter.call1(py, (address.as_str(), role as u8)) {
+        let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
+        for (address, role) in observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))) {
+            if let Err(error) = starter.call1(py, (address, role)) {
                 error.write_unraisable(py, Some(starter.bind(py)));
             }
         }
     }
 }
+
+/// A connection to open: by whom, of which shard, and how.
+type Opening = (Py<PyAny>, u32, Py<Operation>);
 
 /// The state that all exchanges of one client share.
 #[pyclass(frozen, module = "mangonel._core", weakref)]
@@ -302,6 +324,7 @@ fn client_options(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Clien
         local_threshold: milliseconds(options, "local_threshold_ms")?.unwrap_or_default(),
         pool: PoolOptions {
             max_pool_size: option(options, "max_pool_size")?,
+            min_pool_size: option(options, "min_pool_size")?,
             max_connecting: option(options, "max_connecting")?,
             max_idle_time: milliseconds(options, "max_idle_time_ms")?,
         },
@@ -351,6 +374,9 @@ impl Core {
             watchers: HashMap::new(),
             is_dismissed: false,
             starter: None,
+            keeper: None,
+            has_keeper: false,
+            openers: HashMap::new(),
             enders: Vec::new(),
         };
         Ok(Core {
@@ -381,7 +407,8 @@ impl Core {
         };
     }
 
-    /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping) whenever an observer is due.
+    /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping; 2, without an address, to look
+    /// after the pools) whenever a thread is due.
     fn set_starter(&self, starter: Py<PyAny>) {
         // Not `with`: the first observers are due with the first operation, and not before.
         let _replaced = self.lock().starter.replace(starter);
@@ -450,13 +477,48 @@ impl Core {
         Exchange::begin(slf, operation, shard)
     }
 
-    /// Open a pool of its own for a face or an event loop; return its number.
-    fn open_shard(&self) -> u32 {
-        self.lock().client.open_shard().0
+    /// Open a pool of its own for a face or an event loop; return its number. `opener`: a weak reference to what keeps it
+    /// filled; None for one that is not.
+    #[pyo3(signature = (opener=None))]
+    fn open_shard(&self, opener: Option<Py<PyAny>>) -> u32 {
+        let mut state = self.lock();
+        let shard = state.client.open_shard().0;
+        if let Some(opener) = opener {
+            state.openers.insert(shard, opener);
+        }
+        shard
+    }
+
+    /// Close what was idle for too long. Returns what has to be opened, as (opener, shard, operation) triples, and keeps
+    /// `waker` to be called when there may be more; None when the client is closed.
+    fn keep_up(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<Option<Vec<Opening>>> {
+        let now = self.now();
+        let found = self.with(py, |state| {
+            let shards: Vec<ShardId> = state.openers.keys().copied().map(ShardId).collect();
+            let missing = if state.is_dismissed { None } else { state.client.keep_up(&shards, now) };
+            let missing = missing?;
+            let replaced = state.keeper.replace(waker);
+            let openers = missing
+                .iter()
+                .map(|(shard, ..)| state.openers.get(&shard.0).map(|opener| opener.clone_ref(py)));
+            let openers: Vec<_> = openers.collect();
+            Some((missing, openers, replaced))
+        });
+        let Some((missing, openers, _replaced)) = found else { return Ok(None) };
+        let mut openings = Vec::new();
+        for ((shard, address, count), opener) in missing.into_iter().zip(openers) {
+            let Some(opener) = opener else { continue };
+            for _ in 0..count {
+                let operation = Operation::filling(py, address.clone())?;
+                openings.push((opener.clone_ref(py), shard.0, Py::new(py, operation)?));
+            }
+        }
+        Ok(Some(openings))
     }
 
     /// Close a shard with all its connections, without a word to anyone.
     fn close_shard(&self, py: Python<'_>, shard: u32) {
+        let _opener = self.lock().openers.remove(&shard);
         self.with(py, |state| {
             let links = state.client.close_shard(ShardId(shard));
             links.iter().filter_map(|link| state.links.remove(link)).collect::<Vec<_>>()
@@ -476,6 +538,7 @@ impl Core {
                 news.waking.extend(watcher.waker.take());
             }
             news.waking.append(&mut state.enders);
+            news.waking.extend(state.keeper.take());
             news
         };
         news.deliver(self, py);
@@ -486,7 +549,9 @@ impl Core {
         let now = self.now();
         let enders = self.with(py, |state| {
             state.client.close(now);
-            std::mem::take(&mut state.enders)
+            let mut enders = std::mem::take(&mut state.enders);
+            enders.extend(state.keeper.take());
+            enders
         });
         News { waking: enders, ..News::default() }.deliver(self, py);
     }
@@ -500,7 +565,9 @@ impl Core {
             state.client.restart_in_child(seed, now);
             let mut links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
             links.extend(state.watchers.drain().filter_map(|(_, watcher)| watcher.link));
-            (links, std::mem::take(&mut state.wakers), std::mem::take(&mut state.enders))
+            state.has_keeper = false;
+            let threads = (state.keeper.take(), std::mem::take(&mut state.enders));
+            (links, std::mem::take(&mut state.wakers), threads)
         };
         Ok(PyList::new(py, links)?.unbind())
     }
@@ -551,7 +618,9 @@ impl Core {
         // A copy, for a collection that Python may run while the dict is made must not meet the lock.
         let description = self.lock().client.description().clone();
         let known = || description.servers.values().find(|server| server.server_type != ServerType::Unknown);
-        let Some(server) = description.primary().or_else(known) else { return Ok(None) };
+        let balanced = self.peek(|state| state.client.balanced_service().cloned());
+        let found = balanced.as_ref().or_else(|| description.primary().or_else(known));
+        let Some(server) = found else { return Ok(None) };
         let facts = PyDict::new(py);
         facts.set_item("max_wire_version", server.max_wire_version)?;
         facts.set_item("min_wire_version", server.min_wire_version)?;

@@ -366,8 +366,8 @@ impl Exchange {
         let session = session
             .map(|session| Py::new(py, ImplicitSession::new(self.core.clone_ref(py), session)))
             .transpose()?;
-        self.has_handed_over = self.inner.more_to_come();
-        let pinned = self.inner.more_to_come().then(|| self.inner.link().map(|link| link.0)).flatten();
+        self.has_handed_over = self.inner.keeps_link();
+        let pinned = self.inner.keeps_link().then(|| self.inner.link().map(|link| link.0)).flatten();
         let mut batch = Batch::new(
             std::mem::take(&mut self.reply),
             offset,
@@ -377,6 +377,7 @@ impl Exchange {
             pinned,
             self.reading == Reading::RawBatch,
         );
+        batch.is_streaming = self.inner.more_to_come();
         batch.server = self.inner.server().map(ToString::to_string).unwrap_or_default();
         Ok(Py::new(py, batch)?.into_any())
     }
@@ -578,17 +579,17 @@ impl Exchange {
 
     /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
     fn close(&mut self, py: Python<'_>) {
-        let owes_more = self.inner.more_to_come() && !std::mem::replace(&mut self.has_handed_over, true);
-        if self.inner.step() == Step::Done && self.inner.session().is_none() && !owes_more {
+        let is_kept = self.inner.keeps_link() && !std::mem::replace(&mut self.has_handed_over, true);
+        if self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept {
             return;
         }
-        let (id, link) = (self.inner.id(), self.inner.link());
+        let (id, link, owes_more) = (self.inner.id(), self.inner.link(), self.inner.more_to_come());
         let mut waker = None;
         self.advance(py, |inner, state, now| {
             waker = state.wakers.remove(&id);
             inner.close(&mut state.client, now);
-            if let (true, Some(link)) = (owes_more, link) {
-                state.client.release_pinned(link, false, now);
+            if let (true, Some(link)) = (is_kept, link) {
+                state.client.release_pinned(link, !owes_more, now);
             }
         });
     }

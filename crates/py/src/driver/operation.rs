@@ -178,6 +178,20 @@ impl Operation {
 }
 
 impl Operation {
+    /// Makes the operation that opens one more connection to a server.
+    pub(crate) fn filling(py: Python<'_>, server: Address) -> PyResult<Self> {
+        let operation = CoreOperation::filling(server)
+            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let codec = Codec::default_for(py)?.clone_ref(py);
+        Ok(Operation {
+            operation: Some(operation),
+            reading: Reading::Unchecked,
+            codec,
+            answer: None,
+            sink: None,
+        })
+    }
+
     /// Makes an operation of encoded parts.
     pub(crate) fn assemble(
         py: Python<'_>,
@@ -214,6 +228,7 @@ impl Operation {
             limit: Limit::OfClient,
             pinned: None,
             is_under_way: false,
+            is_filling: false,
         };
         Operation { operation: Some(operation), reading: plan.reading, codec, answer: None, sink: None }
     }
