@@ -86,6 +86,7 @@ _MODULES = frozenset(
     [
         "asynchronous",
         "bson",
+        "change_stream",
         "client_options",
         "client_session",
         "collation",

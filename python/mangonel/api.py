@@ -8,12 +8,18 @@ from __future__ import annotations
 from mangonel._core import AsyncCursorBase, BlockingCursor
 from mangonel._faces.blocking import BlockingPort
 from mangonel._light import Any
+from mangonel._shared.change_stream import (
+    _ChangeStream,
+    _ClusterChangeStream,
+    _CollectionChangeStream,
+    _DatabaseChangeStream,
+)
 from mangonel._shared.client import _MongoClient
 from mangonel._shared.collection import _Collection
 from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCursor
 from mangonel._shared.database import _Database
 from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
-from mangonel._shared.iteration import AsyncIteration, BlockingIteration
+from mangonel._shared.iteration import AsyncChanges, AsyncIteration, BlockingChanges, BlockingIteration
 from mangonel._shared.session import _ClientSession
 from mangonel._shared.session_contexts import (
     AsyncBinding,
@@ -61,12 +67,45 @@ class AsyncRawBatchCommandCursor(AsyncIteration[Any], _RawBatchCommandCursor[Any
     __doc__ = _RawBatchCommandCursor.__doc__
 
 
+class ChangeStream(BlockingChanges[Any], _ChangeStream[Any]):
+    __doc__ = _ChangeStream.__doc__
+
+
+class AsyncChangeStream(AsyncChanges[Any], _ChangeStream[Any]):
+    __doc__ = _ChangeStream.__doc__
+
+
+class CollectionChangeStream(ChangeStream, _CollectionChangeStream[Any]):
+    __doc__ = _CollectionChangeStream.__doc__
+
+
+class AsyncCollectionChangeStream(AsyncChangeStream, _CollectionChangeStream[Any]):
+    __doc__ = _CollectionChangeStream.__doc__
+
+
+class DatabaseChangeStream(ChangeStream, _DatabaseChangeStream[Any]):
+    __doc__ = _DatabaseChangeStream.__doc__
+
+
+class AsyncDatabaseChangeStream(AsyncChangeStream, _DatabaseChangeStream[Any]):
+    __doc__ = _DatabaseChangeStream.__doc__
+
+
+class ClusterChangeStream(DatabaseChangeStream, _ClusterChangeStream[Any]):
+    __doc__ = _ClusterChangeStream.__doc__
+
+
+class AsyncClusterChangeStream(AsyncDatabaseChangeStream, _ClusterChangeStream[Any]):
+    __doc__ = _ClusterChangeStream.__doc__
+
+
 class Collection(_Collection[Any]):
     __doc__ = _Collection.__doc__
     _cursor_class = Cursor
     _raw_cursor_class = RawBatchCursor
     _command_cursor_class = CommandCursor
     _raw_command_cursor_class = RawBatchCommandCursor
+    _change_stream_class = CollectionChangeStream
 
 
 class AsyncCollection(_Collection[Any]):
@@ -75,18 +114,21 @@ class AsyncCollection(_Collection[Any]):
     _raw_cursor_class = AsyncRawBatchCursor
     _command_cursor_class = AsyncCommandCursor
     _raw_command_cursor_class = AsyncRawBatchCommandCursor
+    _change_stream_class = AsyncCollectionChangeStream
 
 
 class Database(_Database[Any]):
     __doc__ = _Database.__doc__
     _collection_class = Collection
     _command_cursor_class = CommandCursor
+    _change_stream_class = DatabaseChangeStream
 
 
 class AsyncDatabase(_Database[Any]):
     __doc__ = _Database.__doc__
     _collection_class = AsyncCollection
     _command_cursor_class = AsyncCommandCursor
+    _change_stream_class = AsyncDatabaseChangeStream
 
 
 class ClientSession(BlockingSession, _ClientSession):
@@ -117,6 +159,7 @@ class MongoClient(_MongoClient[Any]):
     _port_class = BlockingPort
     _database_class = Database
     _session_class = ClientSession
+    _change_stream_class = ClusterChangeStream
 
     def __enter__(self) -> Self:
         return self
@@ -130,6 +173,7 @@ class AsyncMongoClient(_MongoClient[Any]):
     _port_class = _AsyncioPort
     _database_class = AsyncDatabase
     _session_class = AsyncClientSession
+    _change_stream_class = AsyncClusterChangeStream
 
     async def aconnect(self) -> None:
         """Open a connection now, so that a server that cannot be reached is noticed at once.

@@ -6,6 +6,7 @@ from typing import Any, Generic, NoReturn, Self, overload
 from typing_extensions import TypeVar
 from mangonel import _core
 from mangonel._faces.port import Address
+from mangonel._shared.aggregation import AggregatingSource
 from mangonel._shared.session_contexts import AsyncTransaction, BlockingTransaction
 from mangonel._shared.session_options import SessionOptions, TransactionOptions
 from mangonel.bson.codec_options import CodecOptions, TypeRegistry
@@ -465,6 +466,86 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[bytes]: ...
 
+class ChangeStream(Generic[_DocumentType]):
+    def __init__(
+        self,
+        source: AggregatingSource,
+        target: str | int,
+        collection: Collection[Any],
+        pipeline: _Pipeline | None,
+        full_document: str | None,
+        resume_after: Mapping[str, Any] | None,
+        max_await_time_ms: int | None,
+        batch_size: int | None,
+        collation: _CollationIn | None,
+        start_at_operation_time: Timestamp | None,
+        session: Any,
+        start_after: Mapping[str, Any] | None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> _DocumentType: ...
+    def next(self) -> _DocumentType: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc_info: object) -> None: ...
+    @property
+    def resume_token(self) -> Mapping[str, Any] | None: ...
+    @property
+    def alive(self) -> bool: ...
+    def try_next(self) -> _DocumentType | None: ...
+    def close(self) -> None: ...
+
+class AsyncChangeStream(Generic[_DocumentType]):
+    def __init__(
+        self,
+        source: AggregatingSource,
+        target: str | int,
+        collection: AsyncCollection[Any],
+        pipeline: _Pipeline | None,
+        full_document: str | None,
+        resume_after: Mapping[str, Any] | None,
+        max_await_time_ms: int | None,
+        batch_size: int | None,
+        collation: _CollationIn | None,
+        start_at_operation_time: Timestamp | None,
+        session: Any,
+        start_after: Mapping[str, Any] | None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> None: ...
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> _DocumentType: ...
+    async def next(self) -> _DocumentType: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc_info: object) -> None: ...
+    @property
+    def resume_token(self) -> Mapping[str, Any] | None: ...
+    @property
+    def alive(self) -> bool: ...
+    def try_next(self) -> Coroutine[Any, Any, _DocumentType | None]: ...
+    def close(self) -> Coroutine[Any, Any, None]: ...
+
+class CollectionChangeStream(ChangeStream[_DocumentType]):
+    ...
+
+class AsyncCollectionChangeStream(AsyncChangeStream[_DocumentType]):
+    ...
+
+class DatabaseChangeStream(ChangeStream[_DocumentType]):
+    ...
+
+class AsyncDatabaseChangeStream(AsyncChangeStream[_DocumentType]):
+    ...
+
+class ClusterChangeStream(DatabaseChangeStream[_DocumentType]):
+    ...
+
+class AsyncClusterChangeStream(AsyncDatabaseChangeStream[_DocumentType]):
+    ...
+
 class Collection(Generic[_DocumentType]):
     def __init__(
         self,
@@ -815,6 +896,21 @@ class Collection(Generic[_DocumentType]):
         **kwargs: Any,
     ) -> dict[str, Any]: ...
     def options(self, session: Any = None, comment: Any = None) -> dict[str, Any]: ...
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> CollectionChangeStream[_DocumentType]: ...
     def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
@@ -1188,6 +1284,21 @@ class AsyncCollection(Generic[_DocumentType]):
         **kwargs: Any,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def options(self, session: Any = None, comment: Any = None) -> Coroutine[Any, Any, dict[str, Any]]: ...
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Coroutine[Any, Any, AsyncCollectionChangeStream[_DocumentType]]: ...
     def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
@@ -1369,6 +1480,21 @@ class Database(Generic[_DocumentType]):
         comment: Any = None,
         **kwargs: Any,
     ) -> _DocumentType | None: ...
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> DatabaseChangeStream[_DocumentType]: ...
     def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
@@ -1550,6 +1676,21 @@ class AsyncDatabase(Generic[_DocumentType]):
         comment: Any = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Coroutine[Any, Any, AsyncDatabaseChangeStream[_DocumentType]]: ...
     def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
@@ -1749,6 +1890,21 @@ class MongoClient(Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> ClientBulkWriteResult: ...
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> ClusterChangeStream[_DocumentType]: ...
     def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
@@ -1870,6 +2026,21 @@ class AsyncMongoClient(Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> Coroutine[Any, Any, ClientBulkWriteResult]: ...
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Coroutine[Any, Any, AsyncClusterChangeStream[_DocumentType]]: ...
     def __iter__(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...

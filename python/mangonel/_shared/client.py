@@ -19,6 +19,7 @@ from mangonel._shared.client_admin import ClientAdministration
 from mangonel._shared.client_bulk import ClientBulkWrite
 from mangonel._shared.housekeeping import Housekeeper
 from mangonel._shared.returns import Returns
+from mangonel._shared.watched import WatchedClient
 from mangonel.auth import has_secret, without_frames
 from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
 _END_SESSIONS_SECONDS = 1.0
 
 
-class _MongoClient(ClientAdministration[_DocumentType], ClientBulkWrite, Generic[_DocumentType]):
+class _MongoClient(
+    ClientAdministration[_DocumentType],
+    ClientBulkWrite,
+    WatchedClient[_DocumentType],
+    Generic[_DocumentType],
+):
     """A deployment of MongoDB: its connections, shared by all databases and collections taken from it.
 
     Making one sends nothing; the first operation connects. One client per process is enough: it is safe to use from

@@ -7,6 +7,7 @@ from mangonel._shared.aggregation import CollectionAggregation
 from mangonel._shared.collection_admin import CollectionAdministration
 from mangonel._shared.indexes import CollectionIndexes
 from mangonel._shared.reads import CollectionReads
+from mangonel._shared.watched import WatchedCollection
 from mangonel._shared.writes import CollectionWrites
 from mangonel.errors import InvalidName
 from mangonel.typings import _DocumentType
@@ -47,6 +48,7 @@ class _Collection(
     CollectionAggregation[_DocumentType],
     CollectionIndexes[_DocumentType],
     CollectionAdministration[_DocumentType],
+    WatchedCollection[_DocumentType],
     Generic[_DocumentType],
 ):
     """A collection of a database. Making one sends nothing, and the server makes it when something is first stored.

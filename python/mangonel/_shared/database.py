@@ -6,6 +6,7 @@ from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED
 from mangonel._light import Generic
 from mangonel._shared.database_admin import DatabaseAdministration
 from mangonel._shared.returns import Returns
+from mangonel._shared.watched import WatchedDatabase
 from mangonel.errors import InvalidName, command_error, is_allowable
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
@@ -44,7 +45,9 @@ def check_database_name(name: Any) -> None:
             raise InvalidName(f"database names cannot contain the character {character!r}")
 
 
-class _Database(DatabaseAdministration[_DocumentType], Generic[_DocumentType]):
+class _Database(
+    DatabaseAdministration[_DocumentType], WatchedDatabase[_DocumentType], Generic[_DocumentType]
+):
     """A database of a client. Making one sends nothing, and the server makes it when something is first stored.
 
     Example:

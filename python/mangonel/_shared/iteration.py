@@ -8,7 +8,7 @@ from mangonel.typings import _DocumentType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from typing import Self
+    from typing import Any, Self
 
 
 class BlockingIteration(Generic[_DocumentType]):
@@ -47,6 +47,77 @@ class AsyncIteration(Generic[_DocumentType]):
 
         Raises:
             StopAsyncIteration: there is none; a tailable cursor may be asked again later.
+        """
+        return await self.__anext__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+class BlockingChanges(Generic[_DocumentType]):
+    """`for`, `with` and `next()` for a blocking change stream."""
+
+    if TYPE_CHECKING:
+        _pop: Any
+        _port: Any
+        _next_or_end_flow: Any
+
+        def close(self) -> None: ...
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> _DocumentType:
+        change = self._pop()
+        if change is None:
+            change = self._port.flow(self._next_or_end_flow())
+            if change is None:
+                raise StopIteration
+        return change  # type: ignore[no-any-return]
+
+    def next(self) -> _DocumentType:
+        """Wait for the next change and return it.
+
+        Raises:
+            StopIteration: the stream is closed.
+        """
+        return self.__next__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class AsyncChanges(Generic[_DocumentType]):
+    """`async for`, `async with` and `next()` for an asyncio change stream."""
+
+    if TYPE_CHECKING:
+        _pop: Any
+        _next_or_end_flow: Any
+
+        def close(self) -> Awaitable[None]: ...
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> _DocumentType:
+        change = self._pop()
+        if change is None:
+            change = await self._next_or_end_flow()
+            if change is None:
+                raise StopAsyncIteration
+        return change  # type: ignore[no-any-return]
+
+    async def next(self) -> _DocumentType:
+        """Wait for the next change and return it.
+
+        Raises:
+            StopAsyncIteration: the stream is closed.
         """
         return await self.__anext__()
 

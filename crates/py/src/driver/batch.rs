@@ -13,6 +13,9 @@ use super::failure;
 use super::session::ImplicitSession;
 use crate::codec::{self, Codec};
 
+/// A change and its resume token.
+type Change = (Py<PyAny>, Option<Py<PyBytes>>);
+
 /// The documents of one reply that nobody has asked for yet.
 #[pyclass(module = "mangonel._core")]
 pub struct Batch {
@@ -179,6 +182,16 @@ impl Batch {
         }
         self.position = start;
         Ok(count)
+    }
+
+    /// The next document of a change stream and its resume token, the document `_id`, as BSON; None at the end.
+    fn next_change(&mut self, py: Python<'_>) -> PyResult<Option<Change>> {
+        let codec = self.codec.clone_ref(py);
+        let Some(bytes) = self.next_document(py)? else { return Ok(None) };
+        let id = RawDocument::from_bytes(bytes).and_then(|change| change.get_document("_id"));
+        // An `_id` that is no document is no token either.
+        let token = id.ok().flatten().map(|token| PyBytes::new(py, token.as_bytes()).unbind());
+        Ok(Some((codec::decode_document(py, bytes, codec.get())?, token)))
     }
 
     /// The documents that are left, one after the other, as bytes.
