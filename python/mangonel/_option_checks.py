@@ -6,7 +6,7 @@ out as seconds, as PyMongo's attributes have them. Spec: uri-options.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from mangonel.common import validate_boolean, validate_integer, validate_string
 from mangonel.errors import ConfigurationError
@@ -334,6 +334,24 @@ def event_listeners(option: str, value: Any) -> Any:
 
         check_listeners(option, value)
     return value
+
+
+def tracing(option: str, value: Any) -> Any:
+    """Whether spans are made: a bool, or a mapping of `enabled`, `query_text_max_length` and `tracer_provider`."""
+    if isinstance(value, bool):
+        return {"enabled": value}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{option} must be a bool or a mapping, not {type(value)}")
+    unknown = set(value) - {"enabled", "query_text_max_length", "tracer_provider"}
+    if unknown:
+        raise ConfigurationError(
+            f"unknown field {min(unknown)!r} in {option}; "
+            "it has enabled, query_text_max_length and tracer_provider"
+        )
+    longest = value.get("query_text_max_length")
+    if longest is not None:
+        non_negative_integer("query_text_max_length", longest)
+    return dict(value)
 
 
 def callable_object(option: str, value: Any) -> Any:

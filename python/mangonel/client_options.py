@@ -324,6 +324,11 @@ class ClientOptions:
         return list(self._get("event_listeners") or ())
 
     @property
+    def tracing(self) -> dict[str, Any]:
+        """Whether OpenTelemetry spans are made, and what they show; empty: as the environment says."""
+        return dict(self._get("tracing") or {})
+
+    @property
     def server_monitoring_mode(self) -> str:
         """How servers are checked: auto, stream or poll."""
         return str(self._get("servermonitoringmode"))

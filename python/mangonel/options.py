@@ -123,6 +123,7 @@ _KEYWORDS = (
     Option("server_selector", _optional(check.callable_object), None, "topology"),
     Option("srv_host_validator", _optional(check.callable_object), None, "srv"),
     Option("ssl_context", _optional(check.ssl_context), None, "tls"),
+    Option("tracing", _optional(check.tracing), None, "monitoring"),
     Option("type_registry", _optional(check.type_registry), None, "codec"),
     Option("tzinfo", _optional(check.tz_info), None, "codec"),
     Option("username", _string_or_none, None, "credentials"),

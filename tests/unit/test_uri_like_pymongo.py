@@ -243,7 +243,7 @@ def test_every_option_of_pymongo_is_known() -> None:
 
     assert set(options.URI_OPTIONS) == set(common.URI_OPTIONS_VALIDATOR_MAP)
     # Ours alone: a ready context, where PyMongo takes files only.
-    assert set(options.ALL_OPTIONS) - {"ssl_context"} == set(common.VALIDATORS)
+    assert set(options.ALL_OPTIONS) - {"ssl_context", "tracing"} == set(common.VALIDATORS)
 
 
 @pytest.mark.parametrize("name", ["maxpolsize", "Fooo", "replicatset", "x" * 40])

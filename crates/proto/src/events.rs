@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use mangonel_bson::ObjectId;
 
+use crate::client_session::SessionId;
+use crate::error::Failure;
 use crate::pool::LinkId;
 use crate::topology::{self, Address, TopologyDescription};
 
@@ -25,6 +27,8 @@ impl Interests {
 
     /// The choice of a server.
     pub const SELECTION: Interests = Interests(8);
+    /// Operations from their start to their end, all attempts included.
+    pub const OPERATIONS: Interests = Interests(16);
 
     /// Returns whether one of these kinds is wanted.
     pub fn contains(self, kinds: Interests) -> bool {
@@ -246,6 +250,26 @@ pub enum Event {
         description: Arc<TopologyDescription>,
         /// What.
         event: SelectionEvent,
+    },
+    /// An operation began; nothing was chosen or sent yet.
+    OperationStarted {
+        /// What its commands have in common.
+        operation_id: i64,
+        /// The name of its command.
+        name: Box<str>,
+        /// The database it runs on.
+        database: Box<str>,
+        /// What its command's first field says, when that is a text; of a `getMore`, the collection.
+        target: Option<Box<str>>,
+        /// The user's session.
+        session: Option<SessionId>,
+    },
+    /// An operation is over.
+    OperationEnded {
+        /// Which one.
+        operation_id: i64,
+        /// Why it has no answer.
+        failure: Option<Failure>,
     },
     /// Something happened to the deployment.
     Topology(topology::Event),

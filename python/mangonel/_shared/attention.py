@@ -6,6 +6,7 @@ a heartbeat. Holds no client.
 
 from __future__ import annotations
 
+import os
 import sys
 from _weakref import ref
 
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
     from mangonel import _core
     from mangonel._shared.events import Publisher
+    from mangonel._shared.tracing import Tracer
     from mangonel.client_options import ClientOptions
 
 # The components of the log, each a logger below "mangonel".
 COMPONENTS = ("command", "connection", "serverSelection", "topology")
 
 _DEBUG = 10
+_TRACING = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED"
+_LONGEST_QUERY = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH"
+_TRUE = frozenset(["1", "true", "yes"])
 
 
 def logged_components() -> tuple[str, ...]:
@@ -32,21 +37,44 @@ def logged_components() -> tuple[str, ...]:
     return tuple(name for name in COMPONENTS if logging.getLogger(f"mangonel.{name}").isEnabledFor(_DEBUG))
 
 
+def make_tracer(options: ClientOptions) -> Tracer | None:
+    """Return what makes spans, when the client's option or the environment asks for it.
+
+    Raises:
+        ConfigurationError: the option does, and OpenTelemetry is not installed.
+    """
+    asked = options.tracing
+    if not asked.get("enabled", os.environ.get(_TRACING, "").lower() in _TRUE):
+        return None
+    try:
+        from mangonel._shared.tracing import Tracer
+    except ImportError as error:
+        from mangonel.errors import ConfigurationError
+
+        raise ConfigurationError("tracing needs opentelemetry-api; install mangonel[otel]") from error
+    longest = asked.get("query_text_max_length")
+    if longest is None:
+        text = os.environ.get(_LONGEST_QUERY, "")
+        longest = int(text) if text.isdecimal() else 0
+    return Tracer(longest, asked.get("tracer_provider"))
+
+
 class Attention:
     """Finds out who listens to one client."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         self._components = logged_components()
+        self.tracer = make_tracer(options)
         self.publisher: Publisher | None = None
-        if self._components or "mangonel.monitoring" in sys.modules:
+        if self._components or self.tracer is not None or "mangonel.monitoring" in sys.modules:
             self.publisher = self._made()
         self._core: Callable[[], _core.Core | None] = lambda: None
 
     def _made(self) -> Publisher | None:
         from mangonel._shared.events import publisher_for
 
-        return publisher_for(self._options, self._components)
+        return publisher_for(self._options, self._components, self.tracer)
 
     @property
     def interests(self) -> int:

@@ -120,6 +120,7 @@ class _MongoClient(
             options.core_options(), os.urandom(16), attention.publisher, attention.interests
         )
         attention.follow(self._core)
+        self._tracer = attention.tracer
         if options.security is not None:
             self._core.set_security(options.security)
         self._core.set_starter(Starter(self._core, options.srv))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._command_events import Facts
+    from mangonel._shared.tracing import Tracer
     from mangonel.typings import _Address
 
 # The core's bits.
@@ -24,6 +25,7 @@ COMMANDS = 1
 POOLS = 2
 TOPOLOGY = 4
 SELECTION = 8
+OPERATIONS = 16
 
 
 class Publisher:
@@ -35,12 +37,18 @@ class Publisher:
         listeners: whoever hears; one may be of several kinds.
         pool_options: what PoolCreatedEvent tells.
         components: what is written to the structured log.
+        tracer: what makes spans, or None.
     """
 
     def __init__(
-        self, listeners: Sequence[Any], pool_options: dict[str, Any], components: Sequence[str] = ()
+        self,
+        listeners: Sequence[Any],
+        pool_options: dict[str, Any],
+        components: Sequence[str] = (),
+        tracer: Tracer | None = None,
     ) -> None:
         self._listeners = listeners
+        self._tracer = tracer
         self._pool_options = pool_options
         self.topology_id = ObjectId()
         self.log(components)
@@ -75,29 +83,48 @@ class Publisher:
     def interests(self) -> int:
         """The kinds of events that somebody wants, as bits."""
         return (
-            (COMMANDS if self._commands else 0)
+            (COMMANDS if self._commands or self._tracer else 0)
             | (POOLS if self._pools else 0)
             | (TOPOLOGY if self._servers or self._heartbeats or self._topologies else 0)
             | (SELECTION if self._selections else 0)
+            | (OPERATIONS if self._tracer else 0)
         )
 
     def command_started(self, facts: Facts, command: bytes) -> None:
         """Tell that a command is about to be sent."""
+        if self._tracer is not None:
+            self._tracer.command_started(facts, command)
         event = commands.started(facts, command)
         for listener in self._commands:
             _tell(listener.started, event)
 
     def command_succeeded(self, facts: Facts, micros: int, reply: bytes) -> None:
         """Tell that a command was answered."""
+        if self._tracer is not None:
+            self._tracer.command_succeeded(facts, reply)
         event = commands.succeeded(facts, micros, reply)
         for listener in self._commands:
             _tell(listener.succeeded, event)
 
     def command_failed(self, facts: Facts, micros: int, failure: bytes | tuple[str, str]) -> None:
         """Tell that a command was refused or not answered."""
+        if self._tracer is not None:
+            self._tracer.command_failed(facts, failure)
         event = commands.failed(facts, micros, failure)
         for listener in self._commands:
             _tell(listener.failed, event)
+
+    def operation_started(
+        self, operation_id: int, name: str, database: str, target: str | None, session: int | None
+    ) -> None:
+        """Tell that an operation begins."""
+        if self._tracer is not None:
+            self._tracer.operation_started(operation_id, name, database, target, session)
+
+    def operation_ended(self, operation_id: int, failure: tuple[str, str] | None) -> None:
+        """Tell that an operation is over."""
+        if self._tracer is not None:
+            self._tracer.operation_ended(operation_id, failure)
 
     def pool_created(self, address: _Address) -> None:
         """Tell that the pool of a server was made."""
@@ -271,8 +298,8 @@ def _tell(method: Callable[[Any], None], event: Any) -> None:
         _thread.interrupt_main()
 
 
-def publisher_for(options: Any, components: Sequence[str]) -> Publisher | None:
+def publisher_for(options: Any, components: Sequence[str], tracer: Tracer | None) -> Publisher | None:
     """Return the publisher of a client with these options; None when nobody wants to hear of it."""
     listeners = [*monitoring._registered, *options.event_listeners]
-    publisher = Publisher(listeners, options.pool_options.non_default_options, components)
+    publisher = Publisher(listeners, options.pool_options.non_default_options, components, tracer)
     return publisher if publisher.interests else None

@@ -219,6 +219,8 @@ class _ClientSession:
         options = TransactionOptions(read_concern, write_concern, read_preference, max_commit_time_ms)
         self._handle.start_transaction(encode(read_concern.document), encode(write_concern.document))
         self._transaction_options = options
+        if client._tracer is not None:
+            client._tracer.transaction_started(self._handle.number)
         return self._transaction_class(self)
 
     def commit_transaction(self) -> Returns[None]:
@@ -238,6 +240,7 @@ class _ClientSession:
     async def _commit_flow(self) -> None:
         self._check_ended()
         if not self._handle.begin_end("commit"):
+            self._end_trace()
             return
         command: dict[str, Any] = {"commitTransaction": 1}
         if self._transaction_options.max_commit_time_ms:
@@ -258,6 +261,7 @@ class _ClientSession:
     async def _abort_flow(self) -> None:
         self._check_ended()
         if not self._handle.begin_end("abort"):
+            self._end_trace()
             return
         try:
             await self._end_transaction_flow("abort", {"abortTransaction": 1}, KIND_ABORT)
@@ -272,6 +276,11 @@ class _ClientSession:
             await self._port.arun(operation)
         finally:
             self._handle.finish_end(how)
+            self._end_trace()
+
+    def _end_trace(self) -> None:
+        if self._client._tracer is not None:
+            self._client._tracer.transaction_ended(self._handle.number)
 
     def with_transaction(
         self,

@@ -12,6 +12,7 @@ use crate::events::{
     SelectionEvent, is_hello, is_sensitive,
 };
 use crate::message::Replies;
+use crate::operation::SessionChoice;
 use crate::pool::LinkId;
 use crate::time::Instant;
 
@@ -126,6 +127,36 @@ impl Exchange {
         if let Announcement::Started(facts, started) = std::mem::take(&mut self.announcement) {
             let duration = now.saturating_since(started);
             client.publish(Event::CommandFailed { facts, duration, failure });
+        }
+    }
+
+    /// Tells listeners that the operation begins.
+    pub(super) fn announce_operation(&mut self, client: &mut Client) {
+        if !client.wants(Interests::OPERATIONS) {
+            return;
+        }
+        self.is_traced = true;
+        let operation_id = *self.operation_id.get_or_insert(self.id.0 as i64);
+        let command = &self.operation.command;
+        let session = match &self.operation.session {
+            SessionChoice::Explicit(session) => Some(*session),
+            _ => None,
+        };
+        client.publish(Event::OperationStarted {
+            operation_id,
+            name: command.name().into(),
+            database: self.operation.database.clone(),
+            target: target_of(command.body_elements()),
+            session,
+        });
+    }
+
+    /// Tells listeners that the operation is over, once it is; to be called after every change.
+    pub fn announce_end(&mut self, client: &mut Client) {
+        if self.is_traced && self.phase == Phase::Done {
+            self.is_traced = false;
+            let operation_id = self.operation_id.unwrap_or_default();
+            client.publish(Event::OperationEnded { operation_id, failure: self.failure.clone() });
         }
     }
 
@@ -252,6 +283,18 @@ impl Exchange {
             _ => None,
         }
     }
+}
+
+/// Returns the collection that a command names, or what else its first field says.
+fn target_of(elements: &[u8]) -> Option<Box<str>> {
+    let mut body = Vec::with_capacity(elements.len() + 5);
+    let start = writer::begin_document(&mut body);
+    body.extend_from_slice(elements);
+    writer::end_document(&mut body, start);
+    let body = RawDocument::from_bytes(&body).ok()?;
+    let first = body.iter().next()?.ok()?;
+    let key = if first.key == "getMore" { "collection" } else { first.key };
+    body.get_str(key).ok()?.map(Into::into)
 }
 
 fn holds_credentials(command: &[u8]) -> bool {

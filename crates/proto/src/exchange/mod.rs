@@ -152,6 +152,8 @@ pub struct Exchange {
     notes: announcing::CheckOutNotes,
     /// What the connection that it opens will be called.
     opening: Option<LinkId>,
+    /// Whether listeners have heard of its start, and not of its end.
+    is_traced: bool,
 }
 
 impl Exchange {
@@ -175,7 +177,7 @@ impl Exchange {
         if until.is_some() && operation.command.name() != "getMore" {
             operation.command.drop_own_limits();
         }
-        Exchange {
+        let mut exchange = Exchange {
             id: client.next_exchange(),
             shard,
             operation,
@@ -207,7 +209,10 @@ impl Exchange {
             compressor: None,
             notes: announcing::CheckOutNotes::default(),
             opening: None,
-        }
+            is_traced: false,
+        };
+        exchange.announce_operation(client);
+        exchange
     }
 
     /// Starts to run `operation` on this server, or not at all: without a choice, and without waiting for the server to

@@ -1,7 +1,7 @@
 //! The core's events handed to Python, once the lock is released: one call of the publisher's method for each.
 //! The publisher is floor 7's; it knows who listens.
 
-use mangonel_bson::{JsonMode, RawDocument, write_json};
+use mangonel_bson::{JsonMode, RawDocument, append_value, begin_document, end_document, write_json};
 use mangonel_proto::events::{CommandFacts, CommandFailure, Event, PoolEvent, SelectionEvent};
 use mangonel_proto::topology::{Address, Event as TopologyEvent};
 use pyo3::intern;
@@ -16,12 +16,28 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shown_json, module)?)
 }
 
-/// Return a document as relaxed extended JSON; what is longer than `longest` bytes ends in "...".
+/// Return a document as relaxed extended JSON; what is longer than `longest` bytes ends in "...". `hidden`: the keys
+/// that are left out.
 #[pyfunction]
-fn shown_json(py: Python<'_>, document: &[u8], longest: usize) -> PyResult<String> {
+#[pyo3(signature = (document, longest, hidden=Vec::new()))]
+fn shown_json(py: Python<'_>, document: &[u8], longest: usize, hidden: Vec<String>) -> PyResult<String> {
     let mut text = Vec::new();
+    let mut kept = Vec::new();
     RawDocument::from_bytes(document)
-        .and_then(|document| write_json(document, JsonMode::Relaxed, &mut text))
+        .and_then(|document| {
+            if hidden.is_empty() {
+                return write_json(document, JsonMode::Relaxed, &mut text);
+            }
+            let start = begin_document(&mut kept);
+            for element in document.iter() {
+                let element = element?;
+                if !hidden.iter().any(|key| key == element.key) {
+                    append_value(&mut kept, element.key, element.value);
+                }
+            }
+            end_document(&mut kept, start);
+            write_json(RawDocument::from_bytes(&kept)?, JsonMode::Relaxed, &mut text)
+        })
         .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
     let mut text = String::from_utf8_lossy(&text).into_owned();
     if text.len() > longest {
@@ -77,6 +93,15 @@ fn call(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) -> PyResult
             let description = description.to_string();
             let arguments = (name, &**operation, operation_id, selector, description, detail);
             publisher.call_method1(intern!(py, "selection"), arguments)?;
+        }
+        Event::OperationStarted { operation_id, name, database, target, session } => {
+            let session = session.map(|session| session.0);
+            let arguments = (operation_id, &**name, &**database, target.as_deref(), session);
+            publisher.call_method1(intern!(py, "operation_started"), arguments)?;
+        }
+        Event::OperationEnded { operation_id, failure } => {
+            let failure = failure.as_ref().map(failure::class_and_message);
+            publisher.call_method1(intern!(py, "operation_ended"), (operation_id, failure))?;
         }
         Event::Topology(event) => call_topology(py, publisher, event)?,
     }

@@ -91,7 +91,8 @@ impl Exchange {
         asked.limit = deadline::current(py)?;
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
-            let inner = CoreExchange::begin(&mut state.client, ShardId(shard), asked, now);
+            let mut inner = CoreExchange::begin(&mut state.client, ShardId(shard), asked, now);
+            inner.announce_end(&mut state.client);
             let link = held_link(py, state, &inner);
             (inner, link)
         });
@@ -160,6 +161,7 @@ impl Exchange {
         let inner = &mut self.inner;
         let link = core.get().with(py, |state| {
             change(inner, state, now);
+            inner.announce_end(&mut state.client);
             held_link(py, state, inner)
         });
         // A link that another thread closed is known to nobody any more, but still to be read from, to its end.

@@ -79,6 +79,26 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
     }
 }
 
+/// What `to_python` would raise, for those who only want to show it: the class's name, and what it says.
+pub fn class_and_message(failure: &Failure) -> (&'static str, &str) {
+    match failure {
+        Failure::ServerSelection(message) => ("ServerSelectionTimeoutError", message),
+        Failure::WaitQueue(message) => ("WaitQueueTimeoutError", message),
+        Failure::TimeLimit(message) | Failure::Network { message, timed_out: true } => {
+            ("NetworkTimeout", message)
+        }
+        Failure::Network { message, timed_out: false } => ("AutoReconnect", message),
+        Failure::Protocol(message) => ("ProtocolError", message),
+        Failure::Configuration(message) => ("ConfigurationError", message),
+        Failure::TooLarge(message) => ("DocumentTooLarge", message),
+        Failure::Usage(message) => ("InvalidOperation", message),
+        Failure::Closed => ("InvalidOperation", "the client was closed"),
+        Failure::Authentication { message, .. } => ("OperationFailure", message),
+        Failure::Unanswered => ("BugError", "authentication ended for no reason"),
+        Failure::Command => ("OperationFailure", "the server refused the command"),
+    }
+}
+
 /// The server refused a user.
 fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) -> PyErr {
     let made = (|| {

@@ -97,6 +97,12 @@ impl Session {
         self.look(|_| ()).is_none()
     }
 
+    /// Its number among the sessions of its client.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.id.0
+    }
+
     /// The 16 bytes that the server knows it by.
     #[getter]
     fn session_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -1,0 +1,241 @@
+"""OpenTelemetry spans: an operation, its commands below it, a transaction around them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mangonel import errors
+from mangonel.server import Server
+from monitoring.conftest import Connect, Face
+from monitoring.test_commands import fail_next
+from tools.scripted_server import ScriptedServer
+
+trace = pytest.importorskip("opentelemetry.sdk.trace")
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+
+
+class Spans:
+    """The finished spans of clients that are given `option`."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.provider = trace.TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    def option(self, **fields: Any) -> dict[str, Any]:
+        return {"enabled": True, "tracer_provider": self.provider, **fields}
+
+    @property
+    def all(self) -> list[Any]:
+        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time)
+
+    def tree(self, root: Any = None) -> list[Any]:
+        """Names with the trees below them, oldest first."""
+        wanted = None if root is None else root.context.span_id
+        found = [s for s in self.all if (s.parent.span_id if s.parent else None) == wanted]
+        return [(span.name, self.tree(span)) for span in found]
+
+    def clear(self) -> None:
+        self._exporter.clear()
+
+
+@pytest.fixture
+def spans() -> Spans:
+    return Spans()
+
+
+def test_command_is_below_its_operation(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    face.run(lambda: things.find_one({"x": 1}))
+
+    summary = f"find {database_name}.things"
+    assert spans.tree() == [(summary, [("find", [])])]
+    operation, command = spans.all
+    assert operation.attributes == {
+        "db.system.name": "mongodb",
+        "db.namespace": database_name,
+        "db.collection.name": "things",
+        "db.operation.name": "find",
+        "db.operation.summary": summary,
+    }
+    told = dict(command.attributes)
+    for number in ("server.port", "db.mongodb.server_connection_id", "db.mongodb.driver_connection_id"):
+        assert isinstance(told.pop(number), int)
+    assert len(told.pop("db.mongodb.lsid")) == 36
+    assert told == {
+        "db.system.name": "mongodb",
+        "db.namespace": database_name,
+        "db.collection.name": "things",
+        "db.command.name": "find",
+        "db.query.summary": summary,
+        "server.address": "127.0.0.1",
+        "network.transport": "tcp",
+    }
+
+
+def test_query_text_is_shown_as_far_as_asked_and_without_what_every_command_has(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    things = connect(tracing=spans.option(query_text_max_length=1000))[database_name]["things"]
+    face.run(lambda: things.find_one({"x": 1}))
+    text = spans.all[1].attributes["db.query.text"]
+    short = connect(tracing=spans.option(query_text_max_length=9))[database_name]["things"]
+    spans.clear()
+    face.run(lambda: short.find_one({"x": 1}))
+
+    assert text == '{"find":"things","filter":{"x":1},"limit":1,"singleBatch":true}'
+    assert spans.all[1].attributes["db.query.text"] == '{"find":"...'
+
+
+def test_retry_is_a_second_command_below_the_same_operation(
+    face: Face, connect: Connect, server: Server, spans: Spans, database_name: str
+) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    face.run(lambda: things.find_one({}))
+    spans.clear()
+    fail_next(server, "find", errorCode=89)
+    face.run(lambda: things.find_one({}))
+
+    assert spans.tree() == [(f"find {database_name}.things", [("find", []), ("find", [])])]
+    operation, first, second = spans.all
+    assert first.attributes["db.response.status_code"] == "89"
+    assert first.attributes["exception.type"] == "OperationFailure"
+    assert not first.status.is_ok
+    assert "exception.type" not in second.attributes
+    assert "exception.type" not in operation.attributes
+
+
+def test_operation_that_fails_says_why(face: Face, connect: Connect, spans: Spans) -> None:
+    client = connect(tracing=spans.option())
+    with pytest.raises(errors.OperationFailure):
+        face.run(lambda: client.admin.command("nope"))
+
+    operation, command = spans.all
+    assert (operation.name, command.name) == ("nope admin", "nope")
+    for span in (operation, command):
+        assert span.attributes["exception.message"] == "no such command: 'nope'"
+        assert not span.status.is_ok
+
+
+def test_operation_that_finds_no_server_has_no_command(face: Face, spans: Spans) -> None:
+    with ScriptedServer() as server:
+        uri = server.uri
+    client = face.client(uri, serverSelectionTimeoutMS=50, tracing=spans.option())
+    with pytest.raises(errors.ServerSelectionTimeoutError):
+        face.run(lambda: client.admin.command("ping"))
+
+    assert spans.tree() == [("ping admin", [])]
+    assert spans.all[0].attributes["exception.type"] == "ServerSelectionTimeoutError"
+
+
+def test_open_cursor_is_named(face: Face, connect: Connect, spans: Spans, database_name: str) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    face.run(lambda: things.insert_many([{} for _ in range(3)]))
+    spans.clear()
+    face.each(things.find({}, batch_size=2))
+
+    find, get_more = (span for span in spans.all if span.name in ("find", "getMore"))
+    assert find.attributes["db.mongodb.cursor_id"] > 0
+    assert "db.mongodb.cursor_id" not in get_more.attributes
+    assert get_more.attributes["db.collection.name"] == "things"
+
+
+def test_operations_of_a_transaction_are_below_its_span(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    client = connect(tracing=spans.option())
+    things = client[database_name]["things"]
+    face.run(lambda: things.insert_one({"_id": 0}))
+    spans.clear()
+    session = client.start_session()
+    session.start_transaction()
+    face.run(lambda: things.insert_one({"_id": 1}, session=session))
+    face.run(session.commit_transaction)
+    face.run(lambda: things.find_one({"_id": 1}))
+    face.run(session.end_session)
+
+    assert spans.tree()[:2] == [
+        (
+            "transaction",
+            [
+                (f"insert {database_name}.things", [("insert", [])]),
+                ("commitTransaction admin", [("commitTransaction", [])]),
+            ],
+        ),
+        (f"find {database_name}.things", [("find", [])]),
+    ]
+    insert = next(span for span in spans.all if span.name == "insert")
+    assert insert.attributes["db.mongodb.txn_number"] >= 1
+
+
+def test_operation_is_below_the_callers_span(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    client = connect(tracing=spans.option())
+    tracer = spans.provider.get_tracer("the application")
+
+    def call() -> Any:
+        with tracer.start_as_current_span("request"):
+            return client[database_name]["things"].find_one({})
+
+    async def acall() -> Any:
+        with tracer.start_as_current_span("request"):
+            return await client[database_name]["things"].find_one({})
+
+    face.run(acall if face.is_async else call)
+
+    assert spans.tree() == [("request", [(f"find {database_name}.things", [("find", [])])])]
+
+
+def test_secrets_have_no_command_span(face: Face, scripted_server: ScriptedServer, spans: Spans) -> None:
+    client = face.client(scripted_server.uri, tracing=spans.option(query_text_max_length=1000))
+    scripted_server.on("createUser", {"ok": 1})
+    face.run(lambda: client.admin.command("createUser", "ada", pwd="secret"))
+
+    assert spans.tree() == [("createUser admin", [])]
+    assert "secret" not in "".join(span.to_json() for span in spans.all)
+
+
+def test_environment_turns_tracing_on_and_the_option_off(
+    face: Face, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED", "true")
+    monkeypatch.setenv("OTEL_PYTHON_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH", "77")
+
+    assert face.client(server.uri)._tracer._longest == 77
+    assert face.client(server.uri, tracing=False)._tracer is None
+    monkeypatch.setenv("OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED", "false")
+    assert face.client(server.uri)._tracer is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ("yes", TypeError),
+        ({"on": True}, errors.ConfigurationError),
+        ({"query_text_max_length": -1}, ValueError),
+    ],
+)
+def test_wrong_option_is_refused(face: Face, server: Server, wrong: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        face.client(server.uri, tracing=wrong)
+
+
+def test_without_opentelemetry_the_error_names_the_extra() -> None:
+    program = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "import mangonel\n"
+        "try: mangonel.MongoClient(tracing=True)\n"
+        "except mangonel.errors.ConfigurationError as error: print(error)\n"
+        "mangonel.MongoClient()\n"
+    )
+    out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+
+    assert "install mangonel[otel]" in out.stdout
