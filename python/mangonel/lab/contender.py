@@ -20,6 +20,7 @@ THREADS = "threads"
 BATCH_SIZE = "batch-size"
 EXHAUST = "exhaust"
 PREFETCH = "prefetch"
+COMPRESSES = "compresses"  # takes `compressors` in its URI, and knows all three
 DECODES = "decodes"  # hands out documents; a floor drains bytes and does not
 CODEC = "codec"
 PROGRAM = "program"

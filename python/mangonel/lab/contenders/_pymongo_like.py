@@ -72,6 +72,10 @@ class BlockingAdapter:
         """Return the result as it is: it is made of documents already."""
         return result
 
+    def command(self, name: str) -> Any:
+        """Run a command without arguments on `admin`; for checks."""
+        return self._client.admin.command(name)
+
     def close(self) -> None:
         """Close the client."""
         self._client.close()
@@ -127,6 +131,10 @@ class AsyncAdapter:
     def decoded(self, result: Any) -> Any:
         """Return the result as it is: it is made of documents already."""
         return result
+
+    async def command(self, name: str) -> Any:
+        """Run a command without arguments on `admin`; for checks."""
+        return await self._client.admin.command(name)
 
     async def close(self) -> None:
         """Close the client; Motor's close returns nothing to wait for."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, DRIVER, EXHAUST, EXITS, PREFETCH, PROGRAM, Contender, Target
+from mangonel.lab.contender import (
+    ASYNCIO,
+    COMPRESSES,
+    DRIVER,
+    EXHAUST,
+    EXITS,
+    PREFETCH,
+    PROGRAM,
+    Contender,
+    Target,
+)
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter
 
@@ -25,7 +35,7 @@ CONTENDERS = (
     Contender(
         "mangonel-asyncio",
         "mangonel, asyncio",
-        DRIVER | {ASYNCIO, EXHAUST, EXITS, PREFETCH, PROGRAM, EXITS},
+        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM},
         packages=("mangonel",),
         names=("mangonel:AsyncMongoClient",),
         loop="asyncio",

@@ -8,6 +8,7 @@ from typing import Any
 from mangonel.lab.contender import (
     BLOCKING,
     CODEC,
+    COMPRESSES,
     DRIVER,
     EXHAUST,
     EXITS,
@@ -45,7 +46,7 @@ CONTENDERS = (
     Contender(
         "mangonel",
         "mangonel",
-        DRIVER | {BLOCKING, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS},
+        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS},
         packages=("mangonel",),
         names=("mangonel:MongoClient",),
         blocking=_connect,

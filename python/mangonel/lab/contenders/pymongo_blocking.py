@@ -7,6 +7,7 @@ from typing import Any
 from mangonel.lab.contender import (
     BLOCKING,
     CODEC,
+    COMPRESSES,
     DRIVER,
     EXHAUST,
     IMPORT,
@@ -63,7 +64,7 @@ CONTENDERS = (
     Contender(
         "pymongo",
         "PyMongo",
-        DRIVER | {BLOCKING, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT},
+        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT},
         packages=("pymongo",),
         blocking=_connect,
         codec=_codec,

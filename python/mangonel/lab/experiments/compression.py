@@ -1,0 +1,28 @@
+"""Reading 100 000 small documents in large batches over a compressed wire, with each compressor."""
+
+from __future__ import annotations
+
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments import _compression, find_many
+
+
+class Compression(Experiment):
+    """The documents of find-many, in batches of 5000."""
+
+    id = "compression"
+    title = "reading 100 000 small documents over a compressed wire"
+    dataset = "users"
+
+    def parts(self, size: Size) -> list[Part]:
+        """Each compressor, and none."""
+        return _compression.parts("batches of 5000", find_many.DOCUMENTS, size.choose(1, 4))
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task of find-many on a client that compresses."""
+        batching = find_many.BATCHINGS["batch"]
+        return _compression.task(
+            part, bench, "compressor.bytesIn", lambda: find_many.IterateTask(bench, batching)
+        )
+
+
+EXPERIMENT = Compression()
