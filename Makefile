@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test bench lint fmt stubs fuzz docs demo lock clean
+.PHONY: help build run test bench soak lint fmt stubs fuzz docs demo lock clean
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -64,6 +64,10 @@ fuzz: target/tools/bin/cargo-fuzz    ## Fuzz each target for FUZZ_SECONDS
 		PATH="$(abspath target/tools/bin):$$PATH" $(FUZZ_CARGO) fuzz run $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -use_value_profile=1 -print_final_stats=1 || exit 1; \
 	done
+
+# The figures of the long forms go to docs/dev/NOTES.md.
+soak: build    ## Mixed work on both faces for 15 minutes: what grows?
+	MANGONEL_SOAK_SECONDS=900 $(BIN)/python -m pytest -s tests/faults/test_soak.py
 
 fmt:    ## Format everything
 	cargo fmt

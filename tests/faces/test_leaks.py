@@ -10,6 +10,7 @@ from typing import Any
 
 from faces.conftest import EMPTY, Face, eventually, found, new_loop, open_sockets, pool_sizes
 from mangonel import AsyncMongoClient
+from mangonel.server import Server
 from tools.scripted_server import ScriptedServer
 
 
@@ -179,3 +180,29 @@ def test_cancelled_tasks_leave_no_memory_behind(loop_name: str, scripted_server:
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
         # 1800 operations, of which 900 were cancelled.
         assert runner.run(steps()) < 900
+
+
+def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str, standalone: Server) -> None:
+    async def steps() -> None:
+        async with AsyncMongoClient(standalone.uri) as client:
+            orders = client.leaks.orders
+            await orders.delete_many({})
+            await orders.insert_many({"_id": number} for number in range(500))
+            # Cancelled at every moment: before the send, under way, with the reply there, and in a later batch.
+            for number in range(150):
+                task = asyncio.create_task(orders.find({}, batch_size=10).to_list())
+                await asyncio.sleep(number * 0.00005)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            gc.collect()
+            # What was still on its way when the task was cancelled is swept up a moment later.
+            await asyncio.sleep(2)
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(steps())
+
+    def open_cursors() -> int:
+        status = standalone.members[0].run_command({"serverStatus": 1}, timeout=30)
+        return int(status["metrics"]["cursor"]["open"]["total"])
+
+    eventually(lambda: open_cursors() == 0)

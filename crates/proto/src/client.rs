@@ -83,6 +83,8 @@ pub enum Errand {
     Wake(Address),
     /// Shut down the socket of this server's monitor.
     Interrupt(Address),
+    /// Kill a session on this server, and so the cursor that it may have left open there.
+    KillSession(Address, [u8; 16]),
     /// Shut down the sockets of this server's monitor and pinger, and let both look at their steps again.
     Stop(Address),
     /// Call [`Client::keep_up`] soon, and every second or so from then on.
@@ -666,6 +668,9 @@ impl Client {
 
     /// Takes back a session that a cursor held.
     pub fn give_back_session(&mut self, session: ServerSession, now: Instant) {
+        if let (true, Some(server)) = (self.sessions.is_own(&session), &session.left_cursor_at) {
+            self.errands.push(Errand::KillSession(server.clone(), session.id));
+        }
         let timeout = self.session_timeout();
         self.sessions.give_back(session, timeout, now);
     }

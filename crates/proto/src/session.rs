@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::time::Instant;
+use crate::topology::Address;
 
 /// One server session; at most one exchange or cursor holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct ServerSession {
     pub txn_number: i64,
     /// A network error left its state on the server unknown, so it must not be used again.
     pub is_dirty: bool,
+    /// Where a command may have opened a cursor of it that nobody knows of, since its reply was given up.
+    pub left_cursor_at: Option<Address>,
     last_use: Instant,
     /// How often the process had forked when it was made; a child must not use its parent's sessions.
     era: u32,
@@ -86,9 +89,15 @@ impl SessionPool {
             id: self.ids.next_uuid(),
             txn_number: 0,
             is_dirty: false,
+            left_cursor_at: None,
             last_use: now,
             era: self.era,
         }
+    }
+
+    /// Returns whether a session is of this process, not of the one that it was forked from.
+    pub fn is_own(&self, session: &ServerSession) -> bool {
+        session.era == self.era
     }
 
     /// Takes a session back.

@@ -5,6 +5,7 @@ mod bench;
 use std::time::Duration;
 
 use bench::*;
+use mangonel_proto::client::Errand;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::Replies;
@@ -615,4 +616,31 @@ fn a_command_has_a_session_although_its_server_was_lost_while_the_connection_was
     let body = outbound(&writer);
     assert!(body["lsid"].is_object());
     assert_eq!(number(&body["txnNumber"]), 1);
+}
+
+#[test]
+fn a_find_that_is_given_up_has_its_session_killed_and_a_write_has_not() {
+    let mut bench = Bench::primary();
+    for (operation, is_killed) in [(find(), true), (insert(), false)] {
+        let mut exchange = bench.sent(operation);
+        let id = exchange.session().unwrap().id;
+        bench.client.poll_errands();
+        bench.close(&mut exchange);
+        let kills = bench.client.poll_errands();
+        assert_eq!(kills.contains(&Errand::KillSession(address(), id)), is_killed);
+    }
+}
+
+#[test]
+fn the_session_of_a_find_is_not_killed_while_it_is_tried_again() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    bench.break_line(&mut exchange);
+    bench.settle(&mut exchange);
+    let kills = |bench: &mut Bench| {
+        bench.client.poll_errands().iter().filter(|errand| matches!(errand, Errand::KillSession(..))).count()
+    };
+    assert_eq!(kills(&mut bench), 0);
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert_eq!(kills(&mut bench), 1);
 }

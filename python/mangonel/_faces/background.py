@@ -11,6 +11,8 @@ import sys
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from math import inf
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class Background:
     def __init__(self, core: _core.Core) -> None:
         self._core = core
         self._notes: deque[Callable[[], _core.Operation]] = deque()
+        # With the moment before which each is not to be run; all wait equally long.
+        self._later: deque[tuple[float, Callable[[], _core.Operation]]] = deque()
         self._port: BlockingPort | None = None
         self._is_running = False
         self._is_retired = False
@@ -42,6 +46,15 @@ class Background:
         if self._is_retired or is_finalizing():
             return
         self._notes.append(make)
+        self._wake()
+
+    def run_after(self, seconds: float, make: Callable[[], _core.Operation]) -> None:
+        """As `run_later`, but not before `seconds` are over; the same for every note."""
+        if not self._is_retired and not sys.is_finalizing():
+            self._later.append((monotonic() + seconds, make))
+            self._wake()
+
+    def _wake(self) -> None:
         self._ring()
         if not self._is_running:
             self._is_running = True
@@ -59,18 +72,37 @@ class Background:
             # Rung already, and not yet heard.
             return
 
+    def take_notes(self) -> list[Callable[[], _core.Operation]]:
+        """Return what is left to do and forget it: the caller does it, since the client is about to close."""
+        notes = []
+        while note := self._next(inf):
+            notes.append(note)
+        return notes
+
+    def _next(self, now: float) -> Callable[[], _core.Operation] | None:
+        """Take a note that is due at `now`, if there is one; two threads may ask at once."""
+        try:
+            if self._notes:
+                return self._notes.popleft()
+            if self._later and self._later[0][0] <= now:
+                return self._later.popleft()[1]
+        except IndexError:
+            # The other one was quicker.
+            pass
+        return None
+
     def retire(self) -> None:
         """Take no more notes: in a forked child, where what they are about is the parent's."""
         self._is_retired = True
 
     def _work(self) -> None:
         while True:
-            while self._notes:
-                self._run(self._notes.popleft())
-            if not self._bell.acquire(timeout=_IDLE_S):
+            while note := self._next(monotonic()):
+                self._run(note)
+            if not self._bell.acquire(timeout=_IDLE_S) and not self._later:
                 self._is_running = False
                 # A note left between the wait and the line above would have found a thread that still ran.
-                if not self._notes:
+                if not self._notes and not self._later:
                     return
                 self._is_running = True
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-# How long closing a client may wait to tell the server which sessions have ended.
-_END_SESSIONS_SECONDS = 1.0
+# How long closing a client may take to tell the server what it left open.
+_TIDY_UP_SECONDS = 1.0
 
 
 class _MongoClient(
@@ -128,6 +128,7 @@ class _MongoClient(
         if not options.is_resolved:
             self._port.preparation = _LateHosts(self, options)
         self._housekeeper = Housekeeper(self._core)
+        self._core.set_sweeper(self._housekeeper.sweeper())
         life.remember(self)
 
     @property
@@ -258,23 +259,35 @@ class _MongoClient(
     async def _close_flow(self) -> None:
         if self._core.is_closed:
             return
+        left = self._housekeeper.left_to_do()
         ids = self._core.drain_sessions()
         try:
             # A server that is down must not keep its clients from ending.
-            if ids and self._port.has_idle_link():
-                await self._end_sessions_flow(ids)
+            if self._port.has_idle_link():
+                await self._tidy_up_flow(left, ids)
         finally:
             self._core.close()
             self._port.close()
 
-    async def _end_sessions_flow(self, ids: list[bytes]) -> None:
-        from mangonel.bson.binary import UUID_SUBTYPE, Binary
+    async def _tidy_up_flow(self, left: list[_core.Operation], ids: list[bytes]) -> None:
+        """Kill what dropped cursors left open, and end the sessions, as far as a second allows."""
         from mangonel.errors import PyMongoError
+
+        try:
+            # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
+            with timeout(_TIDY_UP_SECONDS):
+                for operation in [*left, self._end_sessions(ids)] if ids else left:
+                    await self._port.arun(operation)
+        except PyMongoError:
+            return
+
+    def _end_sessions(self, ids: list[bytes]) -> _core.Operation:
+        from mangonel.bson.binary import UUID_SUBTYPE, Binary
 
         # The specification's bound on one command.
         most = 10_000
         sessions = [{"id": Binary(id, UUID_SUBTYPE)} for id in ids[:most]]
-        operation = _core.Operation(
+        return _core.Operation(
             "admin",
             {"endSessions": sessions},
             self._codec,
@@ -284,12 +297,6 @@ class _MongoClient(
             None,
             False,
         )
-        try:
-            # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
-            with timeout(_END_SESSIONS_SECONDS):
-                await self._port.arun(operation)
-        except PyMongoError:
-            return
 
     def _after_fork(self) -> None:
         """Start over in a forked child; the parent's sockets are closed here without a word to the server."""
@@ -300,6 +307,7 @@ class _MongoClient(
         self._port.close()
         self._housekeeper.retire()
         self._housekeeper = Housekeeper(self._core)
+        self._core.set_sweeper(self._housekeeper.sweeper())
         for link in links:
             link.transport.abandon()
 

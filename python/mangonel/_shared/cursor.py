@@ -19,7 +19,7 @@ from mangonel._deadline import anew
 from mangonel._light import Generic
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
-from mangonel.errors import InvalidOperation, ProtocolError, PyMongoError
+from mangonel.errors import ConnectionFailure, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -120,7 +120,10 @@ class BatchedCursor(Generic[_DocumentType]):
                 batch = await self._port.arun(self._more_operation())
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, found none")
-        except PyMongoError:
+        except PyMongoError as error:
+            # What the server refused has ended there too; a line that broke or was silent tells nothing.
+            if isinstance(error, ConnectionFailure):
+                self._abandon()
             self._end()
             raise
         except BaseException:
@@ -251,6 +254,10 @@ class BatchedCursor(Generic[_DocumentType]):
         except PyMongoError:
             # The server times the cursor out by itself.
             return
+        except BaseException:
+            # Cancelled: nobody waits any more, and the cursor ends all the same.
+            self._housekeeper.abandon_cursor(self._server, database, collection, id)
+            raise
 
     @property
     def collection(self) -> _Collection[_DocumentType]:

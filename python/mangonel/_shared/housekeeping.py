@@ -1,9 +1,22 @@
-"""Kills the server cursors of dropped cursor objects, behind the user's back."""
+"""Kills the server cursors of dropped cursor objects and of commands that were given up, behind the user's back."""
 
 from __future__ import annotations
 
+from _weakref import ref
+from collections import deque
+
 from mangonel import _core
 from mangonel._faces.background import Background
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+
+# A command that was given up may still be on its way to the server when its connection is closed; killing its session
+# before it arrives would kill nothing.
+_SWEEP_S = 0.5
 
 
 class Housekeeper:
@@ -16,20 +29,66 @@ class Housekeeper:
         """Leave a note that the cursor `id`, which `server` has open, has lost its owner. Safe in a finalizer."""
         self._background.run_later(lambda: _kill_cursor(server, database, collection, id))
 
+    def sweeper(self) -> Callable[[str, bytes], None]:
+        """Return what the core calls when a command that opens a cursor was given up before its reply.
+
+        Nobody knows the cursor's id, but its session is known, and nobody else uses it.
+        """
+        # The core keeps the function; a strong reference back would keep both for ever.
+        to_background = ref(self._background)
+
+        collected: dict[str, deque[bytes]] = {}
+        scheduled: set[str] = set()
+
+        def sweep(server: str, session: bytes) -> None:
+            collected.setdefault(server, deque()).append(session)
+            background = to_background()
+            if server not in scheduled and background is not None:
+                scheduled.add(server)
+                background.run_after(_SWEEP_S, lambda: kill(server))
+
+        def kill(server: str) -> _core.Operation:
+            # In this order: what another thread adds from here on is taken now, or schedules anew.
+            scheduled.discard(server)
+            sessions, found = collected[server], []
+            while sessions:
+                found.append(sessions.popleft())
+            return _kill_sessions(server, found)
+
+        return sweep
+
+    def left_to_do(self) -> list[_core.Operation]:
+        """Return the operations that are still to be run, once."""
+        return [make() for make in self._background.take_notes()]
+
     def retire(self) -> None:
         """Take no more notes: in a forked child, where the cursors of that time are the parent's."""
         self._background.retire()
 
 
 def _kill_cursor(server: str, database: str, collection: str, id: int) -> _core.Operation:
+    return _operation(server, database, {"killCursors": collection, "cursors": [id]})
+
+
+def _kill_sessions(server: str, sessions: list[bytes]) -> _core.Operation:
+    from mangonel.bson.binary import UUID_SUBTYPE, Binary
+
+    ids = [{"id": Binary(session, UUID_SUBTYPE)} for session in sessions]
+    return _operation(server, "admin", {"killSessions": ids}, False)
+
+
+def _operation(
+    server: str, database: str, command: dict[str, Any], session: Literal[False] | None = None
+) -> _core.Operation:
     from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
     # An error leaves the cursor to the server's own time-out.
     return _core.Operation(
         database,
-        {"killCursors": collection, "cursors": [id]},
+        command,
         _core.Codec(DEFAULT_CODEC_OPTIONS),
         _core.KIND_WRITE,
         _core.READ_UNCHECKED,
+        session=session,
         server=server,
     )

@@ -139,6 +139,7 @@ impl Exchange {
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
         }
+        self.note_left_cursor();
         let explicit = self.explicit.as_ref();
         if let Some(session) = explicit.and_then(|explicit| client.session_mut(explicit.id)) {
             session.handle_broken_line();

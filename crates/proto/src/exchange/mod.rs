@@ -54,6 +54,9 @@ use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription}
 /// A socket that is given no time at all is a non-blocking one, which is something else.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
+/// Commands whose reply tells of a cursor.
+const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
+
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
@@ -592,6 +595,8 @@ impl Exchange {
                 }
                 self.drop_link(client, now);
             }
+            // A cursor is open, and nobody came for it.
+            Phase::Done if self.failure.is_none() => self.note_left_cursor(),
             _ => {}
         }
         if self.phase != Phase::Done {
@@ -712,6 +717,16 @@ impl Exchange {
         let has_open_cursor = self.facts.cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
         if !has_open_cursor {
             self.end_session(client, now);
+        }
+    }
+
+    /// Remembers that the command may have left a cursor open that nobody will use. An explicit session's cursor stays:
+    /// killing the session would end what else runs in it.
+    pub(super) fn note_left_cursor(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        if OPENS_CURSOR.contains(&self.operation.command.name()) {
+            session.is_dirty = true;
+            session.left_cursor_at = self.server.as_ref().map(|server| server.address.clone());
         }
     }
 

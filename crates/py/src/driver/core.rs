@@ -14,10 +14,11 @@ use mangonel_proto::time::Instant;
 use mangonel_proto::topology::{
     Address, MonitorSettings, ServerMonitoringMode, ServerType, TopologySettings,
 };
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::events;
 use super::exchange::Exchange;
@@ -61,6 +62,8 @@ pub struct State {
     enders: Vec<Py<PyAny>>,
     /// Called with an address and a role to start an observer.
     starter: Option<Py<PyAny>>,
+    /// Called with an address and a session's id to kill the session there.
+    sweeper: Option<Py<PyAny>>,
 }
 
 /// What must happen in Python once the lock is released.
@@ -72,6 +75,7 @@ pub struct News {
     starting: Vec<(Address, Role)>,
     /// Whether the thread that looks after the pools is to be started.
     is_upkeep_due: bool,
+    killing: Vec<(Address, [u8; 16])>,
     events: VecDeque<Event>,
 }
 
@@ -93,6 +97,7 @@ impl State {
             match errand {
                 Errand::Watch(address) => news.starting.push((address, Role::Watch)),
                 Errand::Ping(address) => news.starting.push((address, Role::Ping)),
+                Errand::KillSession(address, id) => news.killing.push((address, id)),
                 Errand::Wake(address) => self.rouse(address, Role::Watch, &mut news),
                 Errand::Interrupt(address) => self.interrupt(address, Role::Watch, &mut news),
                 Errand::KeepUp => match self.keeper.take() {
@@ -151,16 +156,30 @@ impl News {
                 error.write_unraisable(py, Some(waker.bind(py)));
             }
         }
-        if self.starting.is_empty() && !self.is_upkeep_due {
-            return;
+        if !self.killing.is_empty() {
+            let sweeper = core.peek(|state| state.sweeper.as_ref().map(|sweeper| sweeper.clone_ref(py)));
+            let killing = self.killing.iter().map(|(address, id)| (address.as_str(), PyBytes::new(py, id)));
+            call_for_each(py, sweeper, killing);
         }
-        let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
-        let Some(starter) = starter else { return };
-        let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
-        for (address, role) in observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))) {
-            if let Err(error) = starter.call1(py, (address, role)) {
-                error.write_unraisable(py, Some(starter.bind(py)));
-            }
+        if !self.starting.is_empty() || self.is_upkeep_due {
+            let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
+            let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
+            call_for_each(py, starter, observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))));
+        }
+    }
+}
+
+/// Calls a function of the faces for each of its tasks; one that fails is reported and harms no other.
+fn call_for_each<'py, A: PyCallArgs<'py>>(
+    py: Python<'py>,
+    function: Option<Py<PyAny>>,
+    tasks: impl Iterator<Item = A>,
+) {
+    let Some(function) = function else { return };
+    let function = function.bind(py);
+    for task in tasks {
+        if let Err(error) = function.call1(task) {
+            error.write_unraisable(py, Some(function));
         }
     }
 }
@@ -378,6 +397,7 @@ impl Core {
             has_keeper: false,
             openers: HashMap::new(),
             enders: Vec::new(),
+            sweeper: None,
         };
         Ok(Core {
             state: Mutex::new(state),
@@ -453,6 +473,11 @@ impl Core {
             if state.is_dismissed { None } else { state.client.follow_srv(answer, max_hosts, now) }
         });
         pause.map(|pause| pause.as_secs_f64())
+    }
+
+    /// Have `sweeper` called with a server's address and the id of a session whose cursor there has lost its owner.
+    fn set_sweeper(&self, py: Python<'_>, sweeper: Py<PyAny>) {
+        let _replaced = self.with(py, |state| state.sweeper.replace(sweeper));
     }
 
     /// Have the faces secure every connection with `security`. Once, before the first connection.
