@@ -84,3 +84,29 @@ def test_connection_is_good_for_other_commands_after_a_stream(face: Any, large: 
     face.wait(large.close())
 
     assert face.wait(face.clients[0].admin.command("ping"))["ok"] == 1
+
+
+@pytest.mark.parametrize("connections", [1, 2, 3, 50])
+@pytest.mark.parametrize("place", [0, 1, 300 * KIB])
+def test_several_connections_read_the_same_bytes(
+    face: Any, large: Any, data: bytes, connections: int, place: int
+) -> None:
+    face.wait(large.seek(place))
+
+    assert face.wait(large.download(connections=connections)) == data[place:]
+    assert large.tell() == SIZE
+
+
+def test_several_connections_read_into_a_buffer(face: Any, large: Any, data: bytes) -> None:
+    room = bytearray(SIZE)
+
+    assert face.wait(large.download(2, room)) == SIZE
+    assert room == data
+    face.wait(large.seek(0))
+    with pytest.raises(ValueError, match="room"):
+        face.wait(large.download(2, bytearray(10)))
+
+
+def test_fewer_connections_than_one_are_refused(face: Any, large: Any) -> None:
+    with pytest.raises(ValueError, match="1 connection or more"):
+        face.wait(large.download(0))

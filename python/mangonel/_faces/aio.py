@@ -187,6 +187,9 @@ class AioPort:
     async def outlast(self, started: asyncio.Task[Any]) -> Any:
         return await asyncio.shield(started)
 
+    def may_wait(self, started: asyncio.Task[Any]) -> bool:
+        return not started.done()
+
     def give_up(self, started: asyncio.Task[Any]) -> None:
         loop = started.get_loop()
         # A cursor may be dropped anywhere, even when its loop has ended; nobody is left to be told how it went.

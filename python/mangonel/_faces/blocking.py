@@ -212,6 +212,9 @@ class BlockingPort(BlockingLoop):
     async def outlast(self, started: _core.Exchange) -> Any:
         return self.drive(started)
 
+    def may_wait(self, started: _core.Exchange) -> bool:
+        return started.step == WAIT
+
     def give_up(self, started: _core.Exchange) -> None:
         started.close()
 

@@ -57,6 +57,9 @@ class Port(Protocol):
     def outlast(self, started: Any) -> Awaitable[Any]:
         """Wait as `finish` does; when the caller is cancelled the operation goes on and may be waited for again."""
 
+    def may_wait(self, started: Any) -> bool:
+        """Return whether a started operation may still be waiting for a server to send it to."""
+
     def give_up(self, started: Any) -> None:
         """Close the connection that a started operation still owes a reply."""
 

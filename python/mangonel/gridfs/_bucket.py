@@ -224,6 +224,29 @@ class _GridFSBucket:
         file = await version_flow(self._files, filename, {"filename": filename}, revision, session)
         return self._out_class(self._collection, file_document=file, session=session)
 
+    def download(self, file_id: Any, connections: int = 1, session: Any = None) -> Returns[bytes]:
+        """Return a whole file, read over several connections at once.
+
+        Args:
+            file_id: its `_id`.
+            connections: how many at most; each reads a part of the file, of some megabytes at least.
+            session: run inside this session; then it is one connection.
+
+        Raises:
+            NoFile: there is none.
+            CorruptGridFile: a chunk is damaged, or the file was replaced while it was read.
+
+        Example:
+            >>> bucket.download(file_id, connections=2)
+            b'hello'
+        """
+        return self._port.flow(self._download_all_flow(file_id, connections, session))
+
+    async def _download_all_flow(self, file_id: Any, connections: int, session: Any) -> bytes:
+        source = await self._open_flow(file_id, session)
+        found: bytes = await source._download_flow(connections, None)
+        return found
+
     def download_to_stream(self, file_id: Any, destination: Any, session: Any = None) -> Returns[None]:
         """Write a whole file to `destination`, chunk by chunk.
 

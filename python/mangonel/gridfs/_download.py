@@ -120,6 +120,27 @@ class ChunkStream:
             self._target = None
         await self._trust_flow()
 
+    def begin(self, target: _core.ChunkTarget) -> None:
+        """Send the first request for what `target` wants, without waiting; `step_flow` goes on from there."""
+        self._target, self._target_start = target, self.reader.position
+        self._wanted = target.size
+        self._open()
+        assert self._cursor is not None
+        self._cursor._started = self._port.start(self._cursor._first_operation(), connects=True)
+
+    async def step_flow(self, target: _core.ChunkTarget) -> bool:
+        """Read one batch into what `begin` was called with; return whether there is more to read."""
+        await self.load_flow(target.size - target.filled)
+        self._pour(target)
+        return target.filled < target.size
+
+    async def end_flow(self) -> None:
+        """End what `begin` began, once its target is full."""
+        await self._trust_flow()
+        # Behind the end of a range there is nothing, but the server may have to say so still.
+        await self.check_end_flow()
+        self._target = None
+
     def _pour(self, target: _core.ChunkTarget) -> None:
         self.reader.pour(target)
         if self.reader.is_misplaced:
@@ -253,17 +274,27 @@ class ChunkStream:
         assert cursor is not None
         # A caller that reads on will want the next batch as well. Not in a session: it runs one command at a time.
         cursor._prefetch = self._session is None and (self._batch_count > 0 or self._wanted > BATCH_SIZE)
-        try:
-            return await cursor._fetch_flow()
-        except PyMongoError as error:
-            if not self._may_resume(error):
-                raise
+        if not self._has_lost_server(cursor):
+            try:
+                return await cursor._fetch_flow()
+            except PyMongoError as error:
+                if not self._may_resume(error):
+                    raise
         cursor._abandon()
         self._resumed_at = self.reader.next_chunk
         await self._verify_flow()
         self._open()
         assert self._cursor is not None
         return await self._cursor._fetch_flow()
+
+    def _has_lost_server(self, cursor: _ChunkCursor) -> bool:
+        """Return whether the cursor's server is gone, so that asking it would wait for it to come back."""
+        if not cursor._id or cursor._pinned is not None or is_in_transaction(self._session):
+            return False
+        servers = dict(self._files._client._core.servers())
+        if servers.get(cursor._server, "Unknown") != "Unknown":
+            return False
+        return cursor._started is None or self._port.may_wait(cursor._started)
 
     def _may_resume(self, error: PyMongoError) -> bool:
         if self._resumed_at == self.reader.next_chunk or is_in_transaction(self._session):
@@ -297,6 +328,11 @@ class ChunkStream:
                 # Whoever replaces a file removes its document first, so what the batch held was the file's own.
                 self._is_trusted = True
             self.reader.clear_suspicion()
+
+    async def compare_flow(self, earlier: ChunkStream) -> None:
+        """Look at the file's document again unless the chunks of `earlier` and these are surely of one file."""
+        if not self.reader.continues(earlier.reader):
+            await self._verify_flow()
 
     async def _verify_flow(self) -> None:
         operation = self._files._read_operation(

@@ -8,6 +8,7 @@ from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream
 from mangonel.gridfs._names import check_root, without_custom_types
+from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
 
 TYPE_CHECKING = False
@@ -230,6 +231,44 @@ class _GridOut:
         count: int = target.finish()
         await self._moved_flow(stream, b"", count == left)
         return count
+
+    def download(self, connections: int = 1, buffer: Buffer | None = None) -> Returns[Any]:
+        """Return all bytes that are left, read over several connections at once.
+
+        Args:
+            connections: how many at most; each reads a part of the file, of some megabytes at least. In a session it is
+                always one. More than the server has processors to spare for bring nothing.
+            buffer: a writable buffer to read into, with room for all; then their number is returned. None: new bytes.
+
+        Raises:
+            ValueError: fewer connections than one, or a buffer that is too small.
+            NoFile, CorruptGridFile, AutoReconnect: as for `read`.
+
+        Example:
+            >>> len(source.download(connections=2))
+            52428800
+        """
+        return self._port.flow(self._download_flow(connections, buffer))
+
+    async def _download_flow(self, connections: int, buffer: Buffer | None) -> Any:
+        if connections < 1:
+            raise ValueError(f"expected 1 connection or more, found {connections}")
+        file = await self._open_flow()
+        left = max(int(file.get("length", 0)) - self._position, 0)
+        if buffer is None:
+            target = _core.ChunkTarget(left)
+        else:
+            view = memoryview(buffer).cast("B")
+            if view.nbytes < left:
+                raise ValueError(f"expected a buffer with room for {left} bytes, found {view.nbytes}")
+            target = _core.ChunkTarget(view[:left])
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close_flow()
+        if left:
+            await fill_flow(self._root, file, self._position, target, connections, self._session)
+        self._position += left
+        return target.finish()
 
     def readchunk(self) -> Returns[bytes]:
         """Return the rest of the current chunk, or the next one; nothing at the file's end.

@@ -39,12 +39,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub struct ChunkTarget {
     bytes: Option<Py<PyBytes>>,
     buffer: Option<PyBuffer<u8>>,
-    /// Address of the memory that one of the two above keeps alive.
+    whole: Option<Py<ChunkTarget>>,
+    /// Address of the memory that one of the three above keeps alive.
     start: usize,
     size: usize,
     filled: usize,
     /// End of what was received into it directly. Whoever does that has a share of this.
     landed: Arc<AtomicUsize>,
+    is_shared: bool,
 }
 
 impl ChunkTarget {
@@ -86,10 +88,12 @@ impl ChunkTarget {
             return Ok(ChunkTarget {
                 bytes: Some(bytes.unbind()),
                 buffer: None,
+                whole: None,
                 start: start.expose_provenance(),
                 size,
                 filled: 0,
                 landed: Arc::default(),
+                is_shared: false,
             });
         }
         let (buffer, start, size) = match PyBuffer::<u8>::get(memory) {
@@ -103,7 +107,16 @@ impl ChunkTarget {
             return Err(PyBufferError::new_err("expected a writable buffer in one piece, found another"));
         }
         let landed = Arc::default();
-        Ok(ChunkTarget { bytes: None, buffer: Some(buffer), start, size, filled: 0, landed })
+        Ok(ChunkTarget {
+            bytes: None,
+            buffer: Some(buffer),
+            whole: None,
+            start,
+            size,
+            filled: 0,
+            landed,
+            is_shared: false,
+        })
     }
 
     /// How many bytes it has room for in all.
@@ -118,10 +131,55 @@ impl ChunkTarget {
         self.filled
     }
 
+    /// Return targets for parts of its memory: between each of `ends` and the one before it.
+    fn split(slf: &Bound<'_, Self>, ends: Vec<usize>) -> PyResult<Vec<Self>> {
+        let whole = slf.try_borrow()?;
+        let mut begin = 0;
+        let mut parts = Vec::with_capacity(ends.len());
+        for end in ends {
+            if end < begin || end > whole.size {
+                return Err(PyValueError::new_err(format!(
+                    "expected ends from {begin} to {} in order, found {end}",
+                    whole.size
+                )));
+            }
+            parts.push(ChunkTarget {
+                bytes: None,
+                buffer: None,
+                whole: Some(slf.clone().unbind()),
+                start: whole.start + begin,
+                size: end - begin,
+                filled: 0,
+                landed: Arc::default(),
+                is_shared: false,
+            });
+            begin = end;
+        }
+        Ok(parts)
+    }
+
+    /// Count what is in `parts`, which `split` returned, as filled, up to the first that is not full; let go of them.
+    fn join(&mut self, parts: Vec<PyRefMut<'_, Self>>) -> PyResult<()> {
+        for mut part in parts {
+            // A connection that still receives into the part keeps the memory of all.
+            let is_in_use = Arc::strong_count(&part.landed) > 1;
+            self.is_shared |= is_in_use;
+            self.filled += part.filled;
+            let is_full = part.filled == part.size;
+            if !is_in_use {
+                (part.size, part.filled, part.whole) = (0, 0, None);
+            }
+            if !is_full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Return the bytes object, or the number of bytes read into the caller's buffer, and let go of both.
     fn finish(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let (filled, size) = (self.filled, self.size);
-        if Arc::strong_count(&self.landed) > 1 {
+        if self.is_shared || Arc::strong_count(&self.landed) > 1 {
             // A connection may still receive into the memory: the target stays its owner.
             return match &self.bytes {
                 None => Ok(filled.into_pyobject(py)?.into_any().unbind()),
@@ -193,6 +251,7 @@ pub struct ChunkReader {
     start: usize,
     at: usize,
     end: usize,
+    first_id: Option<[u8; 12]>,
     last_id: Option<[u8; 12]>,
     is_suspicious: bool,
     fault: Option<String>,
@@ -288,12 +347,10 @@ impl ChunkReader {
     /// that was replaced while it was read.
     fn look_at_id(&mut self, id: Option<[u8; 12]>) {
         let is_first = self.last_id.is_none() && id.is_some() && !self.is_suspicious;
-        let follows = match (self.last_id, id) {
-            (Some(last), Some(id)) => {
-                last[4..9] == id[4..9] && counter(&id) == (counter(&last) + 1) & 0xff_ffff
-            }
-            _ => is_first,
-        };
+        let follows = is_first || is_next(self.last_id, id);
+        if is_first {
+            self.first_id = id;
+        }
         self.last_id = id;
         self.is_suspicious |= !follows;
     }
@@ -306,6 +363,12 @@ impl ChunkReader {
         self.at += count;
         self.position += count as u64;
     }
+}
+
+/// Whether one writer may have made the two ids one after the other.
+fn is_next(last: Option<[u8; 12]>, id: Option<[u8; 12]>) -> bool {
+    let (Some(last), Some(id)) = (last, id) else { return false };
+    last[4..9] == id[4..9] && counter(&id) == (counter(&last) + 1) & 0xff_ffff
 }
 
 fn counter(id: &[u8; 12]) -> u32 {
@@ -361,6 +424,7 @@ impl ChunkReader {
             start: 0,
             at: 0,
             end: 0,
+            first_id: None,
             last_id: None,
             is_suspicious: false,
             fault: None,
@@ -408,6 +472,11 @@ impl ChunkReader {
     #[getter]
     fn is_suspicious(&self) -> bool {
         self.is_suspicious
+    }
+
+    /// Whether its first chunk was written right after the last one that `earlier` read.
+    fn continues(&self, earlier: PyRef<'_, Self>) -> bool {
+        is_next(earlier.last_id, self.first_id)
     }
 
     /// Trust the chunks of the current batch: the file is what it was.

@@ -1,0 +1,76 @@
+"""Reading one file over several connections: a range of chunks each, every byte received where it belongs.
+
+All of them are asked before the first is waited for; then they take turns, a batch each. So the server's threads work
+at the same time while one thread, or one task, receives. Spec: gridfs (file download).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+
+from mangonel import _core
+from mangonel._light import Any
+from mangonel.gridfs._download import ChunkStream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._shared.collection import _Collection
+
+# Below this a further connection costs more than it brings.
+LEAST_SHARE = 4 * 1024 * 1024
+
+
+async def fill_flow(
+    root: _Collection[Any],
+    file: Mapping[str, Any],
+    position: int,
+    target: _core.ChunkTarget,
+    connections: int,
+    session: Any,
+) -> None:
+    """Fill `target` with the file's bytes from `position` to its end.
+
+    Raises:
+        CorruptGridFile: a chunk is damaged, or the file was replaced meanwhile.
+    """
+    chunk_size = int(file.get("chunkSize") or 0)
+    ends = _ends(position, position + target.size, chunk_size, connections)
+    if session is not None or len(ends) < 2:
+        stream = ChunkStream(root, file, position, None, session)
+        await stream.fill_flow(target)
+        await stream.check_end_flow()
+        return
+    parts = target.split([end - position for end in ends])
+    starts = [position, *ends[:-1]]
+    lasts = [*ends[:-1], None]
+    streams = [ChunkStream(root, file, start, last) for start, last in zip(starts, lasts, strict=True)]
+    try:
+        for stream, part in zip(streams, parts, strict=True):
+            stream.begin(part)
+        turns = deque(zip(streams, parts, strict=True))
+        while turns:
+            stream, part = turns.popleft()
+            if await stream.step_flow(part):
+                turns.append((stream, part))
+            else:
+                await stream.end_flow()
+        for earlier, later in pairwise(streams):
+            await later.compare_flow(earlier)
+    except BaseException:
+        for stream in streams:
+            stream.drop()
+        raise
+    target.join(parts)
+
+
+def _ends(start: int, stop: int, chunk_size: int, connections: int) -> list[int]:
+    """Return where the parts end: at chunks' ends, but for the last."""
+    shares = min(connections, (stop - start) // LEAST_SHARE)
+    if chunk_size < 1 or shares < 2:
+        return [stop]
+    first, last = start // chunk_size, -(-stop // chunk_size)
+    cuts = [first + (last - first) * share // shares for share in range(1, shares)]
+    return [*(cut * chunk_size for cut in sorted(set(cuts)) if start < cut * chunk_size < stop), stop]

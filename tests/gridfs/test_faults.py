@@ -1,0 +1,174 @@
+"""Lines that break, servers that die and cursors that end in the middle: right bytes in the end, or a clear error."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mangonel import AsyncMongoClient, MongoClient, server
+from mangonel.errors import AutoReconnect, OperationFailure, PyMongoError
+from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
+from mangonel.server import Server
+from tools.proxy import LineProxy
+
+MIB = 1024 * 1024
+SIZE = 30 * MIB + 77
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return os.urandom(SIZE)
+
+
+@pytest.fixture(scope="module")
+def file_id(standalone: Server, data: bytes) -> Iterator[Any]:
+    with MongoClient(standalone.uri) as client:
+        yield GridFSBucket(client["gridfs_faults"]).upload_from_stream("file", data)
+        client.drop_database("gridfs_faults")
+
+
+@pytest.fixture
+def source(face: Any, standalone: Server, file_id: Any) -> Any:
+    bucket = face.bucket_class(face.connect(standalone.uri)["gridfs_faults"])
+    return face.wait(bucket.open_download_stream(file_id))
+
+
+@pytest.fixture
+def fail(standalone: Server) -> Iterator[Callable[..., None]]:
+    """Let the server's next commands of a name fail."""
+    with MongoClient(standalone.uri) as client:
+
+        def switch(*names: str, times: int = 1, skip: int = 0, **how: Any) -> None:
+            mode = {"skip": skip} if skip else {"times": times}
+            fail_data = {"failCommands": names, **how}
+            client.admin.command("configureFailPoint", "failCommand", mode=mode, data=fail_data)
+
+        yield switch
+        client.admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+def whole(face: Any, source: Any) -> bytes:
+    return bytes(face.wait(source.read()))
+
+
+def in_parts(face: Any, source: Any) -> bytes:
+    parts = []
+    while part := face.wait(source.read(3 * MIB)):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def over_connections(face: Any, source: Any) -> bytes:
+    return bytes(face.wait(source.download(connections=3)))
+
+
+WAYS = [whole, in_parts, over_connections]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    "how",
+    [{"closeConnection": True}, {"errorCode": 43}, {"errorCode": 237}, {"errorCode": 175}],
+    ids=["cut", "timed out", "killed", "plan killed"],
+)
+def test_cursor_that_ends_is_opened_anew_at_the_right_place(
+    face: Any,
+    source: Any,
+    data: bytes,
+    fail: Callable[..., None],
+    way: Callable[[Any, Any], bytes],
+    how: dict[str, Any],
+) -> None:
+    fail("getMore", **how)
+
+    assert way(face, source) == data
+
+
+def test_cursor_that_cannot_be_opened_anew_is_an_error(
+    face: Any, source: Any, fail: Callable[..., None]
+) -> None:
+    face.wait(source.read(5))
+    fail("getMore", "find", times=100, errorCode=43)
+
+    with pytest.raises(OperationFailure) as caught:
+        face.wait(source.read())
+
+    assert caught.value.code == 43
+
+
+def test_other_errors_are_not_tried_again(face: Any, source: Any, fail: Callable[..., None]) -> None:
+    fail("getMore", errorCode=13)
+
+    with pytest.raises(OperationFailure) as caught:
+        face.wait(source.read())
+
+    assert caught.value.code == 13
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("after", [100, 300 * 1024, 11 * MIB, 20 * MIB + 5])
+def test_line_cut_within_a_reply_costs_no_byte(
+    face: Any, standalone: Server, file_id: Any, data: bytes, way: Callable[[Any, Any], bytes], after: int
+) -> None:
+    with LineProxy(standalone.members[0].port) as proxy:
+        client = face.connect(f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true")
+        source = face.wait(face.bucket_class(client["gridfs_faults"]).open_download_stream(file_id))
+        proxy.cut(down=after)
+
+        assert way(face, source) == data
+
+
+def test_upload_whose_line_is_cut_leaves_no_chunk_or_is_whole(
+    face: Any, standalone: Server, database_name: str, data: bytes, peer: Any
+) -> None:
+    with LineProxy(standalone.members[0].port) as proxy:
+        client = face.connect(
+            f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true&serverSelectionTimeoutMS=5000"
+        )
+        bucket = face.bucket_class(client[database_name])
+        proxy.cut(up=9 * MIB)
+
+        # A standalone takes no write twice, so the upload fails; what was stored of it is removed.
+        with pytest.raises(AutoReconnect):
+            face.wait(bucket.upload_from_stream("file", data))
+
+    assert peer["fs.files"].count_documents({}) == 0
+    assert peer["fs.chunks"].count_documents({}) == 0
+
+
+def test_insert_that_is_refused_leaves_no_chunk(
+    face: Any, bucket: Any, data: bytes, peer: Any, fail: Callable[..., None]
+) -> None:
+    fail("insert", skip=3, errorCode=13)
+
+    with pytest.raises(PyMongoError):
+        face.wait(bucket.upload_from_stream("file", data, chunk_size_bytes=MIB))
+
+    assert peer["fs.files"].count_documents({}) == 0
+    assert peer["fs.chunks"].count_documents({}) == 0
+
+
+def test_primary_that_is_killed_during_downloads_costs_no_byte(data: bytes) -> None:
+    with server.start(replica_set=3) as deployment, MongoClient(deployment.uri) as client:
+        primary = deployment.wait_until_settled()
+        bucket = GridFSBucket(client["shop"])
+        file_id = bucket.upload_from_stream("file", data)
+        source = bucket.open_download_stream(file_id)
+        blocking = [source.read(MIB) for _ in range(7)]
+
+        async def read_on_asyncio() -> bytes:
+            async with AsyncMongoClient(deployment.uri) as other:
+                theirs = await AsyncGridFSBucket(other["shop"]).open_download_stream(file_id)
+                parts = [await theirs.read(MIB) for _ in range(7)]
+                primary.kill()
+                parts.append(await theirs.read())
+                return b"".join(parts)
+
+        assert asyncio.run(read_on_asyncio()) == data
+        while part := source.read(MIB):
+            blocking.append(part)
+        assert b"".join(blocking) == data
