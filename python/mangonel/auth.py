@@ -124,6 +124,8 @@ def build_credential(
     Raises:
         ConfigurationError, ValueError: the mechanism cannot do with what it is given. Nothing was sent.
     """
+    # A URI with a name and no password gives an empty one, and no mechanism takes that.
+    password = password or None
     mechanism: str | None = options.get("authmechanism")
     if mechanism is None:
         if username is None:
@@ -157,10 +159,6 @@ def build_credential(
         return MongoCredential(mechanism, source or database or EXTERNAL, username, password, {})
     if password is None:
         raise ConfigurationError(f"a password is required for the user {username!r}")
-    if not password:
-        raise ConfigurationError(
-            f"the password of the user {username!r} is empty; the server has no such user"
-        )
     return MongoCredential(mechanism, source or database or "admin", username, password, {})
 
 
