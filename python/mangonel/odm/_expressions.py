@@ -778,7 +778,7 @@ def current_date(field: object, kind: str = "date") -> Update:
 
 
 def push(
-    field: Iterable[T],
+    field: list[T],
     *values: T,
     position: int | None = None,
     slice: int | None = None,
@@ -806,14 +806,14 @@ def push(
     return Update("$push", path.key, change)
 
 
-def add_to_set(field: Iterable[T], *values: T) -> Update:
+def add_to_set(field: list[T], *values: T) -> Update:
     """Append to a list what is not in it."""
     path = path_of(field)
     items = [path._dump(value, True) for value in values]
     return Update("$addToSet", path.key, items[0] if len(items) == 1 else {"$each": items})
 
 
-def pull(field: Iterable[T], *values: T) -> Update:
+def pull(field: list[T], *values: T) -> Update:
     """Take values out of a list, wherever they stand."""
     path = path_of(field)
     return Update("$pullAll", path.key, [path._dump(value, True) for value in values])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -229,7 +229,7 @@ class Inverse:
     where: tuple[Any, ...] = ()
 
 
-def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: bool = False) -> Any:
+def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: Literal[False] = False) -> Any:
     """Declare the inverse side of references; nothing is stored.
 
     Args:

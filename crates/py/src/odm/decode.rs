@@ -236,8 +236,13 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                     return Err(within(found(Kind::Field, what, ""), step(field)));
                 }
             };
+            let is_plain =
+                matches!(field.default, Default::Value(_) | Default::List | Default::Dict | Default::Set);
             // SAFETY: a slot of a new instance, by the caller's promise.
             unsafe {
+                if !plan.is_document && is_plain && !field.omits_none {
+                    Instance::of(object).state().absent |= 1 << index;
+                }
                 put(Instance::of(object).slot(field.offset), made);
                 if !matches!(field.default, Default::Value(_) | Default::ObjectId) {
                     track(object);

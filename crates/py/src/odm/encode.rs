@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::instance::{Instance, is_instance, null_bit};
-use super::plan::{Field, Op, Plan, Type};
+use super::plan::{Default, Field, Op, Plan, Type};
 use super::{decode, value};
 use crate::codec::encode::{Encoder, Name};
 use crate::codec::fault::{Fault, Kind, Step, found, within};
@@ -80,6 +80,13 @@ impl<'a, 'py> Writer<'a, 'py> {
                 return Ok(());
             }
             let _ = plan;
+            if let Some(state) = instance.known()
+                && state.absent & 1 << index != 0
+                && instance.dirty() & 1 << index == 0
+                && is_bare(field, found)
+            {
+                return Ok(());
+            }
             let held = Bound::from_borrowed_ptr(self.py, found);
             self.value(&field.kind, Name::Text(&field.key), &held)
         }
@@ -297,6 +304,23 @@ impl<'a, 'py> Writer<'a, 'py> {
         }
         self.enc.leave(start);
         Ok(())
+    }
+}
+
+/// Whether a default that was never stored is still what it was.
+///
+/// # Safety
+/// `found` must be a live object.
+unsafe fn is_bare(field: &Field, found: *mut ffi::PyObject) -> bool {
+    // SAFETY: exact types are checked before their sizes are asked for.
+    unsafe {
+        match &field.default {
+            Default::Value(_) => true,
+            Default::List => ffi::PyList_CheckExact(found) != 0 && ffi::PyList_GET_SIZE(found) == 0,
+            Default::Dict => ffi::PyDict_CheckExact(found) != 0 && ffi::PyDict_Size(found) == 0,
+            Default::Set => ffi::PyAnySet_CheckExact(found) != 0 && ffi::PySet_Size(found) == 0,
+            _ => false,
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) struct State {
     pub saved: Vec<(usize, Option<Vec<u8>>)>,
     /// Whole elements of keys that no field has.
     pub extra: Vec<u8>,
+    /// Fields of an embedded document that were not stored and got their defaults.
+    pub absent: u128,
     /// Fields on their way to the server: their dirty bits were cleared, and come back if it refuses.
     pub sent: u128,
     /// What `saved` becomes when the server agrees.
