@@ -53,7 +53,10 @@ GOOD: dict[str, Any] = {"_id": bson.ObjectId(), "name": "x", "inner": {"n": 1}}
         ({"inner": {}}, r"expected int, found no value at \$\.inner\.n"),
         ({"inners": {"n": 1}}, r"expected list, got dict at \$\.inners"),
         ({"inners": [{"n": 1}, {"n": 1.5}]}, r"expected int, got float at \$\.inners\[1\]\.n"),
-        ({"inners": [{"n": 1, "tree": [{"n": True}]}]}, r"expected int, got bool at \$\.inners\[0\]\.tree\[0\]\.n"),
+        (
+            {"inners": [{"n": 1, "tree": [{"n": True}]}]},
+            r"expected int, got bool at \$\.inners\[0\]\.tree\[0\]\.n",
+        ),
         ({"at": "now"}, r"expected datetime or None, got str at \$\.at"),
         ({"place": {"type": "Point"}}, r"expected Point or None, got dict at \$\.place"),
         ({"tags": {"a": [1, "b"]}}, r"expected int, got str at \$\.tags\.a\[1\]"),

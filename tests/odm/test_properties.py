@@ -50,9 +50,7 @@ class Outer(Document):
     map: dict[str, Inner] = field(default_factory=dict)
 
 
-INNER = st.builds(
-    Inner, a=INT, b=st.none() | TEXT, c=st.lists(st.integers(0, 5), max_size=4), d=ANY
-)
+INNER = st.builds(Inner, a=INT, b=st.none() | TEXT, c=st.lists(st.integers(0, 5), max_size=4), d=ANY)
 VALUES: dict[str, Any] = {
     "number": INT,
     "ratio": FLOAT,
@@ -90,13 +88,19 @@ def edits(draw: Any) -> list[Any]:
             chosen.append(lambda document, name=name, value=value: setattr(document, name, value))
         elif kind == "inner":
             value = draw(TEXT)
-            chosen.append(lambda document, value=value: document.inner and setattr(document.inner, "b", value))
+            chosen.append(
+                lambda document, value=value: document.inner and setattr(document.inner, "b", value)
+            )
         elif kind == "push":
             value = draw(st.integers(0, 3))
             chosen.append(lambda document, value=value: document.numbers.append(value))
         elif kind == "pop":
             place = draw(st.integers(0, 5))
-            chosen.append(lambda document, place=place: document.numbers and document.numbers.pop(place % len(document.numbers)))
+            chosen.append(
+                lambda document, place=place: (
+                    document.numbers and document.numbers.pop(place % len(document.numbers))
+                )
+            )
         elif kind == "item":
             value = draw(INNER)
             chosen.append(lambda document, value=value: document.inners.append(value))
@@ -105,7 +109,11 @@ def edits(draw: Any) -> list[Any]:
             chosen.append(lambda document, key=key, value=value: document.table.__setitem__(key, value))
         elif kind == "bag":
             value = draw(st.integers(0, 6))
-            chosen.append(lambda document, value=value: document.bag ^ {value} and document.bag.symmetric_difference_update({value}))
+            chosen.append(
+                lambda document, value=value: (
+                    document.bag ^ {value} and document.bag.symmetric_difference_update({value})
+                )
+            )
         elif kind == "map":
             key, value = draw(st.text(string.ascii_letters, min_size=1, max_size=3)), draw(INNER)
             chosen.append(lambda document, key=key, value=value: document.map.__setitem__(key, value))
@@ -129,7 +137,12 @@ def shared(server: Server) -> Any:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.fixed_dictionaries(VALUES), edits(), st.booleans(), st.dictionaries(st.sampled_from(["x", "y"]), ANY, max_size=2))
+@given(
+    st.fixed_dictionaries(VALUES),
+    edits(),
+    st.booleans(),
+    st.dictionaries(st.sampled_from(["x", "y"]), ANY, max_size=2),
+)
 def test_save_stores_what_a_replace_would(
     shared: Connection, values: dict[str, Any], changes: list[Any], lazy: bool, unknown: dict[str, Any]
 ) -> None:
@@ -138,7 +151,9 @@ def test_save_stores_what_a_replace_would(
     made = Outer(**values).save()
     if unknown:
         collection.update_one({"_id": made.id}, {"$set": unknown})
-    found = (Outer.find(Outer.id == made.id).lazy() if lazy else Outer.find(Outer.id == made.id).eager()).one()
+    found = (
+        Outer.find(Outer.id == made.id).lazy() if lazy else Outer.find(Outer.id == made.id).eager()
+    ).one()
     for change in changes:
         change(found)
     found.save()

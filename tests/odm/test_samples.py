@@ -108,7 +108,9 @@ def test_customers(db: Connection, face: Any) -> None:
     ada = customers.Customer(
         name="Ada", address=customers.Address(city="Oslo"), pay=customers.Iban(iban="NO1"), phone="1"
     )
-    eve = customers.Customer(name="Eve", address=customers.Address(city="Oslo"), pay=customers.Card(last4="42"))
+    eve = customers.Customer(
+        name="Eve", address=customers.Address(city="Oslo"), pay=customers.Card(last4="42")
+    )
     face.save(ada, eve)
     assert [type(found.pay) for found in face.call(customers.Customer.find().sort("name"), "all")] == [
         customers.Iban,

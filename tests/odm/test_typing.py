@@ -24,7 +24,16 @@ def wrong_lines() -> set[int]:
 def mypy_reports(*files: Path) -> list[tuple[str, int]]:
     """The files and lines in which mypy finds errors."""
     pytest.importorskip("mypy")
-    command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--explicit-package-bases", "-O", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=",
+        "--strict",
+        "--explicit-package-bases",
+        "-O",
+        "json",
+    ]
     done = subprocess.run(
         [*command, *map(str, files)],
         capture_output=True,
@@ -50,7 +59,16 @@ def pyright_reports(tmp_path: Path, *files: Path) -> list[tuple[str, int]]:
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     done = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(tmp_path), "--pythonpath", sys.executable],
+        [
+            sys.executable,
+            "-m",
+            "basedpyright",
+            "--outputjson",
+            "-p",
+            str(tmp_path),
+            "--pythonpath",
+            sys.executable,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -58,7 +76,9 @@ def pyright_reports(tmp_path: Path, *files: Path) -> list[tuple[str, int]]:
     assert done.returncode < 2, done.stdout
     found = json.loads(done.stdout)["generalDiagnostics"]
     return [
-        (Path(row["file"]).name, row["range"]["start"]["line"] + 1) for row in found if row["severity"] == "error"
+        (Path(row["file"]).name, row["range"]["start"]["line"] + 1)
+        for row in found
+        if row["severity"] == "error"
     ]
 
 

@@ -1,5 +1,6 @@
 """Uses that type checkers must report; each such line says so in a comment. Not run."""
 
+# ruff: noqa: B015, B018
 from __future__ import annotations
 
 from samples.accounts import Account
