@@ -187,12 +187,11 @@ def reduce(instance: Any) -> Any:
     dirty = [] if flags & NEW or not instance.__is_document__ else list(_core.odm_changes(instance))
     if not dirty:
         return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded)
-    changed = {name: getattr(instance, name) for name in dirty}
-    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, changed)
+    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, dirty)
 
 
 def restore(
-    cls: Any, data: bytes, flags: int, loaded: list[str] | None, changed: dict[str, Any] | None = None
+    cls: Any, data: bytes, flags: int, loaded: list[str] | None, changed: list[str] | None = None
 ) -> Any:
     """Make an instance of what `reduce` returned."""
     only = None
@@ -202,7 +201,6 @@ def restore(
     made = _core.odm_decode_all(cls.__model__, data, False, only)[0]
     if flags & NEW:
         _core.odm_mark_new(made)
-    for name, value in (changed or {}).items():
-        # What was changed in place equals what was read, so the assignment alone tells.
-        setattr(made, name, value)
+    if changed:
+        _core.odm_mark_changed(made, changed)
     return made

@@ -194,8 +194,9 @@ def _join_family(cls: Any) -> None:
         cls.__tag_value__ = cls.__default_tag__() if cls is not root or root.__tag_root__ else None
     if cls is not root and "__collection__" not in cls.__dict__:
         cls.__collection__ = root.__collection_name__()
-    for parent in cls.__mro__[1:]:
-        if isinstance(parent, ModelMeta) and "__model__" in parent.__dict__:
+    ancestors: tuple[Any, ...] = cls.__mro__[1:]
+    for parent in ancestors:
+        if "__model__" in parent.__dict__:
             parent.__model__.reset()
 
 
@@ -408,7 +409,8 @@ def is_model(plain: Any) -> bool:
 
 def is_embedded(plain: Any) -> bool:
     """Whether something is the class of an embedded document."""
-    return isinstance(plain, ModelMeta) and not plain.__is_document__
+    found: Any = plain
+    return isinstance(plain, ModelMeta) and not found.__is_document__
 
 
 def is_embedded_instance(value: Any) -> bool:

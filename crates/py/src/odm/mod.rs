@@ -48,6 +48,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(odm_version, module)?)?;
     module.add_function(wrap_pyfunction!(odm_mark_new, module)?)?;
+    module.add_function(wrap_pyfunction!(odm_mark_changed, module)?)?;
     module.add_function(wrap_pyfunction!(odm_save, module)?)?;
     module.add_function(wrap_pyfunction!(odm_json, module)?)?;
     module.add_function(wrap_pyfunction!(odm_finished, module)?)?;
@@ -545,6 +546,25 @@ fn odm_version<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(String, Boun
         Bound::from_borrowed_ptr_or_opt(object.py(), found)
     };
     Ok(found.map(|found| (String::from_utf8_lossy(&field.key).into_owned(), found)))
+}
+
+/// Say that fields of an instance differ from what is stored, whatever that is.
+#[pyfunction]
+fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<()> {
+    let py = object.py();
+    let plan = checked(object)?;
+    for (index, field) in plan.fields.iter().enumerate() {
+        let attribute = field.attribute.bind(py).to_str()?;
+        if names.iter().any(|name| name == attribute) {
+            // SAFETY: an instance; nothing runs meanwhile.
+            let instance = unsafe { Instance::of(object.as_ptr()) };
+            instance.set_dirty(index);
+            if plan.keeps_raw {
+                instance.state().saved.push((index, None));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Say that an instance was never stored.
