@@ -125,6 +125,19 @@ MARKS: tuple[Mark, ...] = (
     _faster("insert", "100 in flight, w:1, speed against PyMongo Async", "tasks-100", ASYNC, OURS_ASYNC, 2.2),
     _floor("insert", "100 in flight, w:1, against raw asyncio", "tasks-100", OURS_ASYNC, "raw-asyncio", 1.25),
     Mark(
+        "busy-loop",
+        "heartbeats in time, loop blocked 200 ms at a time, against PyMongo Async",
+        ("blocked", OURS_ASYNC),
+        ("blocked", ASYNC),
+        "≥",
+        1.0,
+        figure="heartbeats",
+    ),
+    _faster("tls", "find_one over TLS, blocking, speed against PyMongo", "blocking", PYMONGO, OURS, 1.8),
+    _faster(
+        "tls", "find_one over TLS, 100 tasks, against PyMongo Async", "tasks-100", ASYNC, OURS_ASYNC, 1.8
+    ),
+    Mark(
         "process",
         "start, connect, one insert (w:1), exit; on a machine whose bare interpreter takes 14 ms",
         ("insert-1", OURS),
