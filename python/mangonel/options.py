@@ -145,7 +145,6 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 # TODO(driver): take a row out when its part lands; this table is gone when all have.
 LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
-    "server_selector": ("server selection", lambda value: value is not None),
 }
 
 

@@ -65,7 +65,6 @@ def test_database_of_the_uri_is_the_default_one() -> None:
 
 REFUSED: dict[str, dict[str, Any]] = {
     "auto_encryption_opts": {"auto_encryption_opts": object()},
-    "server_selector": {"server_selector": len},
 }
 
 

@@ -34,6 +34,8 @@ pub struct ClientOptions {
     pub topology: TopologySettings,
     /// How much slower than the fastest suitable server another one may be.
     pub local_threshold: Duration,
+    /// Whether the user has a say in which of the suitable servers are taken.
+    pub has_selector: bool,
     /// The limits of each pool.
     pub pool: PoolOptions,
     /// How long to wait for a connection to become free; `None` for no limit.
@@ -365,6 +367,30 @@ impl Client {
             |address| self.operation_count(address),
             random,
         )
+    }
+
+    /// Returns the servers that suit an operation, for the user to choose from; `None` where the user has no say.
+    pub(crate) fn candidates(
+        &self,
+        criteria: Criteria<'_>,
+        deprioritized: &[Address],
+    ) -> Result<Option<Vec<Arc<ServerDescription>>>, SelectionError> {
+        let kind = self.description().topology_type;
+        if !self.options.has_selector || matches!(kind, TopologyType::Single | TopologyType::LoadBalanced) {
+            return Ok(None);
+        }
+        let (topology, frequency) = (self.topology.description(), self.topology.heartbeat_frequency());
+        select::suitable(topology, criteria, deprioritized, frequency).map(Some)
+    }
+
+    /// Chooses one of these servers, by their distance and by chance.
+    pub(crate) fn choose(
+        &mut self,
+        mut among: Vec<Arc<ServerDescription>>,
+    ) -> Option<Arc<ServerDescription>> {
+        let random = self.choices.next_u64();
+        select::keep_near(&mut among, self.options.local_threshold);
+        select::choose(&among, |address| self.operation_count(address), random).cloned()
     }
 
     fn ask_for_upkeep(&mut self) {

@@ -1,6 +1,8 @@
 //! The conversation that makes a new connection usable: hello, then the commands of authentication; and the second half
 //! of it once more when the server asks for it later. Spec: mongodb-handshake; auth; OP_COMPRESSED.
 
+use std::sync::Arc;
+
 use mangonel_bson::{RawDocument, RawValue, writer};
 
 use super::{Exchange, Phase, Step};
@@ -15,7 +17,7 @@ use crate::message::Command;
 use crate::reply::Facts;
 use crate::time::Instant;
 use crate::topology::monitor::HelloRequest;
-use crate::topology::{self, Cause, is_state_change};
+use crate::topology::{self, Address, Cause, ServerDescription, is_state_change};
 
 /// What a connection has come to on its way to be usable.
 pub(super) struct Handshake {
@@ -40,6 +42,8 @@ pub enum Question {
     Keys(KeyRequest),
     /// Say the next word of a mechanism that lives outside the core.
     Word(Mechanism, Prompt),
+    /// Let the user choose among the servers that suit. Quickly done, and so not for another thread.
+    Servers(Vec<Arc<ServerDescription>>),
 }
 
 /// The answer to a [`Question`].
@@ -49,6 +53,8 @@ pub enum Answer {
     Keys(Keys),
     /// The word.
     Word(Word),
+    /// The servers that the user would take.
+    Servers(Vec<Address>),
 }
 
 impl Exchange {
@@ -82,6 +88,9 @@ impl Exchange {
         if self.step() != Step::Ask {
             return None;
         }
+        if self.phase == Phase::Choosing {
+            return Some(Question::Servers(self.candidates.clone()));
+        }
         let authentication = self.handshake.as_ref()?.authentication.as_ref()?;
         match authentication.poll_step()? {
             auth::Step::Derive(request) => Some(Question::Keys(request.clone())),
@@ -92,6 +101,9 @@ impl Exchange {
 
     /// Takes what was found out.
     pub fn handle_answer(&mut self, client: &mut Client, answer: Answer, now: Instant) {
+        if let (Answer::Servers(chosen), Phase::Choosing) = (&answer, self.phase) {
+            return self.handle_choice(client, chosen, now);
+        }
         let question = self.question();
         let Some(authentication) = self.authentication() else { return };
         match (answer, question) {

@@ -83,6 +83,8 @@ pub enum Step {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
+    /// Waiting for the user's word on the servers that suit.
+    Choosing,
     /// Waiting for the deployment to change, since no server suits.
     Selecting,
     /// Waiting in a pool's queue.
@@ -119,6 +121,8 @@ pub struct Exchange {
     link: Option<LinkId>,
     /// Whether its connection stays with the cursor, whose later batches no other service behind the balancer has.
     keeps_link: bool,
+    /// The servers that the user may choose from.
+    candidates: Vec<Arc<ServerDescription>>,
     /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
     generation: u32,
     request_id: i32,
@@ -190,6 +194,7 @@ impl Exchange {
             deprioritized: Vec::new(),
             link: None,
             keeps_link: false,
+            candidates: Vec::new(),
             generation: 0,
             request_id: 0,
             attempt: 0,
@@ -252,6 +257,7 @@ impl Exchange {
     pub fn step(&self) -> Step {
         match self.phase {
             Phase::Connecting => Step::Connect,
+            Phase::Choosing => Step::Ask,
             Phase::Handshake | Phase::Reauthenticating => self.handshake_step(),
             Phase::InFlight if self.operation.is_under_way || self.is_sent => Step::Read,
             Phase::InFlight => Step::Write,

@@ -1,13 +1,16 @@
 //! Where an exchange goes: server selection, check-out, and waiting when neither is to be had.
 //! Spec: server-selection, connection-monitoring-and-pooling.
 
+use std::sync::Arc;
+
 use super::{Exchange, PRIMARY, Phase, RECONNECT_DELAY};
 use crate::client::Client;
 use crate::error::Failure;
 use crate::events::{CheckOutFailure, Interests, SelectionEvent};
 use crate::pool::CheckOut;
 use crate::time::Instant;
-use crate::topology::select::Criteria;
+use crate::topology::select::{Criteria, SelectionError};
+use crate::topology::{Address, ServerDescription};
 
 impl Exchange {
     pub(super) fn select(&mut self, client: &mut Client, now: Instant) {
@@ -22,9 +25,34 @@ impl Exchange {
                 let preference = self.operation.read_preference.as_ref().unwrap_or(&PRIMARY);
                 let is_writing = !self.operation.kind.is_read() && self.operation.read_preference.is_none();
                 let criteria = if is_writing { Criteria::Writable } else { Criteria::Readable(preference) };
-                client.select(criteria, &self.deprioritized)
+                match client.candidates(criteria, &self.deprioritized) {
+                    Ok(Some(candidates)) if !candidates.is_empty() => {
+                        self.candidates = candidates;
+                        self.phase = Phase::Choosing;
+                        return;
+                    }
+                    Ok(_) => client.select(criteria, &self.deprioritized),
+                    Err(error) => Err(error),
+                }
             }
         };
+        self.take_server(client, selected, now);
+    }
+
+    /// The user has chosen among the servers that suit; none is no error, for others may turn up.
+    pub(super) fn handle_choice(&mut self, client: &mut Client, chosen: &[Address], now: Instant) {
+        let mut among = std::mem::take(&mut self.candidates);
+        among.retain(|server| chosen.contains(&server.address));
+        let server = client.choose(among);
+        self.take_server(client, Ok(server), now);
+    }
+
+    fn take_server(
+        &mut self,
+        client: &mut Client,
+        selected: Result<Option<Arc<ServerDescription>>, SelectionError>,
+        now: Instant,
+    ) {
         match selected {
             Ok(Some(server)) => {
                 if client.wants(Interests::SELECTION) {

@@ -75,6 +75,7 @@ pub fn options() -> ClientOptions {
         enable_overload_retargeting: false,
         timeout: None,
         metadata: bson(&json!({"driver": {"name": "test"}})),
+        has_selector: false,
         server_api: Vec::new(),
         login: None,
         compressors: Vec::new(),

@@ -200,6 +200,8 @@ pub struct Core {
     publisher: Mutex<Option<Py<PyAny>>>,
     /// Called at each check of a server, to find out whether anyone has begun to listen.
     attention: Mutex<Option<Py<PyAny>>>,
+    /// The user's function that narrows the suitable servers.
+    pub(crate) selector: Option<Py<PyAny>>,
     /// How the faces secure connections; None for plain ones.
     security: PyOnceLock<Py<PyAny>>,
 }
@@ -341,6 +343,7 @@ fn client_options(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Clien
     Ok(ClientOptions {
         topology: topology_settings(options)?,
         local_threshold: milliseconds(options, "local_threshold_ms")?.unwrap_or_default(),
+        has_selector: !option::<Bound<'_, PyAny>>(options, "server_selector")?.is_none(),
         pool: PoolOptions {
             max_pool_size: option(options, "max_pool_size")?,
             min_pool_size: option(options, "min_pool_size")?,
@@ -406,6 +409,7 @@ impl Core {
             epoch,
             publisher: Mutex::new(publisher),
             attention: Mutex::new(None),
+            selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
             security: PyOnceLock::new(),
         })
     }

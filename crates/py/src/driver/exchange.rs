@@ -1,17 +1,20 @@
 //! One command being run, as its face sees it. The face does what `step` says and reports; the answer is `result()`.
 
 use std::os::raw::c_int;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::client::ShardId;
 use mangonel_proto::error::Failure;
-use mangonel_proto::exchange::{Exchange as CoreExchange, Question, Step};
+use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
 use mangonel_proto::message::{has_more_to_come, read_reply};
 use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
+use mangonel_proto::topology::{Address, ServerDescription};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::auth::{KeyQuestion, WordQuestion};
@@ -19,6 +22,7 @@ use super::batch::Batch;
 use super::chunks::ChunkTarget;
 use super::core::{Core, State};
 use super::deadline;
+use super::descriptions;
 use super::failure;
 use super::link::Link;
 use super::operation::{Operation, Reading};
@@ -111,6 +115,9 @@ impl Exchange {
             packed: None,
             sink,
         };
+        if exchange.core.get().selector.is_some() {
+            exchange.let_choose(py);
+        }
         if exchange.core.get().compresses {
             exchange.pack(py);
         }
@@ -154,6 +161,23 @@ impl Exchange {
         }
     }
 
+    /// Lets the user's function choose among the servers that suit, whenever that is due.
+    fn let_choose(&mut self, py: Python<'_>) {
+        while let Some(Question::Servers(servers)) = self.inner.question() {
+            let core = self.core.clone_ref(py);
+            let Some(selector) = &core.get().selector else { return };
+            match choose(py, selector, &servers) {
+                Ok(chosen) => self.advance(py, |inner, state, now| {
+                    inner.handle_answer(&mut state.client, Answer::Servers(chosen), now);
+                }),
+                Err(error) => {
+                    self.cause = Some(error.into_value(py).into_any());
+                    self.advance(py, |inner, state, now| inner.handle_no_answer(&mut state.client, now));
+                }
+            }
+        }
+    }
+
     /// Runs one change of the core's exchange, and follows it to another link when it took one.
     fn advance(&mut self, py: Python<'_>, change: impl FnOnce(&mut CoreExchange, &mut State, Instant)) {
         let core = self.core.clone_ref(py);
@@ -167,6 +191,9 @@ impl Exchange {
         // A link that another thread closed is known to nobody any more, but still to be read from, to its end.
         if link.is_some() || self.inner.link().is_none() {
             self.link = link;
+        }
+        if core.get().selector.is_some() {
+            self.let_choose(py);
         }
         if core.get().compresses {
             self.pack(py);
@@ -392,6 +419,28 @@ impl Exchange {
     }
 }
 
+/// Returns the addresses of the servers that the user's function leaves of these.
+fn choose(
+    py: Python<'_>,
+    selector: &Py<PyAny>,
+    servers: &[Arc<ServerDescription>],
+) -> PyResult<Vec<Address>> {
+    let described = py.import("mangonel.server_description")?.getattr("described")?;
+    let shown = PyList::empty(py);
+    for server in servers {
+        shown.append(described.call1(descriptions::server(py, server)?)?)?;
+    }
+    let mut chosen = Vec::new();
+    for server in selector.bind(py).call1((shown,))?.try_iter()? {
+        let address: (String, Option<u16>) = server?.getattr("address")?.extract()?;
+        let known = servers
+            .iter()
+            .find(|known| descriptions::address_of(&known.address) == (address.0.as_str(), address.1));
+        chosen.extend(known.map(|known| known.address.clone()));
+    }
+    Ok(chosen)
+}
+
 /// Copies a document without some of its keys.
 fn without(py: Python<'_>, body: RawDocument<'_>, keys: &[&str]) -> PyResult<Vec<u8>> {
     let mut kept = Vec::new();
@@ -513,6 +562,7 @@ impl Exchange {
     #[getter]
     fn question(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.inner.question() {
+            Some(Question::Servers(_)) => Err(failure::bug(py, "expected the selector to be called here")),
             Some(Question::Keys(request)) => Ok(Py::new(py, KeyQuestion::new(request))?.into_any()),
             Some(Question::Word(_, prompt)) => {
                 let responder = self.core.get().responder.as_ref().map(|responder| responder.clone_ref(py));
