@@ -352,7 +352,8 @@ class ClientOptions:
         `direct_connection`, `load_balanced`, `replica_set`, `max_pool_size` (0: no limit), `min_pool_size`,
         `max_idle_time_ms`, `max_connecting`, `wait_queue_timeout_ms`, `connect_timeout_ms`,
         `socket_timeout_ms`, `server_selection_timeout_ms` (0: do not wait), `timeout_ms` (0: no limit),
-        `heartbeat_frequency_ms`, `local_threshold_ms`, `server_selector`, `server_monitoring_mode`, `is_faas`, `retry_writes`,
+        `heartbeat_frequency_ms`, `local_threshold_ms`, `server_selector`, `server_monitoring_mode`, `is_faas`,
+        `retry_writes`,
         `retry_reads`, `max_adaptive_retries`, `enable_overload_retargeting`, `credential` (a MongoCredential or None),
         `compressors` (names, the most wanted first), `zlib_compression_level`, `api_version`, `api_strict`,
         `api_deprecation_errors`.
