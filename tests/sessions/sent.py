@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mangonel.bson import Timestamp
+from mangonel.bson import ObjectId, Timestamp
 from tools.messages import Request
 from tools.scripted_server import Reply, ScriptedServer
 
@@ -14,6 +14,7 @@ HELLOS: dict[str, dict[str, Any]] = {
     "replica set": {"setName": "rs0", "hosts": [], "setVersion": 1, "maxWireVersion": 17},
     "mongos": {"msg": "isdbgrid", "maxWireVersion": 17},
     "replica set of 4.4": {"setName": "rs0", "hosts": [], "setVersion": 1, "maxWireVersion": 9},
+    "load balancer": {"msg": "isdbgrid", "maxWireVersion": 17, "serviceId": ObjectId()},
     "without sessions": {"logicalSessionTimeoutMinutes": None, "setName": "rs0", "hosts": []},
 }
 # Fields that only say who asks, or where.
@@ -99,3 +100,14 @@ def run(scenario: Callable[..., Any], server: ScriptedServer, client: Any) -> An
         return type(error).__name__, [label for label in labels if label != "RetryableWriteError"]
     assert not inspect.isawaitable(value)
     return value
+
+
+def lines(server: ScriptedServer) -> list[tuple[str, int]]:
+    """Return which connection each command came on, counted in the order of their first use."""
+    seen: dict[int, int] = {}
+    return [(each.name, seen.setdefault(each.connection, len(seen))) for each in server.received()]
+
+
+def uri_of(server: ScriptedServer, kind: str) -> str:
+    """Return where a client of this kind of deployment connects to."""
+    return f"mongodb://{server.address}/?loadBalanced=true" if kind == "load balancer" else server.uri

@@ -11,7 +11,7 @@ from bson import Timestamp as PeerTimestamp
 
 import mangonel
 from mangonel.bson import Timestamp
-from sessions.sent import deployment, failing, run, sent
+from sessions.sent import deployment, failing, lines, run, sent, uri_of
 from tools.scripted_server import Close
 
 DRIVERS: dict[str, Any] = {"mangonel": mangonel, "pymongo": pymongo}
@@ -118,6 +118,14 @@ def committed(client: Any, things: Any, server: Any) -> None:
             things.bulk_write([_of(client).UpdateOne({}, {"$set": {"a": 1}})], session=session)
             list(things.aggregate([], session=session))
         things.insert_one({}, session=session)
+
+
+def interleaved(client: Any, things: Any, server: Any) -> None:
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({}, session=session)
+        things.find_one({})
+        things.find_one({}, session=session)
+        things.insert_one({})
 
 
 def committed_with_concerns(client: Any, things: Any, server: Any) -> None:
@@ -381,9 +389,8 @@ SCENARIOS = [
 ]
 
 
-CASES = [
-    (scenario, kind) for kind in ("replica set", "mongos", "replica set of 4.4") for scenario in SCENARIOS
-]
+KINDS = ("replica set", "mongos", "replica set of 4.4", "load balancer")
+CASES = [(scenario, kind) for kind in KINDS for scenario in SCENARIOS]
 # Some mistakes are found sooner here than where the peer finds that there are no sessions.
 CASES += [
     (scenario, "without sessions") for scenario in (reads_after_writes, committed, bound, empty_transactions)
@@ -396,9 +403,9 @@ def test_commands_and_outcome_are_those_of_pymongo(scenario: Callable[..., Any],
     for name, package in DRIVERS.items():
         with (
             deployment(kind) as server,
-            package.MongoClient(server.uri, serverSelectionTimeoutMS=2000) as client,
+            package.MongoClient(uri_of(server, kind), serverSelectionTimeoutMS=2000) as client,
         ):
             outcome = run(scenario, server, client)
-            seen[name] = (outcome, sent(server))
+            seen[name] = (outcome, sent(server), lines(server))
 
     assert seen["mangonel"] == seen["pymongo"]
