@@ -65,6 +65,8 @@ pub struct Pool {
     idle: Vec<Idle>,
     out: HashMap<LinkId, u32>,
     pending: usize,
+    /// The connections in their handshake; those still being connected have no link yet.
+    shaking: Vec<LinkId>,
     /// Behind a load balancer: the service of each connection, and the generation of it that the connection belongs to.
     services: HashMap<LinkId, (ObjectId, u32)>,
     /// How often the connections of a service were cleared.
@@ -89,6 +91,7 @@ impl Pool {
             idle: Vec::new(),
             out: HashMap::new(),
             pending: 0,
+            shaking: Vec::new(),
             services: HashMap::new(),
             service_generations: HashMap::new(),
             waiters: VecDeque::new(),
@@ -214,9 +217,21 @@ impl Pool {
 
     /// Notes that a connection opened under `generation` is ready, and out with the exchange that opened it.
     pub fn established(&mut self, link: LinkId, generation: u32, now: Instant) {
-        self.pending = self.pending.saturating_sub(1);
-        self.out.insert(link, generation);
+        self.enter(link, generation);
         self.serve(now);
+    }
+
+    /// Notes that a connection that nobody asked for is ready; [`put_by`](Self::put_by) follows. A waiter is to get this
+    /// one, so none may be sent to open another meanwhile.
+    pub fn enter(&mut self, link: LinkId, generation: u32) {
+        self.pending = self.pending.saturating_sub(1);
+        self.shaking.retain(|shaking| *shaking != link);
+        self.out.insert(link, generation);
+    }
+
+    /// Notes that a connection that is being opened is connected, and begins its handshake.
+    pub fn connected(&mut self, link: LinkId) {
+        self.shaking.push(link);
     }
 
     /// Notes that a connection that is out belongs to this service behind the load balancer.
@@ -287,6 +302,7 @@ impl Pool {
 
     /// Notes that a connection could not be opened; `link` when it broke in its handshake.
     pub fn failed(&mut self, link: Option<LinkId>, now: Instant) {
+        self.shaking.retain(|shaking| Some(*shaking) != link);
         link.into_iter().for_each(|link| self.shut(link, CloseReason::Error));
         self.pending = self.pending.saturating_sub(1);
         self.serve(now);
@@ -305,6 +321,8 @@ impl Pool {
         self.clear();
         if is_interrupting {
             self.closing.extend(self.out.drain().map(|(link, _)| link));
+            // Whoever shakes hands there notices, and gives it up.
+            self.closing.append(&mut self.shaking);
         }
         self.woken.extend(self.waiters.drain(..));
     }
@@ -465,6 +483,29 @@ mod tests {
         pool.check_in(b, NOW);
         assert_eq!(pool.poll_closing(), [b]);
         assert_eq!(pool.sizes(), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_interrupting_clear_closes_links_in_use_and_in_their_handshake() {
+        let mut pool = pool(0, 2);
+        let used = open(&mut pool, 1);
+        assert_eq!(pool.check_out(ExchangeId(2), NOW), Establish);
+        pool.connected(LinkId(2));
+        pool.pause(true);
+        assert_eq!(pool.poll_closing(), [used, LinkId(2)]);
+        pool.failed(Some(LinkId(2)), NOW);
+        assert_eq!(pool.sizes(), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_waiter_takes_the_link_that_was_opened_for_nobody() {
+        let mut pool =
+            Pool::new(PoolOptions { min_pool_size: 1, max_connecting: 1, ..PoolOptions::default() });
+        assert!(pool.begin_filling());
+        assert_eq!(pool.check_out(ExchangeId(1), NOW), Wait);
+        pool.enter(LinkId(7), 0);
+        pool.put_by(LinkId(7), NOW);
+        assert_eq!(pool.granted(ExchangeId(1)), Some(Ready(LinkId(7))));
     }
 
     #[test]

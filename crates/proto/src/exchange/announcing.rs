@@ -132,7 +132,8 @@ impl Exchange {
 
     /// Tells listeners that the operation begins.
     pub(super) fn announce_operation(&mut self, client: &mut Client) {
-        if !client.wants(Interests::OPERATIONS) {
+        // A connection that is opened for nobody is nobody's operation.
+        if !client.wants(Interests::OPERATIONS) || self.operation.is_filling {
             return;
         }
         self.is_traced = true;

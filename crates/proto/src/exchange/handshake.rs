@@ -301,8 +301,13 @@ impl Exchange {
             let (link, generation) = (self.link, self.generation);
             let service = link.and_then(|link| client.line(link).service_id);
             let is_load_balanced = client.is_load_balanced();
+            let is_filling = self.operation.is_filling;
             if let (Some(link), Some(pool)) = (link, self.pool(client)) {
-                pool.established(link, generation, now);
+                if is_filling {
+                    pool.enter(link, generation);
+                } else {
+                    pool.established(link, generation, now);
+                }
                 if let (true, Some(service)) = (is_load_balanced, service) {
                     pool.belongs_to(link, service);
                 }

@@ -417,6 +417,9 @@ impl Exchange {
             self.drop_link(client, now);
             return self.fail(Failure::Closed);
         }
+        if let Some(pool) = self.pool(client) {
+            pool.connected(link);
+        }
         self.begin_handshake(client, now);
     }
 
