@@ -54,6 +54,18 @@ PROGRAMS = {
     + "threading.Thread(target=orders.find_one, daemon=True).start(); time.sleep(0.1)",
     "reference-cycle": BLOCKING + "orders.find_one(); client.me = None; x = [client, orders]; x.append(x)",
     "exit-in-a-thread-that-uses-it": BLOCKING + "orders.find_one(); sys.exit(0)",
+    "pools-looked-after": BLOCKING
+    + "client = MongoClient(sys.argv[1], minPoolSize=5, maxIdleTimeMS=10000); client.shop.orders.find_one()",
+    "many-clients": BLOCKING
+    + "clients = [MongoClient(sys.argv[1], minPoolSize=2) for _ in range(20)]\n"
+    + "for client in clients: client.shop.orders.find_one()",
+    "asyncio-pools-looked-after": ASYNCIO
+    + """
+async def main():
+    client = AsyncMongoClient(sys.argv[1], minPoolSize=5, maxIdleTimeMS=10000)
+    await client.shop.orders.find_one()
+asyncio.run(main())
+""",
     "asyncio-never-used": ASYNCIO,
     "asyncio-open": ASYNCIO + "asyncio.run(orders.find_one())",
     "asyncio-open-made-inside": """

@@ -1,0 +1,154 @@
+"""What may happen to a process and to its server: forks, spawned workers, signals, many clients, a sudden death."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from faces.conftest import EMPTY, Face, connections_of, eventually, found, new_loop, open_sockets, pool_sizes
+from mangonel import AsyncMongoClient, MongoClient, server
+from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
+from tools.scripted_server import Hang, ScriptedServer
+
+
+def _spawned(uri: str, is_async: bool, results: Any) -> None:
+    """Run in a process of its own, which imports everything anew."""
+    if is_async:
+
+        async def ask() -> Any:
+            async with AsyncMongoClient(uri) as client:
+                return await client.shop.orders.find_one()
+
+        results.put(asyncio.run(ask()))
+    else:
+        with MongoClient[Any](uri) as client:
+            results.put(client.shop.orders.find_one())
+
+
+def test_spawned_workers_have_clients_of_their_own(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", found({"_id": 1}))
+    client = face.client(scripted_server.uri)
+    face.run(client.shop.orders.find_one)
+    context = multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    workers = [
+        context.Process(target=_spawned, args=(scripted_server.uri, face.is_async, results)) for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+        assert worker.exitcode == 0
+    assert [results.get() for _ in workers] == [{"_id": 1}] * 2
+    assert len(connections_of(scripted_server, "find")) == 3
+
+
+def _filled_in_child(client: Any, is_async: bool, results: Any) -> None:
+    if is_async:
+
+        async def wait() -> None:
+            await client.shop.orders.find_one()
+            for _ in range(500):
+                if pool_sizes(client)[0] == 3:
+                    break
+                await asyncio.sleep(0.01)
+
+        asyncio.run(wait())
+    else:
+        client.shop.orders.find_one()
+        eventually(lambda: pool_sizes(client)[0] == 3)
+    results.put(pool_sizes(client)[0])
+
+
+def test_the_pool_of_a_forked_child_is_looked_after_too(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+    client = face.client(scripted_server.uri, minPoolSize=3)
+    face.run(client.shop.orders.find_one)
+    eventually(lambda: pool_sizes(client)[0] == 3)
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+    child = context.Process(target=_filled_in_child, args=(client, face.is_async, results))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert results.get() == 3
+    assert pool_sizes(client)[0] == 3
+    face.run(client.shop.orders.find_one)
+
+
+def test_ctrl_c_ends_a_loop_and_its_connection(loop_name: str, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", Hang())
+
+    async def ask() -> None:
+        # Dropped with the task: nobody closes it.
+        await AsyncMongoClient(scripted_server.uri).shop.orders.find_one()
+
+    def interrupt() -> None:
+        scripted_server.wait_for("find")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner,
+    ):
+        runner.run(ask())
+    thread.join()
+    gc.collect()
+    eventually(lambda: scripted_server.open_connections == 0)
+
+
+def test_many_clients_at_once_end_without_a_trace(face: Face, scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+    warm = face.client(scripted_server.uri)
+    face.run(warm.shop.orders.find_one)
+    face.run(warm.close)
+    eventually(lambda: not scripted_server._open)
+    sockets, threads = open_sockets(), threading.active_count()
+    clients = [face.client(scripted_server.uri, minPoolSize=1) for _ in range(60)]
+    running = [face.start(client.shop.orders.find_one) for client in clients]
+    assert [future.result(30) for future in running] == [None] * 60
+    for client in clients:
+        face.run(client.close)
+    eventually(lambda: open_sockets() <= sockets, "every socket to be closed")
+    eventually(lambda: not scripted_server._open, "every connection to be closed")
+    eventually(lambda: threading.active_count() <= threads, "every thread to end")
+
+
+def test_a_server_that_is_killed_and_comes_back_is_used_again(face: Face) -> None:
+    with server.start() as deployment:
+        member = deployment.members[0]
+        client = face.client(
+            f"mongodb://{member.address}/?directConnection=true&serverSelectionTimeoutMS=500&journal=true",
+            retryReads=False,
+        )
+        orders = client.shop.orders
+        face.run(lambda: orders.insert_many([{"_id": number} for number in range(300)]))
+        cursor = orders.find(batch_size=10)
+        assert face.next(cursor) == {"_id": 0}
+        os.kill(member.pid or 0, signal.SIGKILL)
+        eventually(lambda: not member.is_running)
+        for _ in range(9):
+            face.next(cursor)
+        with pytest.raises((AutoReconnect, ServerSelectionTimeoutError)):
+            face.next(cursor)
+        with pytest.raises((AutoReconnect, ServerSelectionTimeoutError)):
+            face.run(orders.find_one)
+        member.restart()
+        end = time.monotonic() + 20
+        while True:
+            try:
+                assert face.run(orders.find_one) == {"_id": 0}
+                break
+            except (AutoReconnect, ServerSelectionTimeoutError):
+                assert time.monotonic() < end
+        assert pool_sizes(client)[1:] == (0, 0, 0)
