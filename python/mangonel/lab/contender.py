@@ -22,6 +22,7 @@ EXHAUST = "exhaust"
 PREFETCH = "prefetch"
 COMPRESSES = "compresses"  # takes `compressors` in its URI, and knows all three
 DECODES = "decodes"  # hands out documents; a floor drains bytes and does not
+SESSIONS = "sessions"  # transactions and change streams
 CODEC = "codec"
 PROGRAM = "program"
 IMPORT = "import"

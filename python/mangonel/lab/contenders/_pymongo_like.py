@@ -68,6 +68,31 @@ class BlockingAdapter:
         documents: list[Any] = self._collection.find({}).to_list()
         return documents
 
+    def transact(self, documents: list[Document]) -> None:
+        """Insert the documents one by one in a transaction, in a session of its own."""
+
+        def insert(session: Any) -> None:
+            for document in documents:
+                self._collection.insert_one(document, session=session)
+
+        with self._client.start_session() as session:
+            session.with_transaction(insert)
+
+    def mark(self) -> Any:
+        """Return the resume token of this moment."""
+        with self._collection.watch() as stream:
+            return stream.resume_token
+
+    def changes(self, token: Any, count: int) -> list[Any]:
+        """Return so many changes behind the token."""
+        found = []
+        with self._collection.watch(resume_after=token) as stream:
+            for change in stream:
+                found.append(change)
+                if len(found) == count:
+                    break
+        return found
+
     def decoded(self, result: Any) -> Any:
         """Return the result as it is: it is made of documents already."""
         return result
@@ -127,6 +152,31 @@ class AsyncAdapter:
         """Return the whole collection as a list."""
         documents: list[Any] = await self._collection.find({}).to_list(None)
         return documents
+
+    async def transact(self, documents: list[Document]) -> None:
+        """Insert the documents one by one in a transaction, in a session of its own."""
+
+        async def insert(session: Any) -> None:
+            for document in documents:
+                await self._collection.insert_one(document, session=session)
+
+        async with self._client.start_session() as session:
+            await session.with_transaction(insert)
+
+    async def mark(self) -> Any:
+        """Return the resume token of this moment."""
+        async with await self._collection.watch() as stream:
+            return stream.resume_token
+
+    async def changes(self, token: Any, count: int) -> list[Any]:
+        """Return so many changes behind the token."""
+        found = []
+        async with await self._collection.watch(resume_after=token) as stream:
+            async for change in stream:
+                found.append(change)
+                if len(found) == count:
+                    break
+        return found
 
     def decoded(self, result: Any) -> Any:
         """Return the result as it is: it is made of documents already."""

@@ -13,6 +13,7 @@ from mangonel.lab.contender import (
     EXITS,
     PREFETCH,
     PROGRAM,
+    SESSIONS,
     Contender,
     Target,
 )
@@ -35,7 +36,7 @@ CONTENDERS = (
     Contender(
         "mangonel-asyncio",
         "mangonel, asyncio",
-        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM},
+        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM, SESSIONS},
         packages=("mangonel",),
         names=("mangonel:AsyncMongoClient",),
         loop="asyncio",
@@ -45,7 +46,7 @@ CONTENDERS = (
     Contender(
         "mangonel-uvloop",
         "mangonel, uvloop",
-        DRIVER | {ASYNCIO, EXHAUST, PREFETCH},
+        DRIVER | {ASYNCIO, EXHAUST, PREFETCH, SESSIONS},
         packages=("mangonel", "uvloop"),
         names=("mangonel:AsyncMongoClient",),
         loop="uvloop",

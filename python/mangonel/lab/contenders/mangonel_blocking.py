@@ -15,6 +15,7 @@ from mangonel.lab.contender import (
     IMPORT,
     PREFETCH,
     PROGRAM,
+    SESSIONS,
     THREADS,
     Codec,
     Contender,
@@ -46,7 +47,7 @@ CONTENDERS = (
     Contender(
         "mangonel",
         "mangonel",
-        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS},
+        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS, SESSIONS},
         packages=("mangonel",),
         names=("mangonel:MongoClient",),
         blocking=_connect,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, COMPRESSES, DRIVER, EXHAUST, PROGRAM, Contender, Target
+from mangonel.lab.contender import ASYNCIO, COMPRESSES, DRIVER, EXHAUST, PROGRAM, SESSIONS, Contender, Target
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter
 
@@ -26,7 +26,7 @@ CONTENDERS = (
     Contender(
         "pymongo-async",
         "PyMongo Async",
-        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, PROGRAM},
+        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, PROGRAM, SESSIONS},
         packages=("pymongo",),
         loop="asyncio",
         asynchronous=_connect,
@@ -35,7 +35,7 @@ CONTENDERS = (
     Contender(
         "pymongo-uvloop",
         "PyMongo Async, uvloop",
-        DRIVER | {ASYNCIO, EXHAUST},
+        DRIVER | {ASYNCIO, EXHAUST, SESSIONS},
         packages=("pymongo", "uvloop"),
         loop="uvloop",
         asynchronous=_connect,

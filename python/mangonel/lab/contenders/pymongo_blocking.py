@@ -12,6 +12,7 @@ from mangonel.lab.contender import (
     EXHAUST,
     IMPORT,
     PROGRAM,
+    SESSIONS,
     THREADS,
     Codec,
     Contender,
@@ -64,7 +65,7 @@ CONTENDERS = (
     Contender(
         "pymongo",
         "PyMongo",
-        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT},
+        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT, SESSIONS},
         packages=("pymongo",),
         blocking=_connect,
         codec=_codec,

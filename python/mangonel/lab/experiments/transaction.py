@@ -1,0 +1,85 @@
+"""Transactions of three insert_one, a session for each: what `with_transaction` costs beside the commands in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel.lab.contender import ASYNCIO, BLOCKING, SESSIONS
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+
+IN_FLIGHT = 50
+INSERTS = 3
+
+
+class TransactionTask(Task):
+    """So many transactions; the clerk counts the collection afterwards."""
+
+    def __init__(self, part: Part, bench: Bench, in_flight: int) -> None:
+        self._bench = bench
+        self._in_flight = in_flight
+        self._operations = part.operations
+        self._adapter = bench.connect(in_flight)
+        self._work: list[Any] = []
+        self._written = 0
+
+    def verify(self) -> str:
+        """Run one; the collection must exist before many of them want to make it."""
+        self._transact(1, 1)
+        return digest("committed")
+
+    def warm_up(self) -> None:
+        """Open every connection and let the server make its session records."""
+        self._transact(3 * self._in_flight, self._in_flight)
+
+    def arrange(self) -> None:
+        """Make the documents: each is its own, since drivers add `_id` to it."""
+        self._work = _documents(self._operations)
+
+    def act(self) -> int:
+        """Run them all."""
+        self._bench.drive(self._adapter.transact, self._work, self._in_flight)
+        self._written += INSERTS * self._operations
+        return self._operations
+
+    def written(self) -> int | None:
+        """Return the number of inserts so far."""
+        return self._written
+
+    def _transact(self, count: int, in_flight: int) -> None:
+        self._bench.drive(self._adapter.transact, _documents(count), in_flight)
+        self._written += INSERTS * count
+
+
+def _documents(count: int) -> list[list[dict[str, str]]]:
+    return [[{"1": "one", "2": "two"} for _ in range(INSERTS)] for _ in range(count)]
+
+
+class Transaction(Experiment):
+    """One at a time on both faces, and many in flight."""
+
+    id = "transaction"
+    title = "transactions of three insert_one"
+
+    def parts(self, size: Size) -> list[Part]:
+        """One at a time, and 50 in flight."""
+        few = size.choose(300, 1000)
+
+        def part(name: str, title: str, face: str, operations: int) -> Part:
+            needs = frozenset({face, SESSIONS})
+            return Part(
+                name, title, needs, operations, size.choose(2, 4), unit="transaction", write_concern="w:1"
+            )
+
+        return [
+            part("blocking", "one at a time, blocking", BLOCKING, few),
+            part("asyncio", "one at a time, event loop", ASYNCIO, few),
+            part(f"tasks-{IN_FLIGHT}", f"{IN_FLIGHT} in flight", ASYNCIO, size.choose(500, 2000)),
+        ]
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task with the part's load."""
+        return TransactionTask(part, bench, IN_FLIGHT if part.id.startswith("tasks") else 1)
+
+
+EXPERIMENT = Transaction()
