@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test bench soak lint fmt stubs fuzz docs demo lock clean
+.PHONY: help build run test test-websessions-long bench soak lint fmt stubs fuzz docs demo lock clean
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ run: build    ## Start a real mongod, compare this driver with its peers, print 
 test: lint    ## Lint, then every test: Rust without a server, Python with a real mongod
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
 	MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest $(ARGS)
+
+test-websessions-long: build    ## The model of websessions, 2000 runs on each of three stores (minutes)
+	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 $(BIN)/python -m pytest tests/websessions/test_model.py -s $(ARGS)
 
 bench: build    ## The full lab, as for the README's table
 	$(BIN)/python -m compileall -q python/mangonel

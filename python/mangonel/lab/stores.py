@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 __all__ = ["ENGINES", "PACKAGES", "Engine", "Missing", "find_program", "running"]
@@ -128,17 +128,38 @@ class Engine:
 
     def pause(self) -> None:
         """Stall it: connections stay, answers do not come."""
-        os.kill(self.pid, signal.SIGSTOP)
+        self._tell_family(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a stalled server go on."""
-        os.kill(self.pid, signal.SIGCONT)
+        self._tell_family(signal.SIGCONT)
+
+    def _tell_family(self, number: signal.Signals) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        for pid in self._family():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _family(self) -> list[int]:
+        # PostgreSQL has a process, and a process group, for each connection.
+        family = [self.pid]
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    with open(f"/proc/{name}/stat") as stat:
+                        parent = int(stat.read().rpartition(")")[2].split()[1])
+                except (OSError, ValueError):
+                    continue
+                if parent == self.pid:
+                    family.append(int(name))
+        return family
 
     def _end(self, number: signal.Signals) -> None:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        process.send_signal(signal.SIGCONT)
+        self.resume()
         process.send_signal(number)
         try:
             process.wait(15)

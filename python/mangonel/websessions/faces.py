@@ -5,6 +5,7 @@ Knows no framework. Judges a store's errors: whatever a store raises becomes Sto
 
 from __future__ import annotations
 
+import asyncio
 import os
 import weakref
 from collections.abc import Coroutine
@@ -15,6 +16,7 @@ from mangonel.websessions.errors import StoreError, Unsupported, WebSessionError
 from mangonel.websessions.flows import alive_flow, commit_flow, load_flow, reload_flow
 from mangonel.websessions.session import END, NOTHING, ROTATE, WebSession
 from mangonel.websessions.stateless import load_stateless_flow
+from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.stores.protocol import Immediate, immediate
 from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
 
@@ -73,6 +75,10 @@ class AsyncFace(_Face):
 
     def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
+        # What never waits needs no limit, which would cost half as much again as everything else.
+        self._is_instant = isinstance(store, MemoryStore) or (
+            isinstance(store, str) and store.startswith(("memory:", "cookie:"))
+        )
         self._loop: Any = None
         self._store: Any = None
         self._epochs: Any = None
@@ -81,8 +87,6 @@ class AsyncFace(_Face):
 
     def store(self) -> Store:
         """Return the store for the running loop and this process."""
-        import asyncio
-
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
@@ -102,7 +106,11 @@ class AsyncFace(_Face):
         sessions = self._sessions
         try:
             load = load_stateless_flow if sessions.is_stateless else load_flow
-            session = await load(sessions, self.store(), visit)
+            if self._is_instant:
+                session = await load(sessions, self.store(), visit)
+            else:
+                async with asyncio.timeout(sessions.timeout):
+                    session = await load(sessions, self.store(), visit)
         except WebSessionError:
             raise
         except Exception as error:
@@ -133,7 +141,11 @@ class AsyncFace(_Face):
             stateless.commit(self._sessions, session, plan)
             return
         try:
-            await commit_flow(self._sessions, self.store(), session, plan)
+            if self._is_instant:
+                await commit_flow(self._sessions, self.store(), session, plan)
+            else:
+                async with asyncio.timeout(self._sessions.timeout):
+                    await commit_flow(self._sessions, self.store(), session, plan)
         except WebSessionError:
             session._cookie = None
             raise
@@ -196,8 +208,6 @@ class AsyncFace(_Face):
 
     async def aclose(self) -> None:
         """Close what was opened for a URL on this loop."""
-        import asyncio
-
         loop = asyncio.get_running_loop()
         mine = [entry for entry in self._opened if entry[0]() is loop]
         self._opened = [entry for entry in self._opened if entry[0]() is not loop]

@@ -61,6 +61,8 @@ class WebSessions(Generic[Data]):
         bind: signals to compare with those of the login, from "user_agent" and "network".
         on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless named.
         bind_secret: salt of the signals' digests; default is made from `seal` or `sign`, or for one process only.
+        timeout: what a request may wait for the store when it begins, and again when it ends. Default 5 seconds; on
+            an event loop only, in threads the clients' own limits hold.
         on_store_error: "raise", answered with 503, or "anonymous": an empty websession that is not saved.
         save_on_error: store changes although the answer is a 5xx.
         max_bytes: limit of the encoded websession.
@@ -103,6 +105,7 @@ class WebSessions(Generic[Data]):
         bind: Iterable[str] = (),
         on_mismatch: str | Mapping[str, str] = "log",
         bind_secret: bytes | str | None = None,
+        timeout: Any = "5s",
         on_store_error: str = "raise",
         save_on_error: bool = False,
         max_bytes: int = 65_536,
@@ -148,6 +151,7 @@ class WebSessions(Generic[Data]):
         self._bind_salt = (
             sha256(b"mangonel websession bind" + secret).digest() if secret else abuse.random_salt()
         )
+        self.timeout = seconds(timeout, "timeout")
         self.on_store_error = _one_of(on_store_error, "on_store_error", ("raise", "anonymous"))
         self.save_on_error = save_on_error
         self.max_bytes = max_bytes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
@@ -218,10 +219,14 @@ class SessionMixin(_Base):
             if plan == END:
                 session.degraded = True
             self._websession = None
+            # Answers by finish(), which has nothing to commit any more.
             self.send_error(status, exc_info=(type(failed), failed, failed.__traceback__))
             return
         self._send_cookie(session)
-        await super().finish()
+        from tornado.iostream import StreamClosedError
+
+        with suppress(StreamClosedError):  # the client went away, and its data is stored
+            await super().finish()
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if session._cookie is not None and not self._headers_written:

@@ -267,27 +267,34 @@ class DirectoryStore(InThreads):
     Args:
         path, durable: as `BlockingDirectoryStore`.
         threads: how many calls may wait for the disk at once.
+        timeout: seconds that a call may take.
     """
 
-    def __init__(self, path: str, *, durable: bool = False, threads: int = THREADS) -> None:
-        super().__init__(BlockingDirectoryStore(path, durable=durable), threads)
+    def __init__(
+        self, path: str, *, durable: bool = False, threads: int = THREADS, timeout: float = TIMEOUT
+    ) -> None:
+        super().__init__(BlockingDirectoryStore(path, durable=durable), threads, timeout)
 
 
 def from_url(url: StoreURL) -> DirectoryStore:
-    """Return a store for `files:///var/lib/app/sessions?durable=…&threads=…`; `dir:` is the same."""
-    path, durable, threads = _parts(url)
-    return DirectoryStore(path, durable=durable, threads=threads)
+    """Return a store for `files:///var/lib/app/sessions?durable=…&threads=…&timeout=…`; `dir:` is the same."""
+    path, own = _parts(url)
+    return DirectoryStore(path, **own)
 
 
 def blocking_from_url(url: StoreURL) -> BlockingDirectoryStore:
     """Return the same for threads."""
-    path, durable, _ = _parts(url)
-    return BlockingDirectoryStore(path, durable=durable)
+    path, own = _parts(url)
+    return BlockingDirectoryStore(path, durable=own["durable"])
 
 
-def _parts(url: StoreURL) -> tuple[str, bool, int]:
-    durable, threads = url.take("durable", False, flag), url.take("threads", THREADS, int)
+def _parts(url: StoreURL) -> tuple[str, dict[str, Any]]:
+    own = {
+        "durable": url.take("durable", False, flag),
+        "threads": url.take("threads", THREADS, int),
+        "timeout": url.take("timeout", TIMEOUT, float),
+    }
     url.finish()
     if url.netloc or url.path in ("", "/"):
         raise UsageError("expected a folder's absolute path, as files:///var/lib/app/sessions")
-    return url.path, durable, threads
+    return url.path, own

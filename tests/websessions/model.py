@@ -1,0 +1,421 @@
+"""A model of websessions as a hypothesis state machine: two browsers, three servers, and everything that may go wrong.
+
+Requests overlap at every store call: a flow is stopped before each, and the machine chooses which one goes on. Answers
+are delivered in any order or lost, old cookies are sent again, servers crash in the middle, time passes.
+
+What must hold, whatever happens:
+  - an ended websession (logout, login, rotation, revocation) is never served again;
+  - a write that was acknowledged is in every later read, until a login drops it;
+  - nobody sees another browser's values or user;
+  - no websession is served beyond its limits;
+  - nobody is logged out who did nothing but come back in time with the newest cookie.
+"""
+
+from __future__ import annotations
+
+import types
+import uuid
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from mangonel.websessions import Visit, WebSession, WebSessions
+from mangonel.websessions.flows import commit_flow, load_flow
+from mangonel.websessions.session import END, NOTHING, ROTATE
+from mangonel.websessions.testing import FakeClock
+from mangonel.websessions.users import revoke_user_flow
+
+IDLE, ABSOLUTE, RENEW, GRACE, TOUCH = 1800.0, 2700.0, 600.0, 30.0, 180.0
+
+BROWSERS, SERVERS = 2, 3
+
+BROWSER, SERVER = st.integers(0, BROWSERS - 1), st.integers(0, SERVERS - 1)
+ACTION = st.sampled_from(
+    ["write", "read", "write", "login", "rotate", "reauthenticated", "write", "destroy", "read"]
+)
+
+
+@types.coroutine
+def _pause() -> Generator[None, None, None]:
+    yield
+
+
+class Stepping:
+    """A blocking store that stops before each call."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    async def get(self, key: bytes) -> Any:
+        await _pause()
+        return self.store.get(key)
+
+    async def put(self, record: Any, expected: int) -> Any:
+        await _pause()
+        return self.store.put(record, expected)
+
+    async def touch(self, key: bytes, expires: float) -> Any:
+        await _pause()
+        return self.store.touch(key, expires)
+
+    async def delete(self, *keys: bytes) -> Any:
+        await _pause()
+        return self.store.delete(*keys)
+
+    async def find(self, user: str) -> Any:
+        await _pause()
+        return self.store.find(user)
+
+
+class Request:
+    """One request on its way through a server."""
+
+    def __init__(self, browser: int, server: int, token: str | None, flow: Coroutine[Any, Any, Any]) -> None:
+        self.browser = browser
+        self.server = server
+        self.token = token
+        self.flow: Coroutine[Any, Any, Any] | None = flow
+        self.session: WebSession[Any] | None = None
+        self.plan = NOTHING
+        self.change = ""
+        self.old_sid: bytes | None = None
+        self.keys: set[str] = set()
+        self.steps = 0
+        self.looked = 0.0  # when the load looked at the clock
+        self.decided = 0.0  # when the commit was asked for
+        self.was_crossed = False  # a revocation began meanwhile
+        self.ended_before: frozenset[bytes] = frozenset()
+        self.must_have: dict[bytes, frozenset[str]] = {}
+
+
+class WebSessionModel(RuleBasedStateMachine):
+    """The machine; a subclass says which store."""
+
+    store_factory: Callable[[FakeClock], Any]
+    runs = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).runs += 1
+        self.clock = FakeClock()
+        store = Stepping(type(self).store_factory(self.clock))
+        settings: dict[str, Any] = {
+            "idle": IDLE,
+            "absolute": ABSOLUTE,
+            "renew": RENEW,
+            "grace": GRACE,
+            "touch_after": TOUCH,
+            "clock": self.clock,
+            "events": lambda event: None,
+        }
+        self.servers = [WebSessions(store, **settings) for _ in range(SERVERS)]
+        self.store = store
+        self.users = [f"user{browser}-{uuid.uuid4().hex[:8]}" for browser in range(BROWSERS)]
+        self.jars: list[str | None] = [None] * BROWSERS
+        self.issued: list[list[str]] = [[] for _ in range(BROWSERS)]
+        self.requests: list[Request] = []
+        self.answers: list[tuple[int, list[tuple[str, str]]]] = []
+        self.revocations: list[tuple[Coroutine[Any, Any, Any], frozenset[bytes]]] = []
+        self.serial = 0
+        # What is known of each websession, by its sid.
+        self.owner: dict[bytes, int] = {}
+        self.user_of: dict[bytes, str | None] = {}
+        self.ended: set[bytes] = set()
+        self.uncertain: set[bytes] = set()
+        self.written: dict[bytes, set[str]] = {}
+        self.used: dict[bytes, float] = {}
+        self.kept_alive: dict[bytes, float] = {}
+        # The latest and the earliest time that it may have begun.
+        self.began: dict[bytes, float] = {}
+        self.began_early: dict[bytes, float] = {}
+        self.newest: dict[bytes, str] = {}
+
+    # What may happen.
+
+    @initialize(actions=st.tuples(*[ACTION] * BROWSERS))
+    def come_in(self, actions: tuple[str, ...]) -> None:
+        for browser, action in enumerate(actions):
+            self.visit_in_peace(browser, browser, "write")
+            self.visit_in_peace(browser, browser, action)
+
+    @rule(browser=BROWSER, server=SERVER, steps=st.integers(0, 6))
+    def request(self, browser: int, server: int, steps: int) -> None:
+        self._go(self._begin(browser, server, self.jars[browser]), steps)
+
+    @rule(browser=BROWSER, server=SERVER, which=st.integers(0, 50), steps=st.integers(0, 6))
+    def replay_an_old_cookie(self, browser: int, server: int, which: int, steps: int) -> None:
+        if self.issued[browser]:
+            tokens = self.issued[browser]
+            self._go(self._begin(browser, server, tokens[which % len(tokens)]), steps)
+
+    @precondition(lambda self: self._running())
+    @rule(which=st.integers(0, 50), steps=st.integers(1, 6))
+    def go_on(self, which: int, steps: int) -> None:
+        running = self._running()
+        self._go(running[which % len(running)], steps)
+
+    @precondition(lambda self: self.revocations)
+    @rule(which=st.integers(0, 50), steps=st.integers(1, 6))
+    def go_on_revoking(self, which: int, steps: int) -> None:
+        revocation = self.revocations[which % len(self.revocations)]
+        for _ in range(steps):
+            if revocation in self.revocations:
+                self._step_revocation(revocation)
+
+    @precondition(lambda self: self._open())
+    @rule(which=st.integers(0, 50), action=ACTION, steps=st.integers(0, 4))
+    def act_and_answer(self, which: int, action: str, steps: int) -> None:
+        found = self._open()
+        request = found[which % len(found)]
+        self._act(request, action)
+        self._answer(request)
+        self._go(request, steps)
+
+    @precondition(lambda self: self.answers)
+    @rule(which=st.integers(0, 50))
+    def deliver(self, which: int) -> None:
+        self._deliver(which % len(self.answers))
+
+    @precondition(lambda self: self.answers)
+    @rule(which=st.integers(0, 50))
+    def lose(self, which: int) -> None:
+        self.answers.pop(which % len(self.answers))
+
+    @precondition(lambda self: self._running())
+    @rule(which=st.integers(0, 200))
+    def crash(self, which: int) -> None:
+        if which % 8:
+            return  # rarely
+        running = self._running()
+        request = running[which % len(running)]
+        assert request.flow is not None
+        request.flow.close()
+        if request.old_sid is not None:
+            self.uncertain.add(request.old_sid)
+        # A renewal may have been half way.
+        self.uncertain.update(sid for sid, owner in self.owner.items() if owner == request.browser)
+        self.requests.remove(request)
+
+    @rule(seconds=st.sampled_from([1.0, 1.0, 29.0, 31.0, 200.0, 601.0, 601.0, 1801.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(browser=BROWSER, server=SERVER)
+    def revoke(self, browser: int, server: int) -> None:
+        user = self.users[browser]
+        doomed = frozenset(sid for sid, name in self.user_of.items() if name == user)
+        for request in self.requests:
+            request.was_crossed = True
+        flow = revoke_user_flow(self.servers[server], self.store, user, None)
+        self.revocations.append((flow, doomed))
+        self.clock.advance(0.002)  # so that what comes later is later
+
+    @rule(browser=BROWSER, server=SERVER, action=ACTION)
+    def visit_in_peace(self, browser: int, server: int, action: str) -> None:
+        """A whole request that nothing interrupts: it must find what there is to find."""
+        token = self.jars[browser]
+        expected = None
+        if token is not None and not self._is_busy(browser):
+            for sid, newest in self.newest.items():
+                if newest == token and sid not in self.ended and sid not in self.uncertain:
+                    age, idle = self.clock.now - self.began_early[sid], self.clock.now - self.kept_alive[sid]
+                    if age < ABSOLUTE and idle < IDLE - TOUCH:
+                        expected = sid
+        request = self._begin(browser, server, token)
+        self._go(request, 100)
+        session = request.session
+        assert session is not None
+        if expected is not None:
+            assert session._record is not None, "somebody was logged out who came back in time"
+            assert session._record.sid == expected
+            assert session.user == self.user_of[expected]
+        self._act(request, action)
+        self._answer(request)
+        self._go(request, 100)
+        if not self._is_busy(browser):
+            self._deliver(len(self.answers) - 1)
+
+    @invariant()
+    def few_requests_are_under_way(self) -> None:
+        # More than these explore nothing new and take time.
+        while len(self.requests) > 6:
+            request = self.requests.pop(0)
+            if request.flow is not None:
+                request.flow.close()
+                self.uncertain.update(sid for sid, owner in self.owner.items() if owner == request.browser)
+
+    def teardown(self) -> None:
+        for request in self.requests:
+            if request.flow is not None:
+                request.flow.close()
+        for flow, _ in self.revocations:
+            flow.close()
+
+    # How it is followed.
+
+    def _open(self) -> list[Request]:
+        return [request for request in self.requests if request.flow is None]
+
+    def _running(self) -> list[Request]:
+        return [request for request in self.requests if request.flow is not None]
+
+    def _go(self, request: Request, steps: int) -> None:
+        for _ in range(steps):
+            if request.flow is None:
+                return
+            self._step(request)
+
+    def _act(self, request: Request, action: str) -> None:
+        session = request.session
+        assert session is not None
+        if action == "write":
+            self.serial += 1
+            key = f"b{request.browser}k{self.serial}"
+            session[key] = self.serial
+            request.keys.add(key)
+        elif action == "login":
+            session.login(self.users[request.browser])
+            request.keys.clear()
+        elif action == "destroy":
+            session.destroy()
+            request.keys.clear()
+        elif action != "read":
+            getattr(session, action)()
+
+    def _answer(self, request: Request) -> None:
+        session = request.session
+        assert session is not None
+        request.plan, request.change, request.decided = session._decide(), session._change, self.clock.now
+        request.old_sid = session._record.sid if session._record is not None else None
+        self._note_use(request)
+        if request.plan == NOTHING:
+            self._answered(request)
+        else:
+            request.flow = commit_flow(self.servers[request.server], self.store, session, request.plan)
+
+    def _deliver(self, number: int) -> None:
+        browser, headers = self.answers.pop(number)
+        for name, value in headers:
+            if name == "Set-Cookie":
+                self.jars[browser] = (
+                    None if "Max-Age=0" in value else value.partition(";")[0].partition("=")[2]
+                )
+
+    def _is_busy(self, browser: int) -> bool:
+        return bool(self.revocations) or any(
+            request.flow is not None and request.browser == browser for request in self.requests
+        )
+
+    def _begin(self, browser: int, server: int, token: str | None) -> Request:
+        cookie = f"__Host-sid={token}" if token else None
+        flow = load_flow(self.servers[server], self.store, Visit(cookie))
+        request = Request(browser, server, token, flow)
+        request.ended_before = frozenset(self.ended)
+        request.must_have = {sid: frozenset(keys) for sid, keys in self.written.items()}
+        self.requests.append(request)
+        return request
+
+    def _step(self, request: Request) -> None:
+        assert request.flow is not None
+        request.steps += 1
+        if request.steps == 2:
+            request.looked = self.clock.now
+        if request.session is not None:
+            self._note_use(request)
+        try:
+            request.flow.send(None)
+        except StopIteration as end:
+            request.flow = None
+            if request.session is None:
+                request.session = end.value
+                self._loaded(request)
+            else:
+                self._answered(request)
+
+    def _step_revocation(self, revocation: tuple[Coroutine[Any, Any, Any], frozenset[bytes]]) -> None:
+        try:
+            revocation[0].send(None)
+        except StopIteration:
+            self.revocations.remove(revocation)
+            self.ended |= revocation[1]
+
+    def _loaded(self, request: Request) -> None:
+        session = request.session
+        assert session is not None
+        for key in session:
+            assert key.startswith(f"b{request.browser}k"), f"browser {request.browser} sees {key}"
+        record = session._record
+        if record is None:
+            assert not session
+            return
+        sid = record.sid
+        assert sid not in request.ended_before, "an ended websession was served"
+        assert self.owner[sid] == request.browser
+        assert session.user == self.user_of[sid]
+        if sid not in self.uncertain:
+            missing = request.must_have.get(sid, frozenset()) - set(session)
+            assert not missing, f"acknowledged writes are lost: {missing}"
+        assert request.looked - self.began[sid] < ABSOLUTE, (
+            "a websession was served beyond its absolute limit"
+        )
+        assert request.looked - self.used[sid] < IDLE, "a websession was served beyond its idle limit"
+        self._note_use(request)
+        if session._cookie is not None:
+            token = session._cookie.partition(";")[0].partition("=")[2]
+            self.issued[request.browser].append(token)
+            self.newest[sid] = token
+            self.kept_alive[sid] = max(self.kept_alive[sid], request.looked)
+
+    def _note_use(self, request: Request) -> None:
+        session = request.session
+        assert session is not None
+        if session._record is not None:
+            sid = session._record.sid
+            self.used[sid] = max(self.used.get(sid, 0.0), self.clock.now)
+
+    def _answered(self, request: Request) -> None:
+        """The answer left; what it acknowledged is a fact from now on."""
+        session = request.session
+        assert session is not None
+        self.requests.remove(request)
+        headers = session._headers()
+        session._cookie = None
+        self.answers.append((request.browser, headers))
+        now = self.clock.now
+        record = session._record
+        if request.plan == END and request.old_sid is not None:
+            self.ended.add(request.old_sid)
+        if request.plan == ROTATE and request.old_sid is not None:
+            self.ended.add(request.old_sid)
+        if record is None:
+            return
+        sid = record.sid
+        is_new = sid not in self.owner
+        if is_new:
+            self.owner[sid] = request.browser
+            self.user_of[sid] = record.user
+            self.began[sid], self.began_early[sid] = now, request.decided
+            self.used[sid] = now
+            self.written[sid] = set()
+            # A rotation carries over what had been acknowledged; a login drops it.
+            if request.plan == ROTATE and request.change != "login" and request.old_sid is not None:
+                if request.change == "rotated":
+                    self.began[sid] = self.began[request.old_sid]
+                    self.began_early[sid] = self.began_early[request.old_sid]
+                if request.old_sid not in self.uncertain:
+                    self.written[sid] |= self.written[request.old_sid]
+            # A revocation that runs meanwhile may have met it.
+            if request.was_crossed or self.revocations:
+                self.uncertain.add(sid)
+        self.written[sid] |= request.keys
+        self.used[sid] = max(self.used[sid], now)
+        self.kept_alive[sid] = max(self.kept_alive.get(sid, 0.0), request.decided)
+        for name, value in headers:
+            if name == "Set-Cookie" and "Max-Age=0" not in value:
+                token = value.partition(";")[0].partition("=")[2]
+                if token not in self.issued[request.browser]:
+                    self.issued[request.browser].append(token)
+                if is_new:
+                    self.newest[sid] = token

@@ -1,0 +1,298 @@
+"""Stores that restart, stall or fail over: what was ended stays ended, and nobody else waits."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tornado.web
+from tornado.httpclient import AsyncHTTPClient
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+
+from conftest import STORES
+from mangonel.lab.stores import Missing, running
+from mangonel.server import start
+from mangonel.websessions import StoreError, Visit, WebSessions
+from mangonel.websessions.frameworks.tornado import SessionMixin
+
+
+async def begin(sessions: WebSessions[Any], cookie: str | None = None) -> Any:
+    return await sessions.asynchronous.load(Visit(cookie))
+
+
+async def end(sessions: WebSessions[Any], session: Any) -> str | None:
+    await sessions.asynchronous.commit(session)
+    for name, value in session._headers():
+        if name == "Set-Cookie":
+            return str(value.partition(";")[0])
+    return None
+
+
+async def login(sessions: WebSessions[Any], user: str) -> str:
+    session = await begin(sessions)
+    session.login(user)
+    cookie = await end(sessions, session)
+    assert cookie is not None
+    return cookie
+
+
+async def logout(sessions: WebSessions[Any], cookie: str) -> None:
+    session = await begin(sessions, cookie)
+    session.destroy()
+    await end(sessions, session)
+
+
+@pytest.mark.parametrize("name", STORES)
+async def test_parallel_writers_on_one_session_lose_no_key(
+    name: str, store_url: Callable[[str], str]
+) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url(name))
+    await sessions.setup()
+    session = await begin(sessions)
+    session["first"] = True
+    cookie = await end(sessions, session)
+
+    async def write(number: int) -> None:
+        session = await begin(sessions, cookie)
+        session[f"key{number}"] = number
+        await end(sessions, session)
+
+    await asyncio.gather(*(write(number) for number in range(20)))
+    session = await begin(sessions, cookie)
+    assert dict(session) == {"first": True, **{f"key{number}": number for number in range(20)}}
+    await sessions.aclose()
+
+
+@pytest.mark.parametrize("name", STORES)
+async def test_logout_wins_over_parallel_writers_on_every_store(
+    name: str, store_url: Callable[[str], str]
+) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url(name))
+    await sessions.setup()
+    cookie = await login(sessions, "ada")
+    slow = [await begin(sessions, cookie) for _ in range(5)]
+    for number, session in enumerate(slow):
+        session[f"key{number}"] = number
+    leaving = await begin(sessions, cookie)
+    leaving.destroy()
+    await asyncio.gather(end(sessions, leaving), *(end(sessions, session) for session in slow))
+    assert (await begin(sessions, cookie)).new
+    await sessions.aclose()
+
+
+@pytest.mark.parametrize("name", ["redis", "mysql", "postgresql", "memcached"])
+async def test_an_ended_session_does_not_come_back_with_a_restart(name: str) -> None:
+    # Ended like a power cut, so an engine that keeps data must have kept the end.
+    try:
+        with running(name, durable=True) as engine:
+            sessions: WebSessions[Any] = WebSessions(engine.url)
+            await sessions.setup()
+            alive, ended = await login(sessions, "ada"), await login(sessions, "bob")
+            await logout(sessions, ended)
+            await sessions.aclose()
+            engine.kill()
+            engine.start()
+            again: WebSessions[Any] = WebSessions(engine.url)
+            await again.setup()
+            assert (await begin(again, ended)).new
+            # Memcached forgets everybody, which is logging out, not logging in.
+            assert (await begin(again, alive)).user == (None if name == "memcached" else "ada")
+            await again.aclose()
+    except Missing as error:
+        pytest.skip(f"no {name} server: {error}")
+
+
+async def test_an_ended_session_does_not_come_back_with_a_restart_of_mongodb() -> None:
+    with start(replica_set=1) as server:
+        uri = server.uri.replace("/?", "/restart?")
+        sessions: WebSessions[Any] = WebSessions(uri)
+        await sessions.setup()
+        alive, ended = await login(sessions, "ada"), await login(sessions, "bob")
+        await logout(sessions, ended)
+        server.members[0].kill()
+        server.members[0].restart()
+        server.wait_for_primary()
+        for _ in range(100):
+            try:
+                assert (await begin(sessions, ended)).new
+                break
+            except StoreError:
+                await asyncio.sleep(0.1)
+        assert (await begin(sessions, alive)).user == "ada"
+        await sessions.aclose()
+
+
+async def test_an_ended_session_does_not_come_back_with_a_failover_under_load() -> None:
+    with start(replica_set=3) as server:
+        server.wait_until_settled()
+        sessions: WebSessions[Any] = WebSessions(server.uri.replace("/?", "/failover?"))
+        await sessions.setup()
+        ended: list[str] = []
+        counts = {"done": 0, "refused": 0}
+        stop = asyncio.Event()
+
+        async def play(number: int) -> None:
+            while not stop.is_set():
+                try:
+                    cookie = await login(sessions, f"user{number}")
+                    session = await begin(sessions, cookie)
+                    session["n"] = number
+                    slow = await begin(sessions, cookie)
+                    slow["late"] = True
+                    await end(sessions, session)
+                    await logout(sessions, cookie)
+                    # Only what was acknowledged is promised.
+                    ended.append(cookie)
+                    await end(sessions, slow)
+                    counts["done"] += 1
+                except StoreError:
+                    counts["refused"] += 1
+
+        players = [asyncio.ensure_future(play(number)) for number in range(8)]
+        await asyncio.sleep(1.0)
+        primary = server.primary
+        assert primary is not None
+        before = counts["done"]
+        primary.kill()
+        deadline = time.monotonic() + 40
+        while counts["done"] < before + 50 and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        primary.restart()
+        await asyncio.sleep(1.0)
+        stop.set()
+        await asyncio.gather(*players)
+        assert counts["done"] > before, "nothing was answered after the failover"
+        revived = [cookie for cookie in ended if not (await begin(sessions, cookie)).new]
+        print(
+            f"{counts['done']} stories, {counts['refused']} refused, {len(ended)} ended, {len(revived)} came back"
+        )
+        assert revived == []
+        await sessions.aclose()
+
+
+class LockedFolder:
+    """Stalls a directory of websessions: another process holds its locks."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.files: list[int] = []
+
+    def pause(self) -> None:
+        for shard in range(256):
+            file = os.open(f"{self.path}/{shard:02x}/.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.files.append(file)
+
+    def resume(self) -> None:
+        while self.files:
+            os.close(self.files.pop())
+
+
+class LockedDatabase:
+    """Stalls a SQLite database: another process is writing and does not end."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.connection: sqlite3.Connection | None = None
+
+    def pause(self) -> None:
+        self.connection = sqlite3.connect(self.path, isolation_level=None)
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    def resume(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Counter(SessionMixin, tornado.web.RequestHandler):
+    async def get(self) -> None:
+        self.session["n"] = self.session.get("n", 0) + 1
+        self.write("ok")
+
+
+class Bystander(tornado.web.RequestHandler):
+    def get(self) -> None:
+        self.write("ok")
+
+
+@pytest.mark.parametrize(
+    "name", ["mongodb", "redis", "memcached", "mysql", "postgresql", "directory", "sqlite"]
+)
+async def test_a_stalled_store_blocks_no_bystander(
+    name: str, store_url: Callable[[str], str], tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "mongodb":
+        with start(replica_set=1) as server:
+            await _stall(name, server.uri.replace("/?", "/stall?"), server.members[0], capsys)
+        return
+    if name == "directory":
+        await _stall(name, f"files://{tmp_path}/sessions", LockedFolder(f"{tmp_path}/sessions"), capsys)
+        return
+    if name == "sqlite":
+        await _stall(name, f"sqlite:///{tmp_path}/app.db", LockedDatabase(f"{tmp_path}/app.db"), capsys)
+        return
+    try:
+        with running(name) as engine:
+            await _stall(name, engine.url, engine, capsys)
+    except Missing as error:
+        pytest.skip(f"no {name} server: {error}")
+
+
+async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    sessions: WebSessions[Any] = WebSessions(url, secure=False, timeout=1.5, events=lambda event: None)
+    await sessions.setup()
+    socket, port = bind_unused_port()
+    application = tornado.web.Application(
+        [("/", Counter), ("/other", Bystander)], sessions=sessions, log_function=lambda h: None
+    )
+    server = HTTPServer(application)
+    server.add_socket(socket)
+    client = AsyncHTTPClient(force_instance=True, max_clients=100)
+    base = f"http://127.0.0.1:{port}"
+    try:
+        assert (await client.fetch(base)).code == 200
+        engine.pause()
+        stalled = [
+            asyncio.ensure_future(client.fetch(base, raise_error=False, request_timeout=30))
+            for _ in range(20)
+        ]
+        latencies = []
+        until = time.perf_counter() + 1.0
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            assert (await client.fetch(f"{base}/other")).code == 200
+            latencies.append(time.perf_counter() - began)
+        waiting = sum(not request.done() for request in stalled)
+        statuses = sorted({(await request).code for request in stalled})
+        engine.resume()
+        recovered = time.perf_counter()
+        while (await client.fetch(base, raise_error=False)).code != 200:
+            assert time.perf_counter() - recovered < 20, "the store answers again, the application does not"
+            await asyncio.sleep(0.05)
+        recovery = time.perf_counter() - recovered
+    finally:
+        engine.resume()
+        client.close()
+        server.stop()
+        await server.close_all_connections()
+    latencies.sort()
+    median, p99 = latencies[len(latencies) // 2] * 1000, latencies[int(len(latencies) * 0.99)] * 1000
+    with capsys.disabled():
+        print(
+            f"\n{name} stalled, {waiting} of 20 requests waiting: {len(latencies)} bystanders answered, "
+            f"median {median:.1f} ms, p99 {p99:.1f} ms, worst {latencies[-1] * 1000:.1f} ms; "
+            f"then {statuses}; recovered in {recovery:.2f} s"
+        )
+    assert waiting > 0, "the store was not stalled"
+    # Far above any noise, far below the time the store was away: one blocking call would show as a second.
+    assert latencies[len(latencies) // 2] < 0.3
+    assert statuses == [503]
+    await sessions.aclose()
