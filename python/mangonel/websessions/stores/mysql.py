@@ -156,7 +156,9 @@ class BlockingMySQLStore:
 
         self._open: Any = pymysql.connect
         self._integrity: type[Exception] = pymysql.err.IntegrityError
+        connect = dict(connect)
         self._connect = {
+            "database": connect.pop("db"),
             **connect,
             "autocommit": True,
             "client_flag": FOUND_ROWS,
