@@ -88,6 +88,8 @@ pub struct Operation {
     pub is_under_way: bool,
     /// Whether only a new connection to `server` is wanted, to be put by, and nothing is to be sent on it.
     pub is_filling: bool,
+    /// Whether it is the driver's own affair, of which listeners hear nothing.
+    pub is_silent: bool,
 }
 
 impl Operation {
@@ -112,6 +114,7 @@ impl Operation {
             limit: Limit::None,
             is_under_way: false,
             is_filling: true,
+            is_silent: true,
         })
     }
 }

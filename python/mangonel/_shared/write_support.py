@@ -54,6 +54,7 @@ async def server_facts_flow(client: _MongoClient[Any]) -> dict[str, Any]:
     facts: dict[str, Any] | None = client._core.hello()
     if facts is None:
         ping = _core.Operation("admin", {"ping": 1}, client._codec, KIND_READ, READ_DOCUMENT)
+        ping.silence()
         await client._port.arun(ping)
         facts = client._core.hello()
     return facts if facts is not None else {}

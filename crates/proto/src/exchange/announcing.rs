@@ -77,7 +77,7 @@ impl Exchange {
 
     /// Notes that a stamped command will be sent, when somebody listens.
     pub(super) fn prepare_announcement(&mut self, client: &mut Client, now: Instant) {
-        if !client.wants(Interests::COMMANDS) {
+        if !client.wants(Interests::COMMANDS) || self.operation.is_silent {
             return;
         }
         self.announcement = Announcement::Due;
@@ -132,8 +132,7 @@ impl Exchange {
 
     /// Tells listeners that the operation begins.
     pub(super) fn announce_operation(&mut self, client: &mut Client) {
-        // A connection that is opened for nobody is nobody's operation.
-        if !client.wants(Interests::OPERATIONS) || self.operation.is_filling {
+        if !client.wants(Interests::OPERATIONS) || self.operation.is_silent {
             return;
         }
         self.is_traced = true;
@@ -163,7 +162,7 @@ impl Exchange {
 
     /// Tells listeners how far the choice of a server has come; its start comes by itself.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
-        if !client.wants(Interests::SELECTION) {
+        if !client.wants(Interests::SELECTION) || self.operation.is_silent {
             return;
         }
         let operation_id = *self.operation_id.get_or_insert(self.id.0 as i64);

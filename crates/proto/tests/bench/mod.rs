@@ -105,6 +105,7 @@ pub fn operation(kind: Kind, command: &Value) -> Operation {
         pinned: None,
         is_under_way: false,
         is_filling: false,
+        is_silent: false,
     }
 }
 

@@ -170,6 +170,13 @@ impl Operation {
         self.sink = Some((target, at));
     }
 
+    /// Have listeners hear nothing of it: it is the driver's own affair.
+    fn silence(&mut self) {
+        if let Some(operation) = &mut self.operation {
+            operation.is_silent = true;
+        }
+    }
+
     /// The size of the command's own bytes.
     #[getter]
     fn size(&self) -> usize {
@@ -229,6 +236,7 @@ impl Operation {
             pinned: None,
             is_under_way: false,
             is_filling: false,
+            is_silent: false,
         };
         Operation { operation: Some(operation), reading: plan.reading, codec, answer: None, sink: None }
     }
