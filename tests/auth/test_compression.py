@@ -11,7 +11,7 @@ import pymongo
 import pytest
 
 from auth.conftest import ROOT, Face, uri
-from faces.conftest import found
+from faces.conftest import eventually, found, pool_sizes
 from mangonel import CursorType, InsertOne, WriteConcern
 from mangonel.errors import AutoReconnect, ProtocolError
 from mangonel.server import Server, start
@@ -252,3 +252,34 @@ def test_authentication_is_not_compressed_and_what_follows_is(face: Face, guarde
     before = counters(guarded, "zlib")["received"]
     face.run(lambda: client.shop.packed.insert_one({"text": TEXT}))
     assert counters(guarded, "zlib")["received"] - before > len(TEXT)
+
+
+def test_connections_that_the_pool_keeps_ready_have_users_and_compress(face: Face, guarded: Server) -> None:
+    client = face.client(uri(guarded, *ROOT, compressors="zlib", minPoolSize=3))
+    face.run(lambda: client.admin.command("ping"))
+    eventually(lambda: pool_sizes(client)[0] == 3, "three idle connections")
+    before = counters(guarded, "zlib")["received"]
+    started = [face.start(lambda: client.shop.packed.insert_one({"text": TEXT})) for _ in range(3)]
+    for future in started:
+        future.result(15)
+    assert counters(guarded, "zlib")["received"] - before > 3 * len(TEXT)
+
+
+def test_stored_files_come_and_go_compressed(face: Face, packer: Server) -> None:
+    from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
+
+    database = face.client(packer.uri, compressors="snappy")[f"files_{face.name}"]
+    bucket = (AsyncGridFSBucket if face.is_async else GridFSBucket)(database)
+    data = TEXT.encode() * 400
+    before = counters(packer, "snappy")
+    key = face.run(lambda: bucket.upload_from_stream("file", data))
+
+    async def read_async() -> bytes:
+        return await (await bucket.open_download_stream(key)).read()
+
+    found = face.run(read_async if face.is_async else (lambda: bucket.open_download_stream(key).read()))
+    assert found == data
+    after = counters(packer, "snappy")
+    assert after["sent"] - before["sent"] > len(data)
+    assert after["received"] - before["received"] > len(data)
+    face.run(lambda: database.client.drop_database(database.name))

@@ -121,6 +121,15 @@ def test_a_machine_token_is_fetched_once_and_said_inside_the_next_hello(
     assert context.refresh_token is context.idp_info is None
 
 
+def test_a_callback_is_told_how_much_time_the_operation_has_left(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    Provider(scripted_server, "one")
+    tokens = Tokens("one")
+    find(face, oidc(face, scripted_server, {"OIDC_CALLBACK": tokens}, timeoutMS=5000))
+    assert 0 < tokens.contexts[0].timeout_seconds <= 5
+
+
 def test_a_coroutine_function_gives_tokens_on_asyncio(
     async_face: Face, scripted_server: ScriptedServer
 ) -> None:

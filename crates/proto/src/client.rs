@@ -11,7 +11,7 @@ use mangonel_bson::{ObjectId, RawDocument};
 
 use crate::auth::login::Login;
 use crate::client_session::{ClientSession, ClusterTime, SessionId, keep_newer};
-use crate::compress::Compressor;
+use crate::compress::{Compressor, negotiate};
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
@@ -100,6 +100,8 @@ pub(crate) struct Line {
     pub(crate) server_connection_id: Option<i64>,
     /// The service behind a load balancer.
     pub(crate) service_id: Option<ObjectId>,
+    /// How messages on it are compressed.
+    pub(crate) compressor: Option<Compressor>,
     /// The number of the token that its user showed; 0 for none.
     token: u64,
 }
@@ -616,6 +618,7 @@ impl Client {
         let line = Line {
             server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
             service_id: hello.get_object_id("serviceId").ok().flatten(),
+            compressor: read_compression(hello, &self.options.compressors),
             token: 0,
         };
         self.lines.insert(link, line);
@@ -625,6 +628,11 @@ impl Client {
             let service = ServerDescription::from_hello(address.clone(), hello, Instant(Duration::ZERO));
             self.balanced_service = Some(Arc::new(service));
         }
+    }
+
+    /// Returns how messages on a connection are compressed, as its handshake settled it; `None` for not at all.
+    pub fn compressor(&self, link: LinkId) -> Option<Compressor> {
+        self.lines.get(&link)?.compressor
     }
 
     /// Notes which token a connection was authenticated with.
@@ -715,4 +723,21 @@ impl Client {
         let minutes = self.description().logical_session_timeout_minutes?;
         Some(Duration::from_secs(60 * u64::try_from(minutes).ok()?))
     }
+}
+
+fn read_compression(hello: RawDocument<'_>, wanted: &[Compressor]) -> Option<Compressor> {
+    if wanted.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = hello
+        .get_array("compression")
+        .ok()
+        .flatten()?
+        .iter()
+        .filter_map(|name| match name {
+            Ok(mangonel_bson::RawValue::String(name)) => Some(name),
+            _ => None,
+        })
+        .collect();
+    negotiate(wanted, names)
 }

@@ -45,6 +45,7 @@ class AWSResponder:
         challenge: bytes | None,
         previous: bytes | None,
         refused: int | None,
+        timeout: float | None = None,
         loop: AbstractEventLoop | None = None,
     ) -> tuple[bytes, int, bool]:
         """Return the client's next word; there is no token in it that could be used again."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 from mangonel.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult, OIDCIdPInfo
+from mangonel.errors import NetworkTimeout
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -55,6 +56,7 @@ class OIDCResponder:
         challenge: bytes | None,
         previous: bytes | None,
         refused: int | None,
+        timeout: float | None = None,
         loop: AbstractEventLoop | None = None,
     ) -> tuple[bytes, int, bool]:
         """Return the client's next word, the number of the token in it, and whether another token may come after it.
@@ -63,9 +65,14 @@ class OIDCResponder:
             challenge: what the server said, None at the start.
             previous: what was said before; not needed here.
             refused: number of the token that the server refused.
+            timeout: seconds that the operation has left. None: no limit of its own.
             loop: the event loop that coroutines of the callback run on. None on the blocking face.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            raise NetworkTimeout(
+                f"no token within {timeout} s: another operation still waits for the OIDC callback"
+            )
+        try:
             if refused is not None:
                 self._forget(refused)
             if challenge is not None:
@@ -75,10 +82,12 @@ class OIDCResponder:
             elif self._is_human and (self._refresh_token is None or self._provider is None):
                 return _core.encode({"n": self._username} if self._username else {}), 0, False
             had_refresh_token = self._refresh_token is not None
-            self._fetch(loop)
+            self._fetch(timeout, loop)
             assert self._token is not None
             self._is_refreshed = had_refresh_token
             return _jwt(self._token), self._number, had_refresh_token
+        finally:
+            self._lock.release()
 
     def after_fork(self) -> None:
         """Forget what another thread of the parent may hold."""
@@ -98,11 +107,14 @@ class OIDCResponder:
         if "issuer" in said:
             self._provider = OIDCIdPInfo(said["issuer"], said.get("clientId"), said.get("requestScopes"))
 
-    def _fetch(self, loop: AbstractEventLoop | None) -> None:
+    def _fetch(self, left: float | None, loop: AbstractEventLoop | None) -> None:
         wait = self._called + LEAST_BETWEEN_CALLS_S - time.monotonic()
         if wait > 0:
             time.sleep(wait)
         timeout = HUMAN_TIMEOUT_S if self._is_human else MACHINE_TIMEOUT_S
+        if left is not None and not self._is_human:
+            # A person is not made to type faster by timeoutMS (specification).
+            timeout = min(timeout, left)
         context = OIDCCallbackContext(timeout, self._username, VERSION, self._refresh_token, self._provider)
         try:
             result: Any = self._callback.fetch(context)

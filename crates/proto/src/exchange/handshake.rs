@@ -2,15 +2,16 @@
 //! of it once more when the server asks for it later. Spec: mongodb-handshake; auth; OP_COMPRESSED.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use mangonel_bson::{RawDocument, RawValue, writer};
+use mangonel_bson::{RawDocument, writer};
 
 use super::{Exchange, Phase, Step};
 use crate::auth::external::{Prompt, Word};
 use crate::auth::scram::{KeyRequest, Keys};
 use crate::auth::{self, AUTHENTICATION_FAILED, AuthError, Authentication, Mechanism};
 use crate::client::{Client, ClientOptions};
-use crate::compress::{Compressor, is_compressible, negotiate};
+use crate::compress::is_compressible;
 use crate::error::{Failure, ProtocolError};
 use crate::hello::{auth_command, hello_command};
 use crate::message::Command;
@@ -26,7 +27,6 @@ pub(super) struct Handshake {
     authentication: Option<Authentication>,
     /// Whether the reply that is due is the one to hello.
     is_hello: bool,
-    compressor: Option<Compressor>,
 }
 
 impl Handshake {
@@ -71,11 +71,6 @@ impl Exchange {
             && self.handshake.as_ref().is_some_and(|handshake| !handshake.is_hello)
     }
 
-    /// Takes how the connection that just became usable compresses; `None` for not at all, or told before.
-    pub fn take_compressor(&mut self) -> Option<Compressor> {
-        self.compressor.take()
-    }
-
     /// Returns whether the message to send may be compressed, once the connection agreed on how.
     pub fn may_compress(&self) -> bool {
         self.phase == Phase::InFlight
@@ -97,6 +92,11 @@ impl Exchange {
             auth::Step::Ask(prompt) => Some(Question::Word(authentication.mechanism()?, prompt.clone())),
             auth::Step::Send { .. } | auth::Step::Done => None,
         }
+    }
+
+    /// Returns how long the answer may take; `None` for no limit.
+    pub fn answer_timeout(&self, now: Instant) -> Option<Duration> {
+        self.until.map(|until| until.saturating_since(now))
     }
 
     /// Takes what was found out.
@@ -157,7 +157,7 @@ impl Exchange {
         match hello {
             Ok(command) => {
                 let command = Some(command);
-                let handshake = Handshake { command, authentication, is_hello: true, compressor: None };
+                let handshake = Handshake { command, authentication, is_hello: true };
                 self.handshake = Some(Box::new(handshake));
             }
             Err(error) => {
@@ -181,8 +181,7 @@ impl Exchange {
             Ok(authentication) => {
                 self.phase = Phase::Reauthenticating;
                 let authentication = Some(authentication);
-                let handshake =
-                    Handshake { command: None, authentication, is_hello: false, compressor: None };
+                let handshake = Handshake { command: None, authentication, is_hello: false };
                 self.handshake = Some(Box::new(handshake));
                 self.go_on(client, now);
             }
@@ -212,7 +211,6 @@ impl Exchange {
         if is_hello {
             handshake.is_hello = false;
             self.link.into_iter().for_each(|link| client.note_line(link, reply));
-            handshake.compressor = read_compression(reply, &client.options);
             if client.is_load_balanced() && !matches!(reply.get_object_id("serviceId"), Ok(Some(_))) {
                 self.drop_link(client, now);
                 self.fail(Failure::Configuration(format!(
@@ -297,7 +295,6 @@ impl Exchange {
             }
         }
         if self.phase == Phase::Handshake {
-            self.compressor = handshake.and_then(|handshake| handshake.compressor);
             let (link, generation) = (self.link, self.generation);
             let service = link.and_then(|link| client.line(link).service_id);
             let is_load_balanced = client.is_load_balanced();
@@ -396,21 +393,4 @@ fn append_compression(out: &mut Vec<u8>, options: &ClientOptions) {
         writer::append_str(out, &index.to_string(), compressor.name());
     }
     writer::end_document(out, names);
-}
-
-fn read_compression(reply: RawDocument<'_>, options: &ClientOptions) -> Option<Compressor> {
-    if options.compressors.is_empty() {
-        return None;
-    }
-    let names: Vec<&str> = reply
-        .get_array("compression")
-        .ok()
-        .flatten()?
-        .iter()
-        .filter_map(|name| match name {
-            Ok(RawValue::String(name)) => Some(name),
-            _ => None,
-        })
-        .collect();
-    negotiate(&options.compressors, names)
 }

@@ -38,7 +38,6 @@ use std::time::Duration;
 
 use self::handshake::Handshake;
 use crate::client::{Client, ShardId};
-use crate::compress::Compressor;
 use crate::error::{Failure, ProtocolError};
 use crate::events::{CheckOutFailure, CloseReason, CommandFailure};
 use crate::message::Replies;
@@ -154,8 +153,6 @@ pub struct Exchange {
     announcement: announcing::Announcement,
     /// Whether it authenticated once more already; a second time would not help.
     is_reauthenticated: bool,
-    /// How the connection that it opened compresses.
-    compressor: Option<Compressor>,
     notes: announcing::CheckOutNotes,
     /// What the connection that it opens will be called.
     opening: Option<LinkId>,
@@ -214,7 +211,6 @@ impl Exchange {
             operation_id: None,
             announcement: announcing::Announcement::default(),
             is_reauthenticated: false,
-            compressor: None,
             notes: announcing::CheckOutNotes::default(),
             opening: None,
             is_traced: false,

@@ -37,12 +37,14 @@ impl KeyQuestion {
 pub struct WordQuestion {
     responder: Py<PyAny>,
     prompt: Prompt,
+    /// Seconds that the operation has left, or None.
+    left: Option<f64>,
 }
 
 impl WordQuestion {
     /// Makes the question.
-    pub fn new(responder: Py<PyAny>, prompt: Prompt) -> Self {
-        WordQuestion { responder, prompt }
+    pub fn new(responder: Py<PyAny>, prompt: Prompt, left: Option<f64>) -> Self {
+        WordQuestion { responder, prompt, left }
     }
 }
 
@@ -53,7 +55,7 @@ impl WordQuestion {
         let bytes = |bytes: Option<&Vec<u8>>| bytes.map(|bytes| PyBytes::new(py, bytes));
         let challenge = bytes(self.prompt.challenge.as_ref());
         let previous = bytes(self.prompt.previous.as_ref().map(|hidden| &hidden.0));
-        let asked = (challenge, previous, self.prompt.refused, event_loop);
+        let asked = (challenge, previous, self.prompt.refused, self.left, event_loop);
         let said = self.responder.call_method1(py, "respond", asked)?;
         let (payload, token, has_successor) = said.extract::<(Vec<u8>, u64, bool)>(py)?;
         Ok(NextWord(Word { payload: Hidden(payload), token, has_successor }))

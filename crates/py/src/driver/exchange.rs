@@ -129,18 +129,15 @@ impl Exchange {
 
     /// Compresses the message to send when its connection agreed to that: here, since the lock is no place for it.
     fn pack(&mut self, py: Python<'_>) {
-        let compressor = self.inner.take_compressor();
-        if self.inner.step() != Step::Write || self.lent > 0 {
+        let request_id = self.inner.request_id();
+        let is_packed = self.packed.as_ref().is_some_and(|packed| packed.0 == request_id);
+        let Some(id) = self.inner.link().filter(|_| self.inner.may_compress()) else { return };
+        if is_packed || self.lent > 0 {
             return;
         }
+        let Some(compressor) = self.core.get().peek(|state| state.client.compressor(id)) else { return };
         let Some(Ok(mut link)) = self.link.as_ref().map(|link| link.try_borrow_mut(py)) else { return };
-        if compressor.is_some() {
-            link.compressor = compressor;
-        }
-        let request_id = self.inner.request_id();
-        if self.inner.may_compress() && self.packed.as_ref().is_none_or(|packed| packed.0 != request_id) {
-            self.packed = link.pack(py, self.inner.outbound()).map(|packed| (request_id, packed));
-        }
+        self.packed = link.pack(py, compressor, self.inner.outbound()).map(|packed| (request_id, packed));
     }
 
     /// Prepares the connection for chunks whose data goes elsewhere than into a message.
@@ -568,7 +565,8 @@ impl Exchange {
                 let responder = self.core.get().responder.as_ref().map(|responder| responder.clone_ref(py));
                 let responder = responder
                     .ok_or_else(|| failure::bug(py, "expected a responder for the mechanism, found none"))?;
-                Ok(Py::new(py, WordQuestion::new(responder, prompt))?.into_any())
+                let left = self.inner.answer_timeout(self.core.get().now()).map(seconds);
+                Ok(Py::new(py, WordQuestion::new(responder, prompt, left))?.into_any())
             }
             None => Err(failure::bug(py, "expected an open question, found none")),
         }

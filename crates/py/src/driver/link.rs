@@ -49,8 +49,6 @@ pub struct Link {
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<Waiter>>,
-    /// How messages to the server are compressed, once it agreed to that.
-    pub(crate) compressor: Option<Compressor>,
     /// Where the data of the chunks that are due goes, for the paths that skip the socket object; none for other replies.
     pub(crate) siphon: Option<Box<Siphon>>,
     /// The working memory of compression, made when the first compressed message comes or goes.
@@ -77,7 +75,6 @@ impl Link {
             is_doomed: false,
             idle_since: std::time::Instant::now(),
             waiter: None,
-            compressor: None,
             siphon: None,
             packer: None,
         }
@@ -102,9 +99,8 @@ impl Link {
         unpacked
     }
 
-    /// Compresses a whole message as the server agreed to; `None` when it did not, or the message must stay as it is.
-    pub(crate) fn pack(&mut self, py: Python<'_>, message: &[u8]) -> Option<Vec<u8>> {
-        let compressor = self.compressor?;
+    /// Compresses a whole message; `None` when it must stay as it is.
+    pub(crate) fn pack(&mut self, py: Python<'_>, compressor: Compressor, message: &[u8]) -> Option<Vec<u8>> {
         let mut packer = self.packer.take().unwrap_or_default();
         let mut pack = || {
             let mut packed = Vec::new();
