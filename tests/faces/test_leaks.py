@@ -196,7 +196,7 @@ def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str,
                 await asyncio.gather(task, return_exceptions=True)
             gc.collect()
             # What was still on its way when the task was cancelled is swept up a moment later.
-            await asyncio.sleep(2)
+            await asyncio.sleep(4)
 
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
         runner.run(steps())

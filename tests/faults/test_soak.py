@@ -179,7 +179,7 @@ class Soak:
             await asyncio.gather(*(self.work_in_task(client, 1000 + number) for number in range(TASKS)))
             # A cursor in a cycle, such as that of a cancelled task, ends when it is collected; the rest a moment later.
             gc.collect()
-            await asyncio.sleep(2)
+            await asyncio.sleep(4)
 
     def run(self, while_running: Callable[[], None]) -> None:
         with MongoClient(self.uri) as client:

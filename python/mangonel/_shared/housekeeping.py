@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # A command that was given up may still be on its way to the server when its connection is closed; killing its session
 # before it arrives would kill nothing.
-_SWEEP_S = 0.5
+_SWEEP_S = 2.0
 
 
 class Housekeeper:
