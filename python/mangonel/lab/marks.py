@@ -82,6 +82,46 @@ def _cpu(experiment: str, text: str, part: str, ours: str, peer: str, limit: flo
     return Mark(experiment, text, (part, ours), (part, peer), "≤", limit, figure="client")
 
 
+def _websessions() -> Iterator[Mark]:
+    part, ours = "new-visitor", (("new-visitor", "web-mongodb"))
+    yield Mark(
+        "websessions",
+        "new visitor writes, requests per second against no sessions",
+        (part, "web-none"),
+        ours,
+        "≥",
+        0.65,
+    )
+    yield Mark(
+        "websessions",
+        "new visitor writes, requests per second against Redis",
+        (part, "web-redis"),
+        ours,
+        "≥",
+        1.0,
+    )
+    yield Mark(
+        "websessions",
+        "anonymous readers, Tornado's CPU against no sessions",
+        ("anonymous", "web-mongodb"),
+        ("anonymous", "web-none"),
+        "≤",
+        1.02,
+        figure="tornado_us",
+    )
+    for kind, limit in (("read", 5.0), ("write", 9.0)):
+        yield Mark(
+            "websessions",
+            f"the layer on memory, a {kind}",
+            (f"layer-{kind}", "web-memory"),
+            None,
+            "≤",
+            limit,
+            figure="client",
+            unit="µs",
+        )
+
+
 BATCHED = (("batch", OURS), ("prefetch", OURS), ("exhaust", OURS))
 
 MARKS: tuple[Mark, ...] = (
@@ -157,6 +197,7 @@ MARKS: tuple[Mark, ...] = (
         "",
         total=True,
     ),
+    *_websessions(),
     _floor("import-time", "import, against import pymongo", "import", OURS, PYMONGO, 0.8),
 )
 

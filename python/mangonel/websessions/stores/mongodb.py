@@ -33,11 +33,16 @@ class _Documents:
     """From records to documents and back; the same for both faces."""
 
     def __init__(self, collection: Any, *, durable: bool = False, documents: bool = False) -> None:
-        from mangonel.bson import decode, encode
-        from mangonel.bson.codec_options import CodecOptions
-        from mangonel.errors import DuplicateKeyError
-        from mangonel.read_preferences import ReadPreference
-        from mangonel.write_concern import WriteConcern
+        from importlib import import_module
+
+        # An application that has PyMongo's client may share that one; the names are the same.
+        is_peer = type(collection).__module__.partition(".")[0] == "pymongo"
+        driver, types = ("pymongo", "bson") if is_peer else ("mangonel", "mangonel.bson")
+        bson = import_module(types)
+        CodecOptions = import_module(f"{types}.codec_options").CodecOptions  # noqa: N806
+        DuplicateKeyError = import_module(f"{driver}.errors").DuplicateKeyError  # noqa: N806
+        ReadPreference = import_module(f"{driver}.read_preferences").ReadPreference  # noqa: N806
+        WriteConcern = import_module(f"{driver}.write_concern").WriteConcern  # noqa: N806
 
         self.duplicate: type[Exception] = DuplicateKeyError
         options: Any = CodecOptions(tz_aware=True)
@@ -45,8 +50,8 @@ class _Documents:
         base = collection.with_options(codec_options=options, read_preference=ReadPreference.PRIMARY)
         self.plain: Any = base.with_options(write_concern=concern) if concern else base
         self.sure: Any = self.plain if durable else base.with_options(write_concern=WriteConcern("majority"))
-        self._decode: Any = decode if documents else None
-        self._encode: Any = encode if documents else None
+        self._decode: Any = bson.decode if documents else None
+        self._encode: Any = bson.encode if documents else None
 
     def document(self, record: Record) -> dict[str, Any]:
         """Return the document of a record."""
@@ -98,7 +103,7 @@ class _Documents:
 
 
 class MongoStore:
-    """Websessions in a collection of this driver's `AsyncMongoClient`, which the application may share.
+    """Websessions in a collection of an `AsyncMongoClient`, which the application may share.
 
     Args:
         collection: `client.app.websessions`.

@@ -1,0 +1,76 @@
+"""Sites for the experiment `websessions`: the same site without sessions, and with them in each store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mangonel.lab.contender import Contender
+
+WEB = "web"
+DURABLE = "web-durable"
+LAYER = "web-layer"
+SHORT = "web-short"
+
+TITLES = {
+    "none": "no sessions",
+    "memory": "memory",
+    "cookie": "sealed cookie",
+    "mongodb": "MongoDB (mangonel)",
+    "pymongo": "MongoDB (PyMongo Async)",
+    "redis": "Redis",
+    "memcached": "Memcached",
+    "mysql": "MariaDB",
+    "postgresql": "PostgreSQL",
+    "sqlite": "SQLite",
+    "directory": "directory of files",
+}
+
+# The program that each engine needs; MongoDB is the lab's own.
+PROGRAMS = {"redis": "redis-server", "memcached": "memcached", "mysql": "mariadbd", "postgresql": "initdb"}
+CLIENTS = {
+    "redis": ("redis",),
+    "memcached": ("emcache",),
+    "mysql": ("asyncmy",),
+    "postgresql": ("asyncpg",),
+    "sqlite": ("aiosqlite",),
+    "pymongo": ("pymongo",),
+    "cookie": ("cryptography",),
+}
+
+
+def _needs(store: str) -> Callable[[str], str]:
+    def unsuited(uri: str) -> str:
+        from mangonel.lab.stores import Missing, find_program
+
+        try:
+            find_program("ab")
+            if store in PROGRAMS:
+                find_program(PROGRAMS[store])
+        except Missing as error:
+            return str(error)
+        return ""
+
+    return unsuited
+
+
+def _offers(store: str) -> frozenset[str]:
+    offers = {WEB}
+    if store not in ("memory", "cookie", "memcached"):
+        offers.add(DURABLE)
+    if store == "memory":
+        offers.add(LAYER)
+    if store in ("none", "mongodb", "redis"):
+        offers.add(SHORT)
+    return frozenset(offers)
+
+
+CONTENDERS = tuple(
+    Contender(
+        id=f"web-{store}",
+        title=title,
+        offers=_offers(store),
+        packages=("mangonel", "tornado", "msgspec", *CLIENTS.get(store, ())),
+        unsuited=_needs(store),
+    )
+    for store, title in TITLES.items()
+)

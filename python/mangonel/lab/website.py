@@ -1,0 +1,118 @@
+"""The web site of the experiment `websessions`: one Tornado process, one store, the handler of the original benchmark.
+
+Run as `python -m mangonel.lab.website STORE_URL`; "none" is the same site without sessions. Prints its port. `/calls`
+tells the store's calls and the processor time since it was asked before, which is how the experiment voids wrong runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from typing import Any
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Serve until the parent goes away."""
+    url = sys.argv[1]
+    asyncio.run(_serve(url))
+    return 0
+
+
+async def _serve(url: str) -> None:
+    import tornado.web
+    from tornado.httpserver import HTTPServer
+    from tornado.testing import bind_unused_port
+
+    meter, settings, mixin = await _sessions(url)
+    before = [_cpu()]
+
+    class Calls(tornado.web.RequestHandler):
+        def get(self) -> None:
+            now = _cpu()
+            self.write(json.dumps({"calls": dict(meter.by_name), "cpu": now - before[0]}))
+            before[0] = now
+            meter.by_name.clear()
+
+    application = tornado.web.Application(
+        [*_handlers(mixin), ("/calls", Calls)], log_function=lambda handler: None, **settings
+    )
+    # A backlog for the load's 300 connections, which arrive at once.
+    sock, port = bind_unused_port()
+    sock.listen(1024)
+    server = HTTPServer(application)
+    server.add_socket(sock)
+    print(port, flush=True)
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+
+
+def _handlers(mixin: Any) -> list[Any]:
+    import tornado.web
+
+    if mixin is None:
+
+        class Write(tornado.web.RequestHandler):
+            async def get(self) -> None:
+                self.write(self.get_argument("v"))
+
+        class Read(tornado.web.RequestHandler):
+            async def get(self) -> None:
+                self.write("reader")
+
+        return [("/", Write), ("/read", Read), ("/anonymous", Read)]
+
+    class WriteStored(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        async def get(self) -> None:
+            # The original handler: a parameter of the request is stored.
+            self.session["v"] = value = self.get_argument("v")
+            self.write(value)
+
+    class ReadStored(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        async def get(self) -> None:
+            self.session.get("v")
+            self.write("reader")
+
+    return [("/", WriteStored), ("/read", ReadStored), ("/anonymous", ReadStored)]
+
+
+async def _sessions(url: str) -> tuple[Any, dict[str, Any], Any]:
+    from mangonel.websessions.stores.meter import Meter
+
+    if url == "none":
+        return Meter(None), {}, None
+    from mangonel.websessions import WebSessions
+    from mangonel.websessions.cookies import new_token
+    from mangonel.websessions.frameworks.tornado import SessionMixin
+    from mangonel.websessions.stores.urls import open_store
+
+    store = _pymongo_store(url) if url.startswith("pymongo+") else open_store(url)
+    if hasattr(store, "setup"):
+        await store.setup()
+    meter = Meter(store)
+    seal = new_token() if url.startswith("cookie:") else None
+    sessions: Any = WebSessions(url if seal else meter, secure=False, seal=seal)
+    return meter, {"sessions": sessions}, SessionMixin
+
+
+def _pymongo_store(url: str) -> Any:
+    from pymongo import AsyncMongoClient
+
+    from mangonel.websessions.stores.mongodb import MongoStore
+
+    client: Any = AsyncMongoClient(url.removeprefix("pymongo+"))
+    return MongoStore(client.get_default_database().websessions)
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())
