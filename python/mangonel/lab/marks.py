@@ -122,6 +122,28 @@ def _websessions() -> Iterator[Mark]:
         )
 
 
+def _mapper() -> Iterator[Mark]:
+    read, save = "read-documents", "save-one-field"
+    yield _cpu(
+        read, "five keys, from the server, against PyMongo's dicts", "users", "odm", "objects-pymongo", 0.45
+    )
+    for peer, limit in (("beanie", 12.0), ("mongoengine", 15.0)):
+        text = f"five keys, from the server, against {peer}"
+        yield Mark(read, text, ("users", peer), ("users", "odm"), "≥", limit, "client")
+    for part, ours, limit in (
+        ("decode-users", "odm", 0.3),
+        ("decode-posts", "odm", 0.3),
+        ("decode-posts", "odm-lazy", 0.1),
+    ):
+        text = f"{part} alone, {ours}, against PyMongo's dicts"
+        yield _cpu(read, text, part, ours, "objects-pymongo", limit)
+    text = "one changed scalar, up to the wire"
+    yield Mark(save, text, ("prepare", "odm"), None, "≤", 2.0, "client", "µs")
+    for peer in ("mongoengine", "beanie"):
+        text = f"one changed scalar, up to the wire, against {peer}"
+        yield Mark(save, text, ("prepare", peer), ("prepare", "odm"), "≥", 40.0, "client")
+
+
 BATCHED = (("batch", OURS), ("prefetch", OURS), ("exhaust", OURS))
 
 MARKS: tuple[Mark, ...] = (
@@ -198,6 +220,7 @@ MARKS: tuple[Mark, ...] = (
         total=True,
     ),
     *_websessions(),
+    *_mapper(),
     _floor("import-time", "import, against import pymongo", "import", OURS, PYMONGO, 0.8),
 )
 

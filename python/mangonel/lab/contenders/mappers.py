@@ -1,0 +1,51 @@
+"""Document mappers, and the dicts and the raw socket that they are compared with."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from mangonel.lab.contender import Contender, Target
+
+OBJECTS = "objects"  # reads collections into objects, or says what that costs at least
+POSTS_TOO = "posts"
+DECODES_ALONE = "decodes-alone"
+SAVES_FIELDS = "saves-fields"
+
+
+def _reader(name: str) -> Callable[[Target], Any]:
+    def make(target: Target) -> Any:
+        module = importlib.import_module("mangonel.lab.contenders._mappers")
+        return getattr(module, name)(target)
+
+    return make
+
+
+def _contender(id: str, title: str, reader: str, packages: tuple[str, ...], *offers: str) -> Contender:
+    return Contender(
+        id, title, frozenset({OBJECTS, *offers}), packages=("pymongo", *packages), blocking=_reader(reader)
+    )
+
+
+CONTENDERS = (
+    _contender("objects-floor", "floor: raw socket, bytes only", "DrainReader", (), POSTS_TOO),
+    _contender("objects-pymongo", "PyMongo, dicts", "PyMongoReader", (), POSTS_TOO, DECODES_ALONE),
+    _contender("objects-dicts", "mangonel, dicts", "MangonelReader", ("mangonel",), POSTS_TOO, DECODES_ALONE),
+    _contender(
+        "odm", "mangonel.odm, eager", "OdmReader", ("mangonel",), POSTS_TOO, DECODES_ALONE, SAVES_FIELDS
+    ),
+    _contender("odm-lazy", "mangonel.odm, lazy", "LazyOdmReader", ("mangonel",), POSTS_TOO, DECODES_ALONE),
+    _contender(
+        "mongoengine",
+        "MongoEngine",
+        "MongoEngineReader",
+        ("mongoengine",),
+        POSTS_TOO,
+        DECODES_ALONE,
+        SAVES_FIELDS,
+    ),
+    _contender("beanie", "Beanie", "BeanieReader", ("beanie",), POSTS_TOO, DECODES_ALONE, SAVES_FIELDS),
+    _contender("odmantic", "ODMantic", "OdmanticReader", ("odmantic",), DECODES_ALONE),
+    _contender("umongo", "umongo", "UmongoReader", ("umongo",), DECODES_ALONE),
+)
