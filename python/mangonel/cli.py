@@ -86,6 +86,14 @@ def _lab(commands: Commands) -> None:
     parser.set_defaults(run=dispatch)
 
 
+def _odm(commands: Commands) -> None:
+    from mangonel.odm_cli import add_arguments, dispatch
+
+    parser = add_command(commands, "odm", "look after the indexes, schemas and documents of models")
+    add_arguments(parser)
+    parser.set_defaults(run=dispatch)
+
+
 def _websessions(commands: Commands) -> None:
     from mangonel.websessions_cli import add_arguments, dispatch
 
@@ -94,4 +102,4 @@ def _websessions(commands: Commands) -> None:
     parser.set_defaults(run=dispatch)
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _websessions)
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _odm, _websessions)

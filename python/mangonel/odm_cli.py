@@ -1,4 +1,4 @@
-"""What `mangonel odm indexes|schema|check MODELS [URL]` does: indexes and schemas of models, and documents that do not fit.
+"""What `mangonel odm indexes|schema|check MODELS [URL]` does: indexes, schemas, documents that do not fit.
 
 Beside the package, not in it: `mangonel --help` must not need what the mapper needs.
 """

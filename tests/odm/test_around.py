@@ -359,3 +359,50 @@ def test_every_waiting_method_has_its_pair() -> None:
 def test_identity_map_is_off_by_default() -> None:
     with identity_map() as known:
         assert len(known) == 0
+
+
+class Link(Embedded):
+    next: Link | None = None
+    text: str = ""
+
+
+def test_long_chain_of_embedded_documents_is_released() -> None:
+    import gc
+    import weakref
+
+    chain = Link()
+    for _ in range(200_000):
+        chain = Link(next=chain)
+    del chain
+    document = Hooked(name="x")
+    seen = weakref.ref(document)
+    del document
+    assert seen() is None
+    # One that refers to itself is for the collector.
+    cycle = Shaped(name="x", point=Point2(x=1))
+    known = weakref.ref(cycle)
+    cycle.points = [cycle.point]
+    cycle.point.__class__  # noqa: B018
+    holder: dict[str, Any] = {}
+
+    class Keeps(Document):
+        anything: Any = None
+
+    keeps = Keeps(anything=holder)
+    holder["self"] = keeps
+    kept = weakref.ref(keeps)
+    del keeps, holder, cycle
+    gc.collect()
+    assert kept() is None
+    assert known() is None
+
+
+def test_released_memory_comes_back_empty() -> None:
+    for round in range(3):
+        made = [Shaped(name=str(round), point=Point2(x=n)) for n in range(2000)]
+        assert all(one.is_new and one.changes() == {} for one in made)
+        data = b"".join(map(_core.odm_encode, made))
+        found = _core.odm_decode_all(Shaped.__model__, data)
+        assert not any(one.is_new or one.extra for one in found)
+        assert [one.point.x for one in found] == list(range(2000))
+        del made, found

@@ -5,6 +5,7 @@ What an instance is lives in Rust (`_core.OdmBase`); what it does with a server,
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
@@ -85,7 +86,7 @@ class ModelMeta(_core.OdmMeta):
         # Nobody but the class's own frame has the names of a function's scope.
         cls.__locals__ = {}
         if any(isinstance(annotation, str) for annotation in annotations.values()):
-            cls.__locals__ = _caller_locals(cls)
+            cls.__locals__ = _caller_locals(cls, annotations)
         cls.__all_members__ = frozenset(has_slot.union(slots))
         cls.__members__ = {slot: cls.__dict__[slot] for slot in slots if slot != "__weakref__"}
         cls.__fields__ = _ordered(fields, cls)
@@ -93,6 +94,7 @@ class ModelMeta(_core.OdmMeta):
         cls.__hooks__ = collect_hooks(cls)
         if not is_abstract:
             cls.__model__ = _core.OdmModel(cls)
+            _adopt(cls)
             registry[name] = cls
             _join_family(cls)
         return cls
@@ -111,6 +113,13 @@ class ModelMeta(_core.OdmMeta):
         if name in cls.__dict__.get("__fields__", ()) and name not in _OWN:
             raise AttributeError(f"cannot replace the field {name!r} of {cls.__name__}")
         super().__setattr__(name, value)
+
+
+def _adopt(cls: Any) -> None:
+    members = {
+        slot: member for base in cls.__mro__ for slot, member in base.__dict__.get("__members__", {}).items()
+    }
+    cls.__model__.adopt(cls, [_core.odm_offset(member) for member in members.values()])
 
 
 def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -166,12 +175,15 @@ def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
     return {name: fields[name] for name in names}
 
 
-def _caller_locals(cls: Any) -> dict[str, Any]:
-    """The local names of the function that a model is defined in, if it is defined in one."""
+def _caller_locals(cls: Any, annotations: dict[str, Any]) -> dict[str, Any]:
+    """What annotations name of the function that a model is defined in, if it is defined in one; nothing else is kept."""
     if "<locals>" not in cls.__qualname__:
         return {}
     frame = sys._getframe(2)
-    return dict(frame.f_locals) if frame.f_code.co_name != "<module>" else {}
+    if frame.f_code.co_name == "<module>":
+        return {}
+    named = set(re.findall(r"[^\W\d]\w*", " ".join(map(str, annotations.values()))))
+    return {name: value for name, value in frame.f_locals.items() if name in named}
 
 
 def _install_inverse(cls: Any, name: str, inverse: Inverse) -> None:

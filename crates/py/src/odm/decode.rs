@@ -22,6 +22,8 @@ pub(super) struct Hydrator<'a, 'py> {
     /// Drop unknown keys of the outermost document, whatever its plan says.
     pub ignores: bool,
     forgives: bool,
+    /// Elements of the open lists, owned.
+    items: Vec<*mut ffi::PyObject>,
     siblings: Option<&'a Bound<'py, Siblings>>,
 }
 
@@ -39,6 +41,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             only: None,
             ignores: false,
             forgives: plan.forgives,
+            items: Vec::new(),
             siblings,
         }
     }
@@ -428,7 +431,12 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 let text = PyString::new(self.py, &text);
                 Ok(value::decimal_class(self.py)?.call1((text,))?.into_ptr())
             }
-            (Op::Geo { class, offset, .. }, 0x03 | 0x04) => {
+            (Op::Geo { class, offset, name }, 0x03 | 0x04) => {
+                if found == 0x03
+                    && let Some(made) = self.coordinates(name, end)?
+                {
+                    return self.geometry(class, *offset, made);
+                }
                 let made = self.owned(|this| this.d.value(found, end))?;
                 self.geo(kind, class, *offset, &made)
             }
@@ -527,35 +535,69 @@ impl<'a, 'py> Hydrator<'a, 'py> {
 
     fn list(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
         let end = self.d.open(limit)?;
-        // SAFETY: a new list, given back when an element fails; `PyList_Append` takes its own reference.
+        let base = self.items.len();
+        while self.d.position < end {
+            let kind = self.d.data[self.d.position];
+            self.d.position += 1;
+            match self.d.skip_index(end).and_then(|()| self.value(inner, kind, end)) {
+                Ok(made) => self.items.push(made),
+                Err(fault) => {
+                    let index = self.items.len() - base;
+                    for item in self.items.split_off(base) {
+                        // SAFETY: owned.
+                        unsafe { ffi::Py_DECREF(item) };
+                    }
+                    return Err(within(fault, Step::Index(index)));
+                }
+            }
+        }
+        self.d.close();
+        // SAFETY: the list has a place for each item, and takes them over.
         unsafe {
-            let list = ffi::PyList_New(0);
+            let list = ffi::PyList_New((self.items.len() - base) as _);
             if list.is_null() {
+                for item in self.items.split_off(base) {
+                    ffi::Py_DECREF(item);
+                }
                 return Err(raised(self.py));
             }
-            let mut index = 0;
-            while self.d.position < end {
-                let kind = self.d.data[self.d.position];
-                self.d.position += 1;
-                let result = self.d.skip_index(end).and_then(|()| self.value(inner, kind, end));
-                let made = match result {
-                    Ok(made) => made,
-                    Err(fault) => {
-                        ffi::Py_DECREF(list);
-                        return Err(within(fault, Step::Index(index)));
-                    }
-                };
-                let status = ffi::PyList_Append(list, made);
-                ffi::Py_DECREF(made);
-                if status < 0 {
-                    ffi::Py_DECREF(list);
-                    return Err(raised(self.py));
-                }
-                index += 1;
+            for (index, item) in self.items.drain(base..).enumerate() {
+                ffi::PyList_SET_ITEM(list, index as _, item);
             }
-            self.d.close();
             Ok(list)
         }
+    }
+
+    /// The `coordinates` of a GeoJSON object of this type, if that is all it has beside its type.
+    fn coordinates(&mut self, name: &str, limit: usize) -> Result<Option<*mut ffi::PyObject>, Fault> {
+        let start = self.d.position;
+        let end = self.d.open(limit)?;
+        let plain = self.d.data[self.d.position..]
+            .strip_prefix(b"\x02type\0")
+            .and_then(|rest| {
+                rest.get(4..)?.strip_prefix(name.as_bytes())?.strip_prefix(b"\0\x04coordinates\0")
+            })
+            .map(|rest| self.d.data.len() - rest.len());
+        let made = match plain {
+            Some(at) if at < end => {
+                self.d.position = at;
+                let made = self.d.value(0x04, end)?;
+                if self.d.position == end {
+                    Some(made)
+                } else {
+                    // SAFETY: owned.
+                    unsafe { ffi::Py_DECREF(made) };
+                    None
+                }
+            }
+            _ => None,
+        };
+        self.d.position = end;
+        self.d.close();
+        if made.is_none() {
+            self.d.position = start;
+        }
+        Ok(made)
     }
 
     /// Ids of other documents; one stored as a DBRef gives its id.
@@ -701,14 +743,25 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         else {
             return self.wrong(kind, made.clone());
         };
+        self.geometry(class, offset, coordinates.into_ptr())
+    }
+
+    /// The object of these coordinates, which are taken over.
+    fn geometry(
+        &self,
+        class: &Py<pyo3::types::PyType>,
+        offset: usize,
+        coordinates: *mut ffi::PyObject,
+    ) -> Result<*mut ffi::PyObject, Fault> {
         // SAFETY: an instance of a class of ours that has a slot at this offset, which is empty.
         unsafe {
             let class = class.as_ptr().cast::<ffi::PyTypeObject>();
             let object: *mut ffi::PyObject = ffi::PyType_GenericAlloc(class, 0);
             if object.is_null() {
+                ffi::Py_DECREF(coordinates);
                 return Err(raised(self.py));
             }
-            object.byte_add(offset).cast::<*mut ffi::PyObject>().write(coordinates.into_ptr());
+            object.byte_add(offset).cast::<*mut ffi::PyObject>().write(coordinates);
             Ok(object)
         }
     }

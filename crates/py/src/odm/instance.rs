@@ -122,7 +122,7 @@ impl Instance {
 }
 
 impl State {
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         for (_, value) in self.old.drain(..) {
             // SAFETY: owned.
             unsafe { ffi::Py_DECREF(value) };
@@ -160,6 +160,11 @@ pub(super) unsafe fn create(plan: &Plan, class: *mut ffi::PyTypeObject) -> *mut 
     // SAFETY: memory of the class's size with the head set by the interpreter; the rest is zeroed, which is an empty
     // instance. Plans live for ever, so the model does.
     unsafe {
+        if class == plan.model.class
+            && let Some(object) = super::lifetime::reuse(plan.model)
+        {
+            return object;
+        }
         let object: *mut ffi::PyObject = ffi::PyObject_GC_New(class);
         if object.is_null() {
             return object;

@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod instance;
+mod lifetime;
 mod plan;
 mod raw;
 mod siblings;

@@ -21,6 +21,10 @@ pub struct Model {
     /// The hidden subclass of partly loaded instances; null for embedded documents.
     pub(super) partial: Slot<*mut ffi::PyTypeObject>,
     plan: Slot<*const Plan>,
+    /// Where its instances have object pointers; set when `lifetime` takes the class over.
+    pub(super) slots: std::cell::OnceCell<Vec<usize>>,
+    /// Memory of released instances, empty and whole, each with its reference to the class.
+    pub(super) free: std::cell::RefCell<Vec<*mut ffi::PyObject>>,
 }
 
 /// A reference to a model that Python objects may hold.
@@ -280,6 +284,8 @@ impl OdmModel {
             class: class.as_ptr().cast(),
             partial: Slot::new(std::ptr::null_mut()),
             plan: Slot::new(std::ptr::null()),
+            slots: std::cell::OnceCell::new(),
+            free: std::cell::RefCell::new(Vec::new()),
         }));
         OdmModel { model: ModelRef(model) }
     }
@@ -299,6 +305,11 @@ impl OdmModel {
     /// Take the hidden class of partly loaded instances, which the caller keeps alive.
     fn set_partial(&self, class: &Bound<'_, PyType>) {
         self.model.0.partial.set(class.as_ptr().cast());
+    }
+
+    /// Take over the release of the class's instances; `slots` are the offsets of all its members.
+    fn adopt(&self, class: &Bound<'_, PyType>, slots: Vec<usize>) {
+        super::lifetime::adopt(self.model.0, class, slots);
     }
 
     #[getter]
