@@ -361,6 +361,10 @@ def test_identity_map_is_off_by_default() -> None:
         assert len(known) == 0
 
 
+class Keeps(Document):
+    anything: Any = None
+
+
 class Link(Embedded):
     next: Link | None = None
     text: str = ""
@@ -382,12 +386,7 @@ def test_long_chain_of_embedded_documents_is_released() -> None:
     cycle = Shaped(name="x", point=Point2(x=1))
     known = weakref.ref(cycle)
     cycle.points = [cycle.point]
-    cycle.point.__class__  # noqa: B018
     holder: dict[str, Any] = {}
-
-    class Keeps(Document):
-        anything: Any = None
-
     keeps = Keeps(anything=holder)
     holder["self"] = keeps
     kept = weakref.ref(keeps)
