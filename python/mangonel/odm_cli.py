@@ -82,9 +82,13 @@ def _models(place: str) -> list[Any]:
         and name in ("", value.__name__)
     ]
     if not found:
-        raise UsageProblem(f"expected a Document {name or ''} in {module_name}, found none".replace("  ", " "))
+        raise UsageProblem(
+            f"expected a Document {name or ''} in {module_name}, found none".replace("  ", " ")
+        )
     # A family has one collection, which its root answers for.
-    return [model for model in found if not any(base in found and base.__root__ for base in model.__mro__[1:])]
+    return [
+        model for model in found if not any(base in found and base.__root__ for base in model.__mro__[1:])
+    ]
 
 
 def _indexes(model: Any, options: argparse.Namespace) -> int:
