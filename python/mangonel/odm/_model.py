@@ -176,7 +176,7 @@ def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
 
 
 def _caller_locals(cls: Any, annotations: dict[str, Any]) -> dict[str, Any]:
-    """What annotations name of the function that a model is defined in, if it is defined in one; nothing else is kept."""
+    """What annotations name of the function that a model is defined in, if any; nothing else is kept."""
     if "<locals>" not in cls.__qualname__:
         return {}
     frame = sys._getframe(2)
