@@ -27,6 +27,10 @@ CODEC = "codec"
 PROGRAM = "program"
 IMPORT = "import"
 EXITS = "exits"  # its exits are counted
+GRIDFS_READS = "gridfs-reads"
+GRIDFS_SHARES = "gridfs-shares"  # reads a file over several connections
+GRIDFS_WRITES = "gridfs-writes"
+GRIDFS = frozenset({GRIDFS_READS, GRIDFS_WRITES})
 DRIVER = frozenset({BATCH_SIZE, DECODES})
 
 

@@ -221,6 +221,23 @@ MARKS: tuple[Mark, ...] = (
     ),
     *_websessions(),
     *_mapper(),
+    _faster("gridfs", "read 50 MiB, speed against PyMongo", "download", PYMONGO, OURS, 2.2),
+    _faster("gridfs", "read 50 MiB, against the raw socket", "download", "raw-socket", OURS, 0.75),
+    _faster("gridfs", "read 50 MiB at 5.4 ms, against PyMongo", "download-delayed", PYMONGO, OURS, 2.0),
+    _faster(
+        "gridfs", "read 50 MiB at 5.4 ms, against chunk by chunk", "download-delayed", "by-chunk", OURS, 12.0
+    ),
+    Mark(
+        "gridfs",
+        "read 50 MiB over several connections, against PyMongo",
+        ("download", PYMONGO),
+        ("download-shared", OURS),
+        "≥",
+        3.5,
+    ),
+    _floor("gridfs", "read 50 MiB on asyncio, against blocking", "download", OURS_ASYNC, OURS, 1.15),
+    _faster("gridfs", "store 50 MiB, speed against PyMongo", "upload", PYMONGO, OURS, 1.5),
+    _faster("gridfs", "store 50 MiB at 5.4 ms, against PyMongo", "upload-delayed", PYMONGO, OURS, 2.0),
     _floor("import-time", "import, against import pymongo", "import", OURS, PYMONGO, 0.8),
 )
 

@@ -11,6 +11,8 @@ from mangonel.lab.contender import (
     DRIVER,
     EXHAUST,
     EXITS,
+    GRIDFS,
+    GRIDFS_SHARES,
     PREFETCH,
     PROGRAM,
     SESSIONS,
@@ -36,7 +38,7 @@ CONTENDERS = (
     Contender(
         "mangonel-asyncio",
         "mangonel, asyncio",
-        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM, SESSIONS},
+        DRIVER | GRIDFS | {GRIDFS_SHARES, ASYNCIO, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM, SESSIONS},
         packages=("mangonel",),
         names=("mangonel:AsyncMongoClient",),
         loop="asyncio",
@@ -46,7 +48,7 @@ CONTENDERS = (
     Contender(
         "mangonel-uvloop",
         "mangonel, uvloop",
-        DRIVER | {ASYNCIO, EXHAUST, PREFETCH, SESSIONS},
+        DRIVER | GRIDFS | {GRIDFS_SHARES, ASYNCIO, EXHAUST, PREFETCH, SESSIONS},
         packages=("mangonel", "uvloop"),
         names=("mangonel:AsyncMongoClient",),
         loop="uvloop",

@@ -12,6 +12,8 @@ from mangonel.lab.contender import (
     DRIVER,
     EXHAUST,
     EXITS,
+    GRIDFS,
+    GRIDFS_SHARES,
     IMPORT,
     PREFETCH,
     PROGRAM,
@@ -47,7 +49,9 @@ CONTENDERS = (
     Contender(
         "mangonel",
         "mangonel",
-        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS, SESSIONS},
+        DRIVER
+        | GRIDFS
+        | {GRIDFS_SHARES, BLOCKING, COMPRESSES, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS, SESSIONS},
         packages=("mangonel",),
         names=("mangonel:MongoClient",),
         blocking=_connect,

@@ -9,6 +9,7 @@ from mangonel.lab.contender import (
     ASYNCIO,
     DRIVER,
     EXITS,
+    GRIDFS,
     IMPORT,
     PROGRAM,
     Batching,
@@ -91,7 +92,7 @@ CONTENDERS = (
     Contender(
         "mongojet",
         "mongojet",
-        DRIVER | {ASYNCIO, PROGRAM, IMPORT, EXITS},
+        DRIVER | GRIDFS | {ASYNCIO, PROGRAM, IMPORT, EXITS},
         packages=("mongojet",),
         loop="asyncio",
         asynchronous=MongojetAdapter,

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, COMPRESSES, DRIVER, EXHAUST, PROGRAM, SESSIONS, Contender, Target
+from mangonel.lab.contender import (
+    ASYNCIO,
+    COMPRESSES,
+    DRIVER,
+    EXHAUST,
+    GRIDFS,
+    PROGRAM,
+    SESSIONS,
+    Contender,
+    Target,
+)
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter
 
@@ -26,7 +36,7 @@ CONTENDERS = (
     Contender(
         "pymongo-async",
         "PyMongo Async",
-        DRIVER | {ASYNCIO, COMPRESSES, EXHAUST, PROGRAM, SESSIONS},
+        DRIVER | GRIDFS | {ASYNCIO, COMPRESSES, EXHAUST, PROGRAM, SESSIONS},
         packages=("pymongo",),
         loop="asyncio",
         asynchronous=_connect,

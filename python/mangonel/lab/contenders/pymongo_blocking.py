@@ -10,6 +10,8 @@ from mangonel.lab.contender import (
     COMPRESSES,
     DRIVER,
     EXHAUST,
+    GRIDFS,
+    GRIDFS_READS,
     IMPORT,
     PROGRAM,
     SESSIONS,
@@ -65,10 +67,17 @@ CONTENDERS = (
     Contender(
         "pymongo",
         "PyMongo",
-        DRIVER | {BLOCKING, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT, SESSIONS},
+        DRIVER | GRIDFS | {BLOCKING, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT, SESSIONS},
         packages=("pymongo",),
         blocking=_connect,
         codec=_codec,
         program=_program,
+    ),
+    Contender(
+        "by-chunk",
+        "PyMongo, one find_one per chunk",
+        frozenset({GRIDFS_READS}),
+        packages=("pymongo",),
+        blocking=_connect,
     ),
 )

@@ -10,6 +10,7 @@ from mangonel.lab.contender import (
     BATCH_SIZE,
     BLOCKING,
     EXHAUST,
+    GRIDFS_READS,
     Batching,
     Contender,
     Document,
@@ -142,7 +143,7 @@ CONTENDERS = (
     Contender(
         "raw-socket",
         "floor: raw socket",
-        frozenset({BLOCKING, BATCH_SIZE, EXHAUST, "floor"}),
+        frozenset({BLOCKING, BATCH_SIZE, EXHAUST, GRIDFS_READS, "floor"}),
         packages=("pymongo",),
         blocking=RawSocket,
         unsuited=_wire.unsuited,

@@ -1,0 +1,175 @@
+"""Files of 50 MiB: reading and storing one, on this machine and over a line of 5 ms, one connection and several."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from typing import Any
+
+from mangonel.lab.contender import GRIDFS_READS, GRIDFS_SHARES, GRIDFS_WRITES
+from mangonel.lab.contenders import _wire
+from mangonel.lab.contenders._shelves import BUCKET, open_shelf
+from mangonel.lab.delay import Delay
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+
+SIZE = 50 * 1024 * 1024
+DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
+CONNECTIONS = 4
+FILE_ID = "lab"
+
+
+def content(size: int) -> bytes:
+    """Return the file's bytes: such as no compression makes smaller, and the same in every run."""
+    return random.Random(1721).randbytes(size)
+
+
+class FileTask(Task):
+    """What reading and storing share: the shelf of the contender, behind a delay where the part asks for one."""
+
+    def __init__(self, part: Part, bench: Bench, size: int) -> None:
+        self._bench = bench
+        self._part = part
+        self._data = content(size)
+        self._delay: Delay | None = None
+        uri = bench.target.uri
+        if part.id.endswith("-delayed"):
+            self._delay = Delay(_wire.address(uri)[1], DELAY_MS)
+            uri = f"mongodb://127.0.0.1:{self._delay.port}/?directConnection=true"
+        bench.close_adapter()
+        name = bench.contender.copy_of or bench.contender.id
+        opened = open_shelf(name, uri, bench.target.database)
+        self._shelf: Any = bench.run(opened) if bench.is_async else asyncio.run(opened)
+        bench.adapter = self
+
+    def warm_up(self) -> None:
+        """Do the work twice untimed."""
+        for _ in range(2):
+            self.arrange()
+            self.act()
+
+    def close(self) -> Any:
+        """Close the shelf and the delay: the bench takes this task for its adapter."""
+        try:
+            self._bench.run(self._shelf.close())
+        finally:
+            if self._delay is not None:
+                self._delay.close()
+
+
+class ReadTask(FileTask):
+    """A sample is one reading of the whole file into memory."""
+
+    def __init__(self, part: Part, bench: Bench, size: int) -> None:
+        super().__init__(part, bench, size)
+        self._is_floor = "floor" in bench.contender.offers
+        self._found: Any = b""
+        self._ensure_file()
+
+    def verify(self) -> str:
+        """Read once and compare; of a floor, only that it drained so much."""
+        self.act()
+        if self._is_floor:
+            if int.from_bytes(self._found, "little") < len(self._data):
+                raise AssertionError(f"expected more than {len(self._data)} bytes of replies")
+        elif hashlib.sha256(self._found).digest() != hashlib.sha256(self._data).digest():
+            raise AssertionError("expected the file's bytes, got others")
+        return digest(hashlib.sha256(self._data).hexdigest())
+
+    def arrange(self) -> None:
+        """Let the last result go, untimed: freeing it is not reading."""
+        self._found = b""
+
+    def act(self) -> int:
+        """Read the file."""
+        if self._part.id.startswith("download-shared"):
+            reading = self._shelf.read_over(FILE_ID, CONNECTIONS)
+        else:
+            reading = self._shelf.read(FILE_ID)
+        if self._bench.is_async:
+            self._bench.run(self._keep(reading))
+        else:
+            self._found = reading
+        return 1
+
+    async def _keep(self, reading: Any) -> None:
+        # Not as the result of the runner's task: `asyncio.Runner` makes a repr of that at its end.
+        self._found = await reading
+
+    def _ensure_file(self) -> None:
+        import pymongo
+
+        import gridfs
+
+        with pymongo.MongoClient[Any](self._bench.target.uri) as client:
+            bucket = gridfs.GridFSBucket(client[self._bench.target.database], BUCKET)
+            known = client[self._bench.target.database][BUCKET]["files"].find_one(FILE_ID)
+            if known is not None and known["length"] != len(self._data):
+                bucket.delete(FILE_ID)
+                known = None
+            if known is None:
+                bucket.upload_from_stream_with_id(FILE_ID, "lab", self._data)
+
+
+class StoreTask(FileTask):
+    """A sample is one upload of the whole file from memory."""
+
+    def __init__(self, part: Part, bench: Bench, size: int) -> None:
+        super().__init__(part, bench, size)
+        self._stored: list[Any] = []
+
+    def verify(self) -> str:
+        """Store once, read it back and compare."""
+        self.act()
+        found = self._bench.run(self._shelf.read(self._stored[-1]))
+        if found != self._data:
+            raise AssertionError("expected the stored bytes, got others")
+        return digest(hashlib.sha256(self._data).hexdigest())
+
+    def arrange(self) -> None:
+        """Remove what was stored, untimed."""
+        while self._stored:
+            self._bench.run(self._shelf.remove(self._stored.pop()))
+
+    def act(self) -> int:
+        """Store the file."""
+        self._stored.append(self._bench.run(self._shelf.store(self._data)))
+        return 1
+
+    def close(self) -> Any:
+        """Remove what was stored, then close."""
+        self.arrange()
+        return super().close()
+
+
+class GridFS(Experiment):
+    """Spec tasks GridFSUpload and GridFSDownload, with a line of some milliseconds as well."""
+
+    id = "gridfs"
+    title = "a file of 50 MiB in GridFS"
+
+    def parts(self, size: Size) -> list[Part]:
+        """Reading first: its file is stored by whoever comes first."""
+
+        def part(name: str, title: str, need: str, quick: int, full: int, concern: str = "") -> Part:
+            samples = size.choose(quick, full)
+            return Part(name, title, frozenset({need}), 1, samples, unit="file", write_concern=concern)
+
+        over = f"over {CONNECTIONS} connections"
+        return [
+            part("download", "read 50 MiB, this machine", GRIDFS_READS, 3, 6),
+            part("download-delayed", "read 50 MiB, 2.5 ms each way", GRIDFS_READS, 1, 3),
+            part("download-shared", f"read 50 MiB {over}, this machine", GRIDFS_SHARES, 3, 6),
+            part("download-shared-delayed", f"read 50 MiB {over}, 2.5 ms each way", GRIDFS_SHARES, 1, 3),
+            part("upload", "store 50 MiB, this machine", GRIDFS_WRITES, 2, 4, "w:1"),
+            part("upload-delayed", "store 50 MiB, 2.5 ms each way", GRIDFS_WRITES, 1, 3, "w:1"),
+        ]
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the reading or the storing."""
+        size = bench.size.parameters.get("mebibytes", 0) * 1024 * 1024 or SIZE
+        return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench, size)
+
+
+EXPERIMENT = GridFS()
