@@ -64,6 +64,7 @@ from mangonel.odm._expressions import (
     where_js,
 )
 from mangonel.odm._fields import Custom, Index, Indexed, Sequence, Version, field, many
+from mangonel.odm._files import File
 from mangonel.odm._geo import (
     LineString,
     MultiLineString,
@@ -81,6 +82,7 @@ from mangonel.odm._query import Query
 from mangonel.odm._refs import Many, Ref, Refs
 from mangonel.odm._schema import IndexPlan
 from mangonel.odm._scope import scope
+from mangonel.odm._watch import Changes, Event
 from mangonel.odm.errors import (
     DeleteDenied,
     DocumentNotFound,
@@ -93,13 +95,13 @@ from mangonel.odm.errors import (
 )
 
 __all__ = [
-    "Connection", "Custom", "DeleteDenied", "Document", "DocumentNotFound", "Embedded", "Expr", "F", "Index",
-    "IndexPlan", "Indexed", "LineString", "Many", "Mapped", "MultiLineString", "MultiPoint", "MultiPolygon",
-    "MultipleDocuments", "NotConnected", "NotLoaded", "ObjectId", "OdmError", "Page", "Pages", "Path", "Point",
-    "Polygon", "Query", "Ref", "Refs", "Sequence", "SoftDelete", "StaleDocument", "Timestamps", "ValidationError",
-    "Version", "add_to_set", "after", "all_", "and_", "asc", "before", "between", "bit", "connect", "connection",
-    "contains", "current_date", "desc", "each", "elem", "endswith", "exists", "expr", "field", "has_type",
-    "identity_map", "iexact", "in_", "inc", "json_schema", "many", "max_", "min_", "mul", "nor", "not_", "not_in",
-    "or_", "pop", "pull", "pull_where", "push", "regex", "rename", "scope", "set_", "set_on_insert", "size",
+    "F", "Changes", "Connection", "Custom", "DeleteDenied", "Document", "DocumentNotFound", "Embedded", "Event",
+    "Expr", "File", "Index", "IndexPlan", "Indexed", "LineString", "Many", "Mapped", "MultiLineString", "MultiPoint",
+    "MultiPolygon", "MultipleDocuments", "NotConnected", "NotLoaded", "ObjectId", "OdmError", "Page", "Pages", "Path",
+    "Point", "Polygon", "Query", "Ref", "Refs", "Sequence", "SoftDelete", "StaleDocument", "Timestamps",
+    "ValidationError", "Version", "add_to_set", "after", "all_", "and_", "asc", "before", "between", "bit", "connect",
+    "connection", "contains", "current_date", "desc", "each", "elem", "endswith", "exists", "expr", "field",
+    "has_type", "identity_map", "iexact", "in_", "inc", "json_schema", "many", "max_", "min_", "mul", "nor", "not_",
+    "not_in", "or_", "pop", "pull", "pull_where", "push", "regex", "rename", "scope", "set_", "set_on_insert", "size",
     "startswith", "text", "unset", "where_js",
 ]  # fmt: skip

@@ -374,9 +374,8 @@ def _class(plain: Any, cls: Any, is_embedded: Any, is_model: Any) -> tuple[str, 
         return "custom", (_pattern, lambda value: value, plain), "Pattern"
     load, dump = getattr(plain, "__from_bson__", None), getattr(plain, "__to_bson__", None)
     if load is not None and dump is not None:
+        # `dump` is a method, called with the value.
         return "custom", (load, dump, plain), plain.__name__
-    if plain.__name__ in ("GridFile", "GridOut"):
-        return "any", None, plain.__name__
     raise TypeError(
         f"cannot store {plain.__name__} of {cls.__name__}: expected a type that BSON has, Custom(load, dump), or a "
         "class with __from_bson__ and __to_bson__"

@@ -17,6 +17,7 @@ from mangonel.odm._expressions import Change, Where
 from mangonel.odm._fields import Index, field
 from mangonel.odm._model import Base
 from mangonel.odm._query import Query
+from mangonel.odm._watch import Changes
 
 
 class Document(Base):
@@ -339,6 +340,19 @@ class Document(Base):
     ) -> Coroutine[Any, Any, list[Any]]:
         """As `aggregate`, on asyncio."""
         return cls.find().aaggregate(pipeline, into, **options)
+
+    @classmethod
+    def watch(
+        cls, pipeline: Iterable[Any] = (), *, full_document: str | None = "updateLookup", **options: Any
+    ) -> Changes[Self]:
+        """Return the changes of the collection as events with instances, for either face; opened when first read.
+
+        Args:
+            pipeline: stages that narrow the changes.
+            full_document: what an update brings beside its keys; None for nothing.
+            options: as for the driver's `watch`: `resume_after`, `max_await_time_ms`, ….
+        """
+        return Changes(cls, pipeline, {"full_document": full_document, **options})
 
     # Indexes and the collection.
 
