@@ -62,6 +62,7 @@ class Cursor(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> None: ...
     def next(self) -> _DocumentType: ...
     def __enter__(self) -> Self: ...
@@ -139,6 +140,7 @@ class AsyncCursor(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> None: ...
     async def next(self) -> _DocumentType: ...
     async def __aenter__(self) -> Self: ...
@@ -212,6 +214,7 @@ class RawBatchCursor(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> None: ...
     def next(self) -> bytes: ...
     def __enter__(self) -> Self: ...
@@ -285,6 +288,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> None: ...
     async def next(self) -> bytes: ...
     async def __aenter__(self) -> Self: ...
@@ -613,6 +617,7 @@ class Collection(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> _DocumentType | None: ...
     def find(
         self,
@@ -640,6 +645,7 @@ class Collection(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> Cursor[_DocumentType]: ...
     def find_raw_batches(
         self,
@@ -667,6 +673,7 @@ class Collection(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> RawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,
@@ -988,6 +995,7 @@ class AsyncCollection(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
     def find(
         self,
@@ -1015,6 +1023,7 @@ class AsyncCollection(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> AsyncCursor[_DocumentType]: ...
     def find_raw_batches(
         self,
@@ -1042,6 +1051,7 @@ class AsyncCollection(Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> AsyncRawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,

@@ -46,6 +46,8 @@ class BatchedCursor(Generic[_DocumentType]):
     # Whether the query was narrowed to nothing, so that asking the server is needless.
     _is_empty = False
     _batch: _core.Batch | None
+    # What documents become instead of the document class.
+    _into: Any = None
 
     def _begin_state(self, collection: _Collection[_DocumentType], codec: _core.Codec) -> None:
         self._collection = collection
@@ -135,6 +137,8 @@ class BatchedCursor(Generic[_DocumentType]):
 
     def _take(self, batch: _core.Batch) -> None:
         self._batch = batch
+        if self._into is not None:
+            become(batch, self._into)
         self._id = batch.id
         self._session = batch.session if self._explicit is None else self._explicit._handle
         self._server = batch.server
@@ -355,6 +359,15 @@ class BatchedCursor(Generic[_DocumentType]):
                     return document  # type: ignore[no-any-return]
             if not await self._fetch_flow():
                 return None
+
+
+def become(batch: _core.Batch, shape: Any) -> None:
+    """Let the documents of a batch come as instances of a model, dataclass, struct or TypedDict."""
+    import importlib
+
+    # The mapper stands above this floor, and is asked for by name by whoever wants its objects.
+    shapes = importlib.import_module("mangonel.odm._shapes")
+    batch.become(*shapes.model_of(shape))
 
 
 def address_of(server: str) -> tuple[str, int | None]:

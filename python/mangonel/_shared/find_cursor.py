@@ -70,6 +70,8 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         allow_disk_use: let a large sort use the disk.
         let: variables for expressions, as `$$name`.
         prefetch: ask for the next batch while the current one is handed out. Costs memory for one more batch.
+        into: what documents become instead of the document class: a `mangonel.odm` model, a dataclass, a
+            `msgspec.Struct` or a `TypedDict`.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or range.
@@ -106,8 +108,10 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,
+        into: Any = None,
     ) -> None:
         self._begin_state(collection, collection._codec)
+        self._into = into
         if session is not None:
             self._explicit = session_of(self._port, session)
         self._filter = {} if filter is None else filter
@@ -540,6 +544,7 @@ _QUERY_STATE = (
     "_max_await_time_ms",
     "_batch_size",
     "_prefetch",
+    "_into",
 )
 
 # The modifiers that the old wire protocol put beside the query, and their fields today.

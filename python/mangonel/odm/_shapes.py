@@ -62,6 +62,16 @@ def decode(shape: Any, data: bytes) -> Any:
     return found if is_model(shape) else _maker(shape, model)(found)
 
 
+def model_of(shape: Any) -> tuple[Any, Callable[[Any], Any] | None, bool]:
+    """Return what the core needs to make a shape: a model, what to do with its instances, whether to drop unknown keys."""
+    from mangonel.odm._model import is_model
+
+    if is_model(shape):
+        return shape.__model__, None, not shape.__is_document__
+    model = twin(shape)
+    return model.__model__, _maker(shape, model), True
+
+
 def twin(shape: Any) -> Any:
     """Return the hidden model with the annotations of another class.
 

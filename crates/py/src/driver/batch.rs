@@ -35,6 +35,8 @@ pub struct Batch {
     pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
+    /// What documents become instead of the codec's document class.
+    shape: Option<crate::odm::Shape>,
 }
 
 impl Batch {
@@ -66,6 +68,7 @@ impl Batch {
             is_raw,
             is_streaming: false,
             server: String::new(),
+            shape: None,
         }
     }
 
@@ -114,6 +117,9 @@ impl Batch {
         if self.is_raw {
             let bytes = if self.is_empty() { None } else { Some(self.raw(py)?) };
             return Ok(bytes.map(|bytes| bytes.into_any().unbind()));
+        }
+        if let Some(shape) = self.shape.as_ref().map(|shape| shape.clone_ref(py)) {
+            return self.next_document(py)?.map(|bytes| shape.make(py, bytes)).transpose();
         }
         let codec = self.codec.clone_ref(py);
         match self.next_document(py)? {
@@ -221,6 +227,12 @@ impl Batch {
                 .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
         }
         Ok(PyBytes::new(py, &text))
+    }
+
+    /// Let documents come as instances of a model; `make`, if given, makes what is wanted of each. `ignores`: keys that
+    /// the model does not know are dropped.
+    fn r#become(&mut self, model: Py<crate::odm::OdmModel>, make: Option<Py<PyAny>>, ignores: bool) {
+        self.shape = Some(crate::odm::Shape { model, make, ignores });
     }
 
     /// Append the documents that are left to `documents`, at most `limit` of them.

@@ -203,7 +203,9 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             }
             if is_top && plan.keeps_raw {
                 let raw = &self.d.data[start..self.d.position];
-                Instance::of(object).state().raw = raw.to_vec();
+                let state = Instance::of(object).state();
+                state.raw.clear();
+                state.raw.extend_from_slice(raw);
             }
             if plan.has_refs
                 && let Some(siblings) = self.siblings

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyString, PyType};
 use super::decode;
 use super::plan::{Default, Model, OdmModel, Op, Plan};
 use super::value;
+use crate::codec::cell::GilCell;
 use crate::codec::fault::{Fault, Step, into_exception, within};
 
 /// Not in the database, as far as this process knows.
@@ -92,7 +93,7 @@ impl Instance {
     /// The state, made when there is none.
     pub(super) fn state(&mut self) -> &mut State {
         if self.state.is_null() {
-            self.state = Box::into_raw(Box::default());
+            self.state = Box::into_raw(spare_state());
         }
         // SAFETY: owned and not null.
         unsafe { &mut *self.state }
@@ -121,8 +122,43 @@ impl Instance {
     }
 }
 
+/// States of released instances, empty, with room for the bytes of a document: two allocations fewer for each.
+#[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
+static SPARE: GilCell<Vec<Box<State>>> = GilCell::new(Vec::new());
+
+/// States kept, and the largest room that one may keep.
+const SPARES: usize = 512;
+const SPARE_ROOM: usize = 4096;
+
+fn spare_state() -> Box<State> {
+    // SAFETY: whoever has an instance holds the GIL; moving a box runs no Python code.
+    let spare = unsafe { SPARE.with(Python::assume_attached(), Vec::pop) };
+    spare.unwrap_or_default()
+}
+
 impl State {
-    pub(super) fn release(&mut self) {
+    /// Ends a state: what it refers to is released, and its memory kept for another.
+    pub(super) fn end(mut self: Box<Self>) {
+        self.release();
+        if self.raw.capacity() > SPARE_ROOM {
+            return;
+        }
+        self.raw.clear();
+        self.extra.clear();
+        self.saved.clear();
+        self.draft.clear();
+        (self.pending, self.sent, self.absent) = (0, 0, 0);
+        // SAFETY: as in `spare_state`; a state without old values has nothing to release.
+        unsafe {
+            SPARE.with(Python::assume_attached(), |spare| {
+                if spare.len() < SPARES {
+                    spare.push(self);
+                }
+            });
+        }
+    }
+
+    fn release(&mut self) {
         for (_, value) in self.old.drain(..) {
             // SAFETY: owned.
             unsafe { ffi::Py_DECREF(value) };
@@ -485,7 +521,7 @@ unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
         ffi::Py_XDECREF(siblings);
         let state = std::mem::replace(&mut instance.state, std::ptr::null_mut());
         if !state.is_null() {
-            Box::from_raw(state).release();
+            Box::from_raw(state).end();
         }
         let class = ffi::Py_TYPE(object);
         match (*class).tp_free {

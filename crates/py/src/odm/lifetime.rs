@@ -109,7 +109,7 @@ unsafe fn end(py: Python<'_>, object: *mut ffi::PyObject) {
         let siblings = std::mem::replace(&mut instance.siblings, std::ptr::null_mut());
         let state = std::mem::replace(&mut instance.state, std::ptr::null_mut());
         if !state.is_null() {
-            Box::from_raw(state).release();
+            Box::from_raw(state).end();
         }
         ffi::Py_XDECREF(siblings);
         let is_kept = class == model.class

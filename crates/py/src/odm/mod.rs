@@ -24,7 +24,8 @@ use encode::Writer;
 use instance::{DELETED, EXTRA_SET, Instance, NEW, PARTIAL, is_instance};
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, SessionChoice};
-use plan::{OdmModel, Plan};
+pub use plan::OdmModel;
+use plan::Plan;
 use siblings::Siblings;
 
 /// Adds the mapper's core to the module.
@@ -54,6 +55,43 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_json, module)?)?;
     module.add_function(wrap_pyfunction!(odm_finished, module)?)?;
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)
+}
+
+/// What the documents of a driver's cursor become.
+pub struct Shape {
+    /// The model they are decoded as.
+    pub model: Py<OdmModel>,
+    /// Makes what is wanted of an instance; None: the instance itself.
+    pub make: Option<Py<PyAny>>,
+    /// Drop keys that the model does not know.
+    pub ignores: bool,
+}
+
+impl Shape {
+    /// Another reference to the same.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Shape {
+            model: self.model.clone_ref(py),
+            make: self.make.as_ref().map(|make| make.clone_ref(py)),
+            ignores: self.ignores,
+        }
+    }
+
+    /// Makes the object of one document.
+    ///
+    /// # Errors
+    /// `ValidationError` with the path of a value that does not fit, `InvalidBSON`, or what the shape's class raises.
+    pub fn make(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+        let plan = self.model.get().model.0.plan(py)?;
+        let list = PyList::empty(py);
+        let wish = Wish { is_lazy: false, only: None, ignores: self.ignores };
+        hydrate(py, plan, bytes, std::slice::from_ref(&(0..bytes.len())), &wish, &list)?;
+        let made = list.get_item(0)?;
+        match &self.make {
+            Some(make) => make.call1(py, (made,)),
+            None => Ok(made.unbind()),
+        }
+    }
 }
 
 /// How documents are to be decoded.

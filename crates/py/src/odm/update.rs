@@ -7,7 +7,7 @@ use super::encode::Writer;
 use super::instance::{EXTRA_SET, Instance, NEW, located, null_bit};
 use super::plan::{Op, Plan};
 use super::raw::{Element, Elements, append, close, open, same};
-use super::{decode, value};
+use super::value;
 use crate::codec::encode::Name;
 
 /// The parts of an update, each a run of elements.
@@ -174,14 +174,36 @@ fn array<'a>(out: &mut Vec<u8>, path: &[u8], items: impl Iterator<Item = &'a Ele
     close(out, start);
 }
 
-/// What a field was in the database: its element, as it was saved or loaded.
-fn stored<'a>(instance: &'a Instance, plan: &'a Plan, index: usize) -> Option<(u8, &'a [u8])> {
+/// Where the fields of a document stand in its bytes: the type, and the range of the value.
+type Places = Vec<Option<(u8, std::ops::Range<usize>)>>;
+
+/// Looks the document up once for all fields, the next expected one first.
+fn places(raw: &[u8], plan: &Plan) -> Places {
+    let mut places: Places = vec![None; plan.fields.len()];
+    let mut next = 0;
+    for element in Elements::of(raw) {
+        let index = match plan.fields.get(next) {
+            Some(field) if field.key == element.key => Some(next),
+            _ => plan.fields.iter().position(|field| field.key == element.key),
+        };
+        if let Some(index) = index {
+            let start = element.value.as_ptr() as usize - raw.as_ptr() as usize;
+            places[index] = Some((element.kind, start..start + element.value.len()));
+            next = index + 1;
+        }
+    }
+    places
+}
+
+/// What a field was in the database: its type and value, as it was saved or loaded.
+fn stored<'a>(instance: &'a Instance, places: &Places, index: usize) -> Option<(u8, &'a [u8])> {
     let state = instance.known()?;
     if let Some((_, saved)) = state.saved.iter().find(|(field, _)| *field == index) {
         let saved = saved.as_ref()?;
         return Some((saved[0], &saved[1..]));
     }
-    decode::element(&state.raw, &plan.fields[index].key)
+    let (kind, range) = places.get(index)?.as_ref()?;
+    Some((*kind, state.raw.get(range.clone())?))
 }
 
 /// Whether a container that nobody set is surely as it was loaded.
@@ -212,7 +234,10 @@ pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Optio
     let mut draft = Vec::new();
     let dirty = unsafe_dirty(object);
     let mut rest = dirty | plan.mutable;
-    let mut encoded = Vec::new();
+    // SAFETY: as above.
+    let raw = unsafe { Instance::of(object.as_ptr()).known() }.map(|state| state.raw.as_slice());
+    let places = places(raw.unwrap_or_default(), plan);
+    let mut encoded = Vec::with_capacity(256);
     while rest != 0 {
         let index = rest.trailing_zeros() as usize;
         rest &= rest - 1;
@@ -239,7 +264,8 @@ pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Optio
         let is_set = matches!(field.kind.op, Op::Set(..) | Op::Refs { .. });
         // SAFETY: as above; nothing below runs Python code before the borrow ends.
         let instance = unsafe { Instance::of(object.as_ptr()) };
-        let was = stored(instance, plan, index).map(|(kind, value)| Element { kind, key: &field.key, value });
+        let was =
+            stored(instance, &places, index).map(|(kind, value)| Element { kind, key: &field.key, value });
         let Some(is) = Elements::bare(&encoded).next() else {
             // None: no key. Without the stored bytes nobody knows whether there is one.
             let was_null = instance.flags & null_bit(index) != 0;
