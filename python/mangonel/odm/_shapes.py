@@ -63,7 +63,7 @@ def decode(shape: Any, data: bytes) -> Any:
 
 
 def model_of(shape: Any) -> tuple[Any, Callable[[Any], Any] | None, bool]:
-    """Return what the core needs to make a shape: a model, what to do with its instances, whether to drop unknown keys."""
+    """Return what the core makes a shape of: a model, what to do with its instances, whether to drop unknown keys."""
     from mangonel.odm._model import is_model
 
     if is_model(shape):
