@@ -109,6 +109,12 @@ impl Session {
         Ok(PyBytes::new(py, &self.server(py)?.0))
     }
 
+    /// Whether a line broke under it, so that its server session will not be used again.
+    #[getter]
+    fn is_dirty(&self) -> bool {
+        self.look(|session| session.server().is_some_and(|server| server.is_dirty)).unwrap_or(false)
+    }
+
     /// The number of its last transaction or retryable write.
     #[getter]
     fn transaction_number(&self, py: Python<'_>) -> PyResult<i64> {
