@@ -547,7 +547,7 @@ class ChunkPacker:
         kind: int,
         reading: int,
         is_last: bool,
-        session: ImplicitSession | Literal[False] | None = None,
+        session: ImplicitSession | Session | Literal[False] | None = None,
     ) -> Operation | None: ...
 
 @disjoint_base

@@ -102,4 +102,12 @@ def _websessions(commands: Commands) -> None:
     parser.set_defaults(run=dispatch)
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _odm, _websessions)
+def _gridfs(commands: Commands) -> None:
+    from mangonel.gridfs_cli import add_arguments, dispatch
+
+    parser = add_command(commands, "gridfs", "store, fetch, list and remove files in a database")
+    add_arguments(parser)
+    parser.set_defaults(run=dispatch)
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _gridfs, _odm, _websessions)

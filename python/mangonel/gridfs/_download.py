@@ -9,6 +9,7 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._light import Any
 from mangonel._shared.find_cursor import _Cursor
+from mangonel._shared.settings import session_of
 from mangonel.errors import (
     NOT_PRIMARY_CODES,
     AutoReconnect,
@@ -80,7 +81,7 @@ class ChunkStream:
         self._chunks: _Collection[Any] = root["chunks"]
         self._files: _Collection[Any] = root["files"]
         self._file = file
-        self._session = session
+        self._session = session_of(root._port, session)
         self._chunk_size = int(file.get("chunkSize") or 0)
         self._length = int(file.get("length") or 0)
         try:

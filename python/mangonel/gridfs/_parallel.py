@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from mangonel import _core
 from mangonel._light import Any
+from mangonel._shared.settings import session_of
 from mangonel.gridfs._download import ChunkStream
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ async def fill_flow(
     """
     chunk_size = int(file.get("chunkSize") or 0)
     ends = _ends(position, position + target.size, chunk_size, connections)
-    if session is not None or len(ends) < 2:
+    if session_of(root._port, session) is not None or len(ends) < 2:
         stream = ChunkStream(root, file, position, None, session)
         await stream.fill_flow(target)
         await stream.check_end_flow()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, READ_FIRST, READ_WRITE
 from mangonel._light import Any
+from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.errors import DUPLICATE_KEY_CODES, OperationFailure, PyMongoError, write_error
 from mangonel.gridfs._names import is_in_transaction
 from mangonel.gridfs.errors import FileExists
@@ -53,6 +54,7 @@ class ChunkSender:
         self._chunks: _Collection[Any] = root["chunks"]
         self._file_id = file_id
         self._is_own_id = is_own_id
+        session = session_of(root._port, session)
         self._session = session
         self._packer = _core.ChunkPacker({"files_id": file_id}, root._codec, chunk_size, BATCH_SIZE)
         # A session runs one command at a time.
@@ -129,8 +131,8 @@ class ChunkSender:
         if not self._has_indexes:
             await self._ensure_indexes_flow()
         command: dict[str, Any] = {"insert": self._chunks._name, "ordered": True}
-        concern = self._chunks._write_concern
-        if not concern.is_server_default and not is_in_transaction(self._session):
+        concern = concern_in(self._session, self._chunks._write_concern)
+        if not concern.is_server_default:
             command["writeConcern"] = concern.document
         operation = self._packer.next_operation(
             self._chunks._database_name,
@@ -138,7 +140,7 @@ class ChunkSender:
             KIND_RETRYABLE_WRITE,
             READ_WRITE,
             is_last,
-            self._session,
+            session_handle(self._session),
         )
         if operation is None:
             return
