@@ -380,9 +380,11 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     def _decide(self) -> int:
         """What a commit has to do; asks nobody."""
+        record = self._record
+        if record is None and not self and not self._extra and not self._user and self._model is None:
+            return NOTHING  # a reader who is nobody
         if self.degraded:
             return NOTHING
-        record = self._record
         encoded = self._encoded = self._encode()
         if self._is_ended and record is not None:
             return END

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,30 @@ class _Done:
 
 
 _DONE = _Done()
+
+
+class _HandlersVisit(Visit):
+    """A visit that asks its handler only for what somebody wants to know."""
+
+    __slots__ = ("_handler",)
+
+    def __init__(self, cookie: str | None, handler: SessionMixin) -> None:
+        self.cookie = cookie
+        self.takes_cookies = True
+        self._handler = handler
+
+    @property
+    def is_secure(self) -> bool:  # type: ignore[override]
+        return self._handler._is_secure()
+
+    @property
+    def signals(self) -> Callable[[str], str | None]:  # type: ignore[override]
+        return self._handler._signal
+
+
+# What a websession knows of its request when the answer has left. Without it, handler and websession would refer to
+# each other, and every request would be left to the garbage collector.
+_LEFT = Visit(takes_cookies=False)
 
 
 class SessionMixin(_Base):
@@ -99,11 +123,10 @@ class SessionMixin(_Base):
         base = super().prepare()
         if not self.use_session:
             return base if base is not None else _DONE
-        if base is None and not self.check_csrf:
-            sessions = self.application.settings.get("sessions") or self.sessions
-            if not sessions.cookie.is_in(self.request.headers.get("Cookie")):
-                self._websession_is_loaded = True
-                return _DONE
+        if base is None and not self.check_csrf and not self.request.headers.get_list("Cookie"):
+            # Most readers are nobody: this path is what they cost.
+            self._websession_is_loaded = True
+            return _DONE
         return self._prepare_websession(base)
 
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> asyncio.Future[None]:
@@ -118,8 +141,11 @@ class SessionMixin(_Base):
             session._discard()
         plan = session._decide()
         if plan == NOTHING:
-            self._send_cookie(session)
-            return super().finish(chunk)
+            if session._cookie is not None:
+                self._send_cookie(session)
+            future = super().finish(chunk)
+            session._visit = _LEFT
+            return future
         if chunk is not None:
             self.write(chunk)
         # From here on the handler counts as finished, as far as Tornado and the application can see.
@@ -142,15 +168,14 @@ class SessionMixin(_Base):
 
     def visit(self) -> Visit:
         """Return what the websession wants to know of this request; override to add signals."""
-        request = self.request
-        headers = request.headers
-        return Visit(headers.get("Cookie"), self._is_secure(), self._signal)
+        # HTTP/2 front ends may send several headers.
+        cookies = self.request.headers.get_list("Cookie")
+        return _HandlersVisit("; ".join(cookies) if cookies else None, self)
 
     def _is_secure(self) -> bool:
         if self.request.protocol == "https":
             return True
-        sessions = self.application.settings["sessions"]
-        if not sessions.trust_forwarded:
+        if not self.sessions.trust_forwarded:
             return False
         return self.request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
 
@@ -227,6 +252,7 @@ class SessionMixin(_Base):
 
         with suppress(StreamClosedError):  # the client went away, and its data is stored
             await super().finish()
+        session._visit = _LEFT
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if session._cookie is not None and not self._headers_written:
