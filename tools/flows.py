@@ -29,6 +29,7 @@ FACE_OF_ITS_OWN = (
     "_shared/iteration.py",
     "_shared/session_contexts.py",
     "gridfs/_iteration.py",
+    "gridfs/web/",
     "websessions/faces.py",
     "websessions/frameworks/",
     "websessions/manager.py",

@@ -1,0 +1,85 @@
+"""A Tornado handler that serves the files of a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler
+
+from mangonel.gridfs.errors import NoFile
+from mangonel.gridfs.web.answers import PIECE, answer
+
+if TYPE_CHECKING:
+    from mangonel.gridfs import AsyncGridFSBucket, AsyncGridOut
+
+
+class GridFSHandler(RequestHandler):
+    """Serves the newest file of the name that the route's only group has.
+
+    Example:
+        >>> Application([(r"/files/(.+)", GridFSHandler, {"bucket": AsyncGridFSBucket(client.shop)})])
+    """
+
+    def initialize(
+        self,
+        bucket: AsyncGridFSBucket,
+        find: Callable[[AsyncGridFSBucket, str], Awaitable[AsyncGridOut]] | None = None,
+    ) -> None:
+        """Take the route's settings.
+
+        Args:
+            bucket: where the files are.
+            find: called with bucket and name instead, when files are found otherwise; raises NoFile when there is none.
+        """
+        self._bucket = bucket
+        self._find = find
+        self._has_gone = False
+
+    async def get(self, name: str) -> None:
+        """Answer with the file `name`, or the range of it that was asked for."""
+        await self._serve("GET", name)
+
+    async def head(self, name: str) -> None:
+        """Answer as `get` does for `name`, without the bytes."""
+        await self._serve("HEAD", name)
+
+    def compute_etag(self) -> None:
+        """Return None: the file's own tag is set already."""
+        return
+
+    def on_connection_close(self) -> None:
+        """Note that the client has gone."""
+        self._has_gone = True
+
+    async def _serve(self, method: str, name: str) -> None:
+        source: Any
+        try:
+            if self._find is not None:
+                source = await self._find(self._bucket, name)
+            else:
+                source = await self._bucket.open_download_stream_by_name(name)
+        except NoFile:
+            source = None
+        headers = {key.lower(): value for key, value in self.request.headers.items()}
+        told = answer(method, headers, None if source is None else source._file)
+        self.set_status(told.status)
+        self.clear_header("Content-Type")
+        for key, value in told.headers.items():
+            self.set_header(key, value)
+        try:
+            if source is not None and told.stop > told.start:
+                await source.seek(told.start)
+                while (left := told.stop - source.tell()) > 0 and not self._has_gone:
+                    self.write(await source.read(min(PIECE, left)))
+                    # Returns when the socket has taken it: no more is read than the client takes.
+                    await self.flush()
+            if not self._has_gone:
+                await self.finish()
+        except StreamClosedError:
+            # The client has gone; nobody is left to tell.
+            return
+        finally:
+            if source is not None:
+                await source.close()
