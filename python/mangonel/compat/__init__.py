@@ -1,0 +1,36 @@
+"""Programs written for PyMongo run on this driver: their imports of it resolve to this package.
+
+    import mangonel.compat
+
+    mangonel.compat.install_as_pymongo()  # before anything imports PyMongo
+
+    from pymongo import MongoClient  # this driver's
+
+`python -m mangonel.compat SCRIPT` does the same for a program without changing it. What has no counterpart raises
+NotImplementedError; docs/compatibility.md lists it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["install_as_pymongo"]
+
+
+def install_as_pymongo() -> None:
+    """Let `pymongo`, `bson`, `gridfs` and their submodules name this package, for the whole process.
+
+    Whether PyMongo is installed does not matter. Calling it again changes nothing.
+
+    Raises:
+        RuntimeError: PyMongo was already imported.
+
+    Example:
+        >>> mangonel.compat.install_as_pymongo()
+        >>> import bson
+        >>> bson.ObjectId is mangonel.bson.ObjectId
+        True
+    """
+    from mangonel.compat._alias import AliasFinder, install
+    from mangonel.compat._missing import MISSING
+    from mangonel.compat._modules import COUNTERPARTS, PACKAGES
+
+    install(AliasFinder(COUNTERPARTS, PACKAGES, MISSING), "PyMongo")

@@ -1,0 +1,38 @@
+"""Names that libraries take from inside PyMongo and that nothing here needs for itself; and the version."""
+
+from __future__ import annotations
+
+from mangonel.bson.binary import UuidRepresentation
+from mangonel.compat._modules import PYMONGO_VERSION
+from mangonel.errors import InvalidName
+
+version_tuple = PYMONGO_VERSION
+__version__ = version = ".".join(map(str, PYMONGO_VERSION))
+
+# MongoEngine reads it to check an argument.
+_UUID_REPRESENTATIONS = {
+    "unspecified": UuidRepresentation.UNSPECIFIED,
+    "standard": UuidRepresentation.STANDARD,
+    "pythonLegacy": UuidRepresentation.PYTHON_LEGACY,
+    "javaLegacy": UuidRepresentation.JAVA_LEGACY,
+    "csharpLegacy": UuidRepresentation.CSHARP_LEGACY,
+}
+
+
+def get_version_string() -> str:
+    """Return the version of PyMongo whose names these are."""
+    return version
+
+
+def get_version_tuple(text: str) -> tuple[int | str, ...]:
+    """Return a version as numbers, with what is not a number at its end."""
+    return tuple(int(part) if part.isdigit() else part for part in text.split("."))
+
+
+def _check_name(name: str) -> None:
+    """Raise InvalidName unless `name` can name a database. MongoEngine checks its own arguments with it."""
+    if not name:
+        raise InvalidName("expected a name of a database, got an empty one")
+    for character in ' .$/\\\x00"':
+        if character in name:
+            raise InvalidName(f"expected a name of a database, found {character!r} in {name!r}")

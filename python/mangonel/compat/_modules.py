@@ -1,0 +1,132 @@
+"""Which module of this package stands for which of PyMongo's. Knows names only; nothing is imported here."""
+
+from __future__ import annotations
+
+# The surface that the names were compared with; programs and mappers branch on it.
+PYMONGO_VERSION = (4, 20, 0)
+
+ROOTS = frozenset(["bson", "gridfs", "pymongo"])
+
+# Modules of PyMongo that have the same name here, below `mangonel`.
+_SAME = [
+    "asynchronous",
+    "asynchronous.change_stream",
+    "asynchronous.client_session",
+    "asynchronous.collection",
+    "asynchronous.command_cursor",
+    "asynchronous.cursor",
+    "asynchronous.database",
+    "asynchronous.mongo_client",
+    "auth",
+    "auth_oidc",
+    "change_stream",
+    "client_options",
+    "client_session",
+    "collation",
+    "collection",
+    "command_cursor",
+    "common",
+    "cursor",
+    "cursor_shared",
+    "database",
+    "driver_info",
+    "errors",
+    "event_loggers",
+    "hello",
+    "logger",
+    "mongo_client",
+    "monitoring",
+    "operations",
+    "pool_options",
+    "read_concern",
+    "read_preferences",
+    "results",
+    "server_api",
+    "server_description",
+    "server_type",
+    "topology_description",
+    "typings",
+    "uri_parser",
+    "write_concern",
+]
+
+# What PyMongo defines once for each face and names without a face at its public module.
+_BLOCKING = [
+    "change_stream",
+    "client_session",
+    "collection",
+    "command_cursor",
+    "cursor",
+    "database",
+    "mongo_client",
+    "uri_parser",
+]
+
+_BSON = [
+    "binary",
+    "code",
+    "codec_options",
+    "datetime_ms",
+    "dbref",
+    "decimal128",
+    "errors",
+    "int64",
+    "json_util",
+    "max_key",
+    "min_key",
+    "objectid",
+    "raw_bson",
+    "regex",
+    "son",
+    "timestamp",
+    "typings",
+    "tz_util",
+]
+
+# Modules without a module of that name here: their names are looked for in these, in this order.
+_ELSEWHERE = {
+    "pymongo._csot": ["_deadline"],
+    "pymongo._version": ["_version"],
+    "pymongo.asynchronous.uri_parser": ["uri_parser"],
+    "pymongo.auth_oidc_shared": ["auth_oidc"],
+    "pymongo.auth_shared": ["auth"],
+    "pymongo.bulk_shared": [],
+    "pymongo.client_session_shared": ["client_session"],
+    "pymongo.change_stream_shared": ["change_stream"],
+    "pymongo.database_shared": ["compat._extras"],
+    "pymongo.encryption": [],
+    "pymongo.encryption_options": [],
+    "pymongo.encryption_shared": [],
+    "pymongo.helpers_shared": ["constants"],
+    "pymongo.mongo_client_shared": ["mongo_client"],
+    "pymongo.pool": ["pool_options"],
+    "pymongo.server_selectors": [],
+    "pymongo.settings_shared": [],
+    "pymongo.synchronous": [],
+    "pymongo.uri_parser_shared": ["uri_parser", "common"],
+    "gridfs.asynchronous": ["gridfs"],
+    "gridfs.asynchronous.grid_file": ["gridfs.api", "gridfs"],
+    "gridfs.errors": ["gridfs.errors"],
+    "gridfs.grid_file": ["gridfs.grid_file", "gridfs"],
+    "gridfs.grid_file_shared": ["gridfs"],
+    "gridfs.synchronous": ["gridfs"],
+    "gridfs.synchronous.grid_file": ["gridfs.api", "gridfs"],
+}
+
+# PyMongo's name -> the modules below `mangonel` that stand for it; an empty one has no counterpart at all.
+COUNTERPARTS: dict[str, list[str]] = {
+    "bson": ["bson"],
+    "gridfs": ["gridfs"],
+    "pymongo": [""],
+    **{f"pymongo.{name}": [name] for name in _SAME},
+    **{f"pymongo.synchronous.{name}": [name] for name in _BLOCKING},
+    **{f"bson.{name}": [f"bson.{name}", "bson"] for name in _BSON},
+    **_ELSEWHERE,
+}
+# Names that libraries take from inside PyMongo, and the version that is claimed.
+COUNTERPARTS["pymongo"].insert(0, "compat._extras")
+COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
+COUNTERPARTS["pymongo.common"].append("compat._extras")
+COUNTERPARTS["pymongo.database"].append("compat._extras")
+
+PACKAGES = frozenset(name.rpartition(".")[0] for name in COUNTERPARTS if "." in name)

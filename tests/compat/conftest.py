@@ -1,0 +1,39 @@
+"""Programs in processes of their own: an alias of PyMongo holds for a whole process, and PyMongo is the oracle here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+from mangonel.server import Server
+
+Program = Callable[..., str]
+
+
+@pytest.fixture
+def program() -> Program:
+    """Run source text in a fresh interpreter and return what it printed; the test fails when it fails."""
+
+    def run(source: str, *options: str, **environment: str) -> str:
+        finished = subprocess.run(
+            [sys.executable, *options, "-c", textwrap.dedent(source)],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            env={**os.environ, **environment},
+        )
+        assert finished.returncode == 0, finished.stderr[-4000:]
+        return finished.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def place(server: Server, database_name: str) -> dict[str, str]:
+    """The environment of a program: where the server is, and a database of its own."""
+    return {"TEST_URI": server.uri, "TEST_DATABASE": database_name}

@@ -1,0 +1,149 @@
+"""PyMongo's names resolve to this package, in a process that says so first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTALL = "import mangonel.compat; mangonel.compat.install_as_pymongo()\n"
+
+
+def test_names_and_modules_of_pymongo_are_those_of_this_package(program):
+    program(
+        INSTALL
+        + """
+import mangonel.api, mangonel.bson, mangonel.errors, mangonel.gridfs
+import pymongo, bson, gridfs, pymongo.errors
+from bson.codec_options import CodecOptions
+from bson.json_util import dumps
+from gridfs.asynchronous import AsyncGridFSBucket
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.monitoring import CommandListener
+from pymongo.synchronous.database import Database
+from pymongo.uri_parser import parse_uri
+assert pymongo.MongoClient is mangonel.api.MongoClient
+assert AsyncCollection is mangonel.api.AsyncCollection and Database is mangonel.api.Database
+assert AsyncGridFSBucket is mangonel.gridfs.AsyncGridFSBucket
+assert isinstance(bson.ObjectId(), mangonel.bson.ObjectId)
+assert issubclass(pymongo.errors.DuplicateKeyError, pymongo.errors.OperationFailure)
+assert pymongo.collection.Collection.__name__ == "Collection"
+assert pymongo.version_tuple == (4, 20, 0)
+assert dumps(bson.decode(bson.encode({"a": 1}, codec_options=CodecOptions()))) == '{"a": 1}'
+assert parse_uri("mongodb://a.example/b")["database"] == "b"
+"""
+    )
+
+
+def test_the_version_claimed_is_the_one_that_was_compared():
+    import pymongo
+
+    from mangonel.compat._modules import PYMONGO_VERSION
+
+    assert tuple(pymongo.version_tuple[:3]) == PYMONGO_VERSION
+
+
+def test_installing_after_pymongo_was_imported_is_refused(program):
+    printed = program(
+        """
+        import bson
+        import mangonel.compat
+        before = bson.ObjectId
+        try:
+            mangonel.compat.install_as_pymongo()
+        except RuntimeError as error:
+            print(error)
+        from bson import ObjectId
+        assert ObjectId is before
+        """
+    )
+    assert "PyMongo was imported before the call: bson already loaded" in printed
+
+
+def test_installing_twice_changes_nothing(program):
+    program(
+        INSTALL
+        + """
+import sys, pymongo
+before = list(sys.meta_path)
+mangonel.compat.install_as_pymongo()
+assert sys.meta_path == before
+"""
+    )
+
+
+def test_a_name_without_a_counterpart_is_named_by_its_error(program):
+    printed = program(
+        INSTALL
+        + """
+import pymongo.encryption
+for attempt in ("pymongo.encryption.ClientEncryption", "from pymongo.common import BaseObject"):
+    try:
+        exec(attempt)
+    except NotImplementedError as error:
+        print(error)
+"""
+    )
+    assert "pymongo.encryption.ClientEncryption has no counterpart" in printed
+    assert "pymongo.common.BaseObject has no counterpart" in printed
+
+
+def test_what_pymongo_has_not_is_not_there_either(program):
+    program(
+        INSTALL
+        + """
+import pymongo
+assert not hasattr(pymongo, "odm") and not hasattr(pymongo, "Nothing")
+try:
+    import pymongo.odm
+except ModuleNotFoundError:
+    pass
+else:
+    raise AssertionError
+"""
+    )
+
+
+def test_a_pickle_made_with_pymongo_is_read(program):
+    import pickle
+
+    from bson import ObjectId
+
+    held = pickle.dumps(ObjectId("0123456789abcdef01234567")).hex()
+    printed = program(INSTALL + f"import pickle; print(repr(pickle.loads(bytes.fromhex('{held}'))))")
+    assert printed == "ObjectId('0123456789abcdef01234567')"
+
+
+def test_a_program_runs_unchanged_from_the_command_line(tmp_path, place):
+    (tmp_path / "helper.py").write_text("from bson import SON\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys, helper\n"
+        "from pymongo import MongoClient\n"
+        "with MongoClient(os.environ['TEST_URI']) as client:\n"
+        "    things = client[os.environ['TEST_DATABASE']].things\n"
+        "    things.insert_one({'_id': 1, 'said': sys.argv[1]})\n"
+        "    print(type(client).__module__, things.find_one()['said'])\n"
+        "sys.exit(3)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-m", "mangonel.compat", str(script), "hello"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, **place},
+    )
+    assert finished.stdout.split() == ["mangonel.api", "hello"], finished.stderr
+    assert finished.returncode == 3
+
+
+def test_the_list_of_what_is_missing_is_true():
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "tools/compatibility.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
