@@ -237,7 +237,11 @@ class ChunkStream:
     def _may_stream(self) -> bool:
         if self._session is not None:
             return False
-        return all(kind not in _NOT_STREAMING for _, kind in self._files._client._core.servers())
+        core = self._files._client._core
+        if self._port.is_async and (core.security is not None or core.compresses):
+            # A loop receives whatever comes; only what goes straight into the result is bounded by that.
+            return False
+        return all(kind not in _NOT_STREAMING for _, kind in core.servers())
 
     def plan_batch(self) -> int:
         """Return how many chunks to ask for next: as many as are wanted now, more if reading goes on, within bounds."""

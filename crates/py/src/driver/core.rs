@@ -489,6 +489,12 @@ impl Core {
         let _refused = self.security.set(py, security);
     }
 
+    /// Whether its messages may be compressed.
+    #[getter(compresses)]
+    fn may_compress(&self) -> bool {
+        self.compresses
+    }
+
     /// What was given to `set_security`, or None.
     #[getter]
     fn security(&self, py: Python<'_>) -> Option<Py<PyAny>> {
