@@ -131,3 +131,10 @@ def test_broken_bytes_never_crash() -> None:
                 _core.odm_encode(found)
             except (ValidationError, InvalidBSON, ValueError, AttributeError, OverflowError, RecursionError):
                 continue
+
+
+def test_descriptor_refuses_what_is_no_instance() -> None:
+    descriptor = Model.__dict__["tags"]
+    for wrong in (5, object(), "x", Strict(name="x")):
+        with pytest.raises((TypeError, AttributeError)):
+            descriptor.__get__(wrong, type(wrong))

@@ -100,6 +100,10 @@ impl<'a, 'py> Writer<'a, 'py> {
         given: &Bound<'py, PyAny>,
     ) -> Result<(), Fault> {
         let given_ptr = given.as_ptr();
+        if kind.checks.is_empty() && is_exactly(kind, given_ptr) {
+            // SAFETY: a live object.
+            return unsafe { self.enc.element(name, given_ptr) };
+        }
         if !kind.checks.is_empty() && !given.is_none() {
             value::check_all(self.py, &kind.checks, given).map_err(|fault| place(fault, name))?;
         }
@@ -304,6 +308,23 @@ impl<'a, 'py> Writer<'a, 'py> {
         }
         self.enc.leave(start);
         Ok(())
+    }
+}
+
+/// Whether a value is exactly of the plain class that the type names; false says nothing.
+#[inline]
+fn is_exactly(kind: &Type, given: *mut ffi::PyObject) -> bool {
+    // SAFETY: a live object; classes are only compared.
+    unsafe {
+        let class = ffi::Py_TYPE(given);
+        match kind.op {
+            Op::Str => class == &raw mut ffi::PyUnicode_Type,
+            Op::Int => class == &raw mut ffi::PyLong_Type,
+            Op::Float => class == &raw mut ffi::PyFloat_Type,
+            Op::Bool => class == &raw mut ffi::PyBool_Type,
+            Op::Datetime => class == (*ffi::PyDateTimeAPI()).DateTimeType,
+            _ => false,
+        }
     }
 }
 

@@ -541,6 +541,8 @@ struct FieldDescriptor {
     name: *mut ffi::PyObject,
     /// Whether the slot holds an id that the program sees as a reference.
     wraps: bool,
+    /// A class whose instances were found to have the slot; only compared, never followed.
+    known: *const ffi::PyTypeObject,
 }
 
 unsafe extern "C" fn field_get(
@@ -548,12 +550,26 @@ unsafe extern "C" fn field_get(
     object: *mut ffi::PyObject,
     _class: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the descriptor is ours; `object` is null or has its class among its bases, so it has the slot.
+    // SAFETY: the descriptor is ours; `object` is null, or its class is checked before the slot is read.
     unsafe {
-        let this = &*descriptor.cast::<FieldDescriptor>();
+        let this = &mut *descriptor.cast::<FieldDescriptor>();
         if object.is_null() {
             ffi::Py_INCREF(descriptor);
             return descriptor;
+        }
+        // `__get__` may be called with anything.
+        let class = ffi::Py_TYPE(object).cast_const();
+        if class != this.known {
+            let py = Python::assume_attached();
+            let has_slot = is_instance(py, object)
+                && (*class).tp_basicsize as usize >= this.offset + size_of::<*mut ffi::PyObject>();
+            if !has_slot {
+                return enter(std::ptr::null_mut(), |_| {
+                    Err(PyTypeError::new_err("expected an instance of the field's model"))
+                });
+            }
+            // Model classes live for ever (their registry and their plans hold them), so the address is not used again.
+            this.known = class;
         }
         let found = *object.byte_add(this.offset).cast::<*mut ffi::PyObject>();
         if !found.is_null() && !this.wraps {
@@ -562,9 +578,6 @@ unsafe extern "C" fn field_get(
         }
         enter(std::ptr::null_mut(), |py| {
             let object = Bound::from_borrowed_ptr(py, object);
-            if !is_instance(py, object.as_ptr()) {
-                return Err(PyTypeError::new_err("expected an instance of a model"));
-            }
             read(py, &object, this.name).map(Bound::into_ptr)
         })
     }
@@ -715,6 +728,7 @@ pub fn odm_field<'py>(
         this.offset = offset;
         this.name = PyString::intern(py, name).into_ptr();
         this.wraps = wraps;
+        this.known = std::ptr::null();
         Ok(Bound::from_owned_ptr(py, made))
     }
 }

@@ -16,7 +16,7 @@ pub(super) const MOST_FIELDS: usize = 120;
 
 /// What stands for one model class before and after it is compiled.
 pub struct Model {
-    /// The class, kept alive by its instances.
+    /// The class; owned.
     pub(super) class: *mut ffi::PyTypeObject,
     /// The hidden subclass of partly loaded instances; null for embedded documents.
     pub(super) partial: Slot<*mut ffi::PyTypeObject>,
@@ -281,7 +281,8 @@ impl OdmModel {
     #[new]
     fn new(class: &Bound<'_, PyType>) -> Self {
         let model = Box::leak(Box::new(Model {
-            class: class.as_ptr().cast(),
+            // Held for ever: plans of other models, and of its family, point to it.
+            class: class.clone().into_ptr().cast(),
             partial: Slot::new(std::ptr::null_mut()),
             plan: Slot::new(std::ptr::null()),
             slots: std::cell::OnceCell::new(),
