@@ -27,7 +27,7 @@ class Connection:
         self.alias = alias
         self.name = database
         self._clients = clients
-        self._collections: dict[tuple[Any, bool], Any] = {}
+        self._collections: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
 
     @property
     def client(self) -> Any:
@@ -47,7 +47,7 @@ class Connection:
 
     def collection(self, model: Any, is_async: bool) -> Any:
         """Return the driver's collection that a model's documents are in."""
-        found = self._collections.get((model, is_async))
+        found = self._collections[is_async].get(model)
         if found is None:
             options = getattr(model, "__options__", None) or {}
             found = self.database(is_async).get_collection(
@@ -56,7 +56,7 @@ class Connection:
                 read_concern=options.get("read_concern"),
                 read_preference=options.get("read_preference"),
             )
-            self._collections[(model, is_async)] = found
+            self._collections[is_async][model] = found
         return found
 
     def sibling(self, database: str) -> Connection:
