@@ -85,6 +85,28 @@ async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
         return await steps
 
 
+def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> None:
+    """Refuse a cursor whose server may wait for as long as the whole operation may take.
+
+    Args:
+        max_await_time_ms: milliseconds that the server may wait for new data, or None.
+        client_seconds: the client's `timeoutMS` in seconds, or None.
+
+    Raises:
+        ConfigurationError: it is not below the limit; nothing was sent.
+    """
+    if max_await_time_ms is None:
+        return
+    seconds = _SECONDS.get() if is_in_block() else client_seconds
+    if seconds and max_await_time_ms >= seconds * 1000:
+        from mangonel.errors import ConfigurationError
+
+        raise ConfigurationError(
+            f"expected max_await_time_ms below the time limit of {seconds * 1000:g} ms, found {max_await_time_ms}; "
+            "lower it, or raise timeoutMS or the argument of timeout()"
+        )
+
+
 def anew() -> AbstractContextManager[None]:
     """Return a block in which the limit of the blocks around it starts from the beginning."""
     return _Block(_SECONDS.get(), is_anew=True)

@@ -237,3 +237,27 @@ def test_a_retry_that_wrote_nothing_reports_the_first_error(face: Any, scripted:
     scripted.once("insert", {"ok": 0, "code": 10107, "errmsg": "second", "errorLabels": labels})
     error, _ = timed(face, lambda: client.a.b.insert_one({}))
     assert "first" in str(error)
+
+
+def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri, timeoutMS=500)
+    tailable = mangonel.CursorType.TAILABLE_AWAIT
+    cursor = client.a.b.find(cursor_type=tailable).max_await_time_ms(500)
+    error, _ = timed(face, cursor.next)
+    assert "below the time limit of 500 ms, found 500" in str(error)
+    assert not scripted.received("find")
+    with mangonel.timeout(2):
+        assert face.wait(client.a.b.find(cursor_type=tailable).max_await_time_ms(500).next()) == {"_id": 1}
+
+
+def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: ScriptedServer) -> None:
+    client = face.connect(scripted.uri)
+    scripted.on("find", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "firstBatch": [{"_id": 1}]}})
+    scripted.on("getMore", {"ok": 0, "code": 2, "errmsg": "no"})
+    cursor = client.a.b.find()
+    face.wait(cursor.next())
+    timed(face, cursor.next)
+    end = time.monotonic() + 10
+    while not scripted.received("killCursors") and time.monotonic() < end:
+        time.sleep(0.01)
+    assert scripted.received("killCursors")[0].command["cursors"] == [77]

@@ -189,6 +189,24 @@ impl Command {
         None
     }
 
+    /// Lowers the body's `maxTimeMS` to `milliseconds`, if it has one above that; before the first stamp.
+    pub fn shorten_wait(&mut self, milliseconds: i64) {
+        let Ok(body) = RawDocument::from_bytes(self.head.get(BODY_START..).unwrap_or_default()) else {
+            return;
+        };
+        let asked = body.get("maxTimeMS").ok().flatten().and_then(|value| value.as_i64_lenient());
+        if asked.is_none_or(|asked| asked <= milliseconds) {
+            return;
+        }
+        self.drop_own_limits();
+        self.head.truncate(self.body_end);
+        writer::append_i64(&mut self.head, "maxTimeMS", milliseconds);
+        self.body_end = self.head.len();
+        self.head.push(0);
+        let length = (self.head.len() - BODY_START) as i32;
+        self.head[BODY_START..BODY_START + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
     /// Makes the message ready to send: the body, then what `envelope` appends to it, then the sequence.
     pub fn stamp(&mut self, request_id: i32, replies: Replies, envelope: impl FnOnce(&mut Vec<u8>)) {
         self.head.truncate(self.body_end);

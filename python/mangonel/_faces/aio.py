@@ -42,7 +42,7 @@ class AioPort:
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core
-        self._timeout = core.timeout
+        self.timeout = core.timeout
         self._homes: list[_Home] = []
         self._home: _Home | None = None
         self._keeping: set[asyncio.Task[Any]] = set()
@@ -169,7 +169,7 @@ class AioPort:
         _forget(task)
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        return steps if self._timeout is None else within(self._timeout, steps)
+        return steps if self.timeout is None else within(self.timeout, steps)
 
     async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         value = callback(*args)

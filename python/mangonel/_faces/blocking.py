@@ -153,7 +153,7 @@ class BlockingPort(BlockingLoop):
         self._core = core
         self._owns_core = owns_core
         self._shard = core.open_shard(ref(self) if owns_core else None)
-        self._timeout = core.timeout
+        self.timeout = core.timeout
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
 
     def run(self, operation: _core.Operation) -> Any:
@@ -170,7 +170,7 @@ class BlockingPort(BlockingLoop):
             return
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
-        return run_now(steps if self._timeout is None else within(self._timeout, steps))
+        return run_now(steps if self.timeout is None else within(self.timeout, steps))
 
     async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         return callback(*args)

@@ -27,6 +27,8 @@ class Port(Protocol):
     """One way of waiting."""
 
     is_async: bool
+    timeout: float | None
+    """The client's `timeoutMS` in seconds."""
     # Called once, off the loop, before the first operation; asyncio's faces only.
     preparation: Callable[[], None] | None
 

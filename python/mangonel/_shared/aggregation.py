@@ -15,6 +15,7 @@ from mangonel._core import (
     REPLIES_NONE,
     REPLIES_ONE,
 )
+from mangonel._deadline import check_wait
 from mangonel._index_keys import hint_document
 from mangonel._light import Generic
 from mangonel._option_checks import non_negative_integer
@@ -89,6 +90,7 @@ class AggregatingSource(CommandSource):
             if size is not None:
                 size = non_negative_integer("batchSize", size)
             max_await_time_ms = options.pop("maxAwaitTimeMS", None)
+            check_wait(max_await_time_ms, self._port.timeout)
             _refine(options)
             command.update(options)
         if size is not None and not is_write:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_WITH_BATCH, REPLIES_ONE
+from mangonel._deadline import check_wait
 from mangonel._light import Generic
 from mangonel._option_checks import non_negative_integer
 from mangonel._shared.returns import Returns
@@ -228,6 +229,7 @@ class _ChangeStream(Generic[_DocumentType]):
 
     async def _open_flow(self) -> None:
         """Open a cursor where the last one stopped, or where the caller wants to start."""
+        check_wait(self._max_await_time_ms, self._port.timeout)
         batch_size = self._batch_size
         source, session = self._source, self._session
         options = dict(self._options)

@@ -19,7 +19,7 @@ from mangonel._deadline import anew
 from mangonel._light import Generic
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
-from mangonel.errors import ConnectionFailure, InvalidOperation, ProtocolError, PyMongoError
+from mangonel.errors import CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -123,8 +123,8 @@ class BatchedCursor(Generic[_DocumentType]):
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, found none")
         except PyMongoError as error:
-            # What the server refused has ended there too; a line that broke or was silent tells nothing.
-            if isinstance(error, ConnectionFailure):
+            # What is not known to have ended there may be open still.
+            if not isinstance(error, CursorNotFound):
                 self._abandon()
             self._end()
             raise

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_DOCUMENT, READ_RAW_BATCH, REPLIES_ONE
+from mangonel._deadline import check_wait
 from mangonel._index_keys import hint_document, index_document, index_list
 from mangonel._light import Generic
 from mangonel._shared.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
@@ -385,6 +386,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     def _first_operation(self) -> _core.Operation:
         if (self._min or self._max) and not self._hint:
             raise InvalidOperation("expected a hint beside min or max, found none; name the index they bound")
+        check_wait(self._max_await_time_ms, self._port.timeout)
         self._limit = abs(self._asked_limit)
         self._is_tailable = bool(self._flags & _TAILABLE)
         self._is_exhaust = bool(self._flags & _EXHAUST)

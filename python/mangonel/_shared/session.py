@@ -11,6 +11,7 @@ from contextvars import ContextVar
 
 from mangonel import _core
 from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER, REPLIES_ONE
+from mangonel._deadline import anew
 from mangonel._shared.returns import Returns
 from mangonel._shared.session_options import SessionOptions, TransactionOptions
 from mangonel.errors import (
@@ -264,7 +265,9 @@ class _ClientSession:
             self._end_trace()
             return
         try:
-            await self._end_transaction_flow("abort", {"abortTransaction": 1}, KIND_ABORT)
+            # A block whose time is over must not leave the transaction open.
+            with anew():
+                await self._end_transaction_flow("abort", {"abortTransaction": 1}, KIND_ABORT)
         except (OperationFailure, ConnectionFailure):
             return
 

@@ -178,8 +178,13 @@ impl Exchange {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
         };
-        if until.is_some() && operation.command.name() != "getMore" {
-            operation.command.drop_own_limits();
+        if let Some(until) = until {
+            if operation.command.name() == "getMore" {
+                let left = until.saturating_since(now).as_millis();
+                operation.command.shorten_wait(i64::try_from(left).unwrap_or(i64::MAX));
+            } else {
+                operation.command.drop_own_limits();
+            }
         }
         let mut exchange = Exchange {
             id: client.next_exchange(),
