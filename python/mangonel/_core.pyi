@@ -21,6 +21,7 @@ __all__ = [
     "KIND_READ",
     "KIND_READ_ONCE",
     "KIND_RETRYABLE_WRITE",
+    "KIND_SELECTION",
     "KIND_WRITE",
     "READ",
     "READ_ANSWER",
@@ -180,6 +181,7 @@ KIND_COMMAND: int
 KIND_READ: int
 KIND_READ_ONCE: int
 KIND_RETRYABLE_WRITE: int
+KIND_SELECTION: int
 KIND_WRITE: int
 KIND_COMMIT: int
 KIND_ABORT: int
@@ -440,8 +442,6 @@ class Session:
     @property
     def session_id(self) -> bytes: ...
     @property
-    def is_dirty(self) -> bool: ...
-    @property
     def transaction_number(self) -> int: ...
     @property
     def cluster_time(self) -> dict[str, Any] | None: ...
@@ -455,6 +455,8 @@ class Session:
     def in_transaction(self) -> bool: ...
     @property
     def is_starting(self) -> bool: ...
+    @property
+    def is_dirty(self) -> bool: ...
     @property
     def pinned_server(self) -> str | None: ...
     def start_transaction(self, read_concern: bytes, write_concern: bytes) -> None: ...

@@ -352,8 +352,8 @@ class ClientOptions:
         `direct_connection`, `load_balanced`, `replica_set`, `max_pool_size` (0: no limit), `min_pool_size`,
         `max_idle_time_ms`, `max_connecting`, `wait_queue_timeout_ms`, `connect_timeout_ms`,
         `socket_timeout_ms`, `server_selection_timeout_ms` (0: do not wait), `timeout_ms` (0: no limit),
-        `heartbeat_frequency_ms`, `local_threshold_ms`, `server_selector`, `server_monitoring_mode`, `is_faas`,
-        `retry_writes`,
+        `heartbeat_frequency_ms`, `min_heartbeat_ms`, `local_threshold_ms`, `server_selector`,
+        `server_monitoring_mode`, `is_faas`, `retry_writes`,
         `retry_reads`, `max_adaptive_retries`, `enable_overload_retargeting`, `credential` (a MongoCredential or None),
         `compressors` (names, the most wanted first), `zlib_compression_level`, `api_version`, `api_strict`,
         `api_deprecation_errors`.
@@ -380,6 +380,7 @@ class ClientOptions:
             "server_selection_timeout_ms": _milliseconds(self.server_selection_timeout),
             "timeout_ms": _milliseconds(self.timeout),
             "heartbeat_frequency_ms": _milliseconds(self.heartbeat_frequency),
+            "min_heartbeat_ms": _milliseconds(MIN_HEARTBEAT_INTERVAL),
             "server_selector": self.server_selector,
             "local_threshold_ms": _milliseconds(self.local_threshold_ms / 1000),
             "server_monitoring_mode": self.server_monitoring_mode,

@@ -357,7 +357,7 @@ impl Kind {
         match self {
             Kind::Commit => Some(End::Commit),
             Kind::Abort => Some(End::Abort),
-            Kind::Read | Kind::ReadOnce | Kind::RetryableWrite | Kind::Write | Kind::Command => None,
+            _ => None,
         }
     }
 }

@@ -143,6 +143,9 @@ impl Command {
         for element in body.iter().flatten() {
             match (element.key, element.value) {
                 ("maxTimeMS", _) => {}
+                // Without it, nothing of the concern may be left.
+                ("writeConcern", RawValue::Document(concern))
+                    if concern.iter().flatten().all(|part| part.key == "wtimeout") => {}
                 ("writeConcern", RawValue::Document(concern)) => {
                     let concern_start = writer::begin_subdocument(&mut kept, element.key);
                     for part in concern.iter().flatten().filter(|part| part.key != "wtimeout") {

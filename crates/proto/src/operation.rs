@@ -23,6 +23,8 @@ pub enum Kind {
     RetryableWrite,
     /// Writes, or may write; never sent twice.
     Write,
+    /// Is never sent: done once a server that takes writes is known.
+    Selection,
     /// Does what its caller alone knows; sent again only when the server says that it did nothing.
     Command,
     /// Commits a transaction; sent again once whatever the options say.

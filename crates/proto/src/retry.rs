@@ -47,7 +47,7 @@ pub fn after_network_error(kind: Kind, options: &ClientOptions) -> bool {
         Kind::Read => options.retry_reads,
         Kind::RetryableWrite => options.retry_writes,
         Kind::Commit | Kind::Abort => true,
-        Kind::ReadOnce | Kind::Write | Kind::Command => false,
+        Kind::ReadOnce | Kind::Write | Kind::Selection | Kind::Command => false,
     }
 }
 
@@ -57,7 +57,7 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
     if labels.is_overloaded && labels.is_retryable {
         let may = match kind {
             Kind::Read | Kind::ReadOnce => options.retry_reads,
-            Kind::RetryableWrite | Kind::Write => options.retry_writes,
+            Kind::RetryableWrite | Kind::Write | Kind::Selection => options.retry_writes,
             Kind::Command => options.retry_reads && options.retry_writes,
             Kind::Commit | Kind::Abort => true,
         };
@@ -71,7 +71,7 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
         }
         Kind::RetryableWrite => options.retry_writes && labels.is_retryable_write,
         Kind::Commit | Kind::Abort => labels.is_retryable_write,
-        Kind::ReadOnce | Kind::Write | Kind::Command => false,
+        Kind::ReadOnce | Kind::Write | Kind::Selection | Kind::Command => false,
     };
     if may { Again::Now } else { Again::No }
 }

@@ -40,9 +40,9 @@ class _Component:
         self._logger = logging.getLogger(f"mangonel.{self.name}")
         self._topology_id = topology_id
 
-    def _write(self, message: str, **fields: Any) -> None:
-        if self._logger.isEnabledFor(logging.DEBUG):
-            self._logger.debug(LogMessage(message, clientId=self._topology_id, **fields))
+    def _write(self, message: str, level: int = logging.DEBUG, **fields: Any) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, LogMessage(message, clientId=self._topology_id, **fields))
 
 
 class CommandLog(_Component, monitoring.CommandListener):
@@ -265,6 +265,8 @@ class SelectionLog(_Component):
             message, fields = "Server selection failed", {"failure": detail}
         self._write(
             message,
+            # That an operation has to wait is worth knowing at any time.
+            logging.INFO if how == "waiting" else logging.DEBUG,
             selector=selector,
             operation=operation,
             operationId=operation_id,

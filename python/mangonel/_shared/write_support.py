@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_READ, READ_DOCUMENT
+from mangonel._core import KIND_SELECTION, READ_DOCUMENT
 from mangonel.common import MAX_BSON_SIZE
 
 TYPE_CHECKING = False
@@ -50,11 +50,12 @@ def check_command_size(operation: _core.Operation) -> None:
 
 
 async def server_facts_flow(client: _MongoClient[Any]) -> dict[str, Any]:
-    """Return what the server said of itself in its handshake; connect first if there was none yet."""
+    """Return what the server said of itself; wait for one that takes writes if none is known yet."""
     facts: dict[str, Any] | None = client._core.hello()
     if facts is None:
-        ping = _core.Operation("admin", {"ping": 1}, client._codec, KIND_READ, READ_DOCUMENT)
-        ping.silence()
-        await client._port.arun(ping)
+        # Selects a server and sends nothing.
+        selection = _core.Operation("admin", {"ping": 1}, client._codec, KIND_SELECTION, READ_DOCUMENT)
+        selection.silence()
+        await client._port.arun(selection)
         facts = client._core.hello()
     return facts if facts is not None else {}

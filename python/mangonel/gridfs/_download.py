@@ -17,7 +17,7 @@ from mangonel.errors import (
     PyMongoError,
     ServerSelectionTimeoutError,
 )
-from mangonel.gridfs._names import is_in_transaction
+from mangonel.gridfs._names import equal_to, is_in_transaction
 from mangonel.gridfs.errors import CorruptGridFile
 
 TYPE_CHECKING = False
@@ -262,7 +262,7 @@ class ChunkStream:
         numbers: dict[str, Any] = {"$gte": first} if first else {}
         if self._end is not None:
             numbers["$lt"] = self._last
-        filter: dict[str, Any] = {"files_id": {"$eq": self._file["_id"]}}
+        filter: dict[str, Any] = {"files_id": equal_to(self._file["_id"])}
         if numbers:
             filter["n"] = numbers
         self._asked_until = first
@@ -343,7 +343,7 @@ class ChunkStream:
         operation = self._files._read_operation(
             {
                 "find": self._files._name,
-                "filter": {"_id": {"$eq": self._file["_id"]}},
+                "filter": {"_id": equal_to(self._file["_id"])},
                 "limit": 1,
                 "singleBatch": True,
             },

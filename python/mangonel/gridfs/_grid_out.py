@@ -7,7 +7,7 @@ from mangonel._light import Any
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream
-from mangonel.gridfs._names import check_root, without_custom_types
+from mangonel.gridfs._names import check_root, equal_to, without_custom_types
 from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
 
@@ -79,7 +79,7 @@ class _GridOut:
             files = self._root["files"]
             command = {
                 "find": files._name,
-                "filter": {"_id": {"$eq": self._file_id}},
+                "filter": {"_id": equal_to(self._file_id)},
                 "limit": 1,
                 "singleBatch": True,
             }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mangonel._light import Any
 from mangonel._shared.collection import _Collection
 from mangonel._shared.database import _Database
@@ -64,3 +66,8 @@ def check_filename(filename: object) -> None:
     """Raise TypeError unless a file's name is a str."""
     if not isinstance(filename, str):
         raise TypeError(f"filename must be an instance of str, not {type(filename)}")
+
+
+def equal_to(value: Any) -> Any:
+    """Return the condition that a field is this value; only a document must be kept from being read as operators."""
+    return {"$eq": value} if isinstance(value, Mapping) else value

@@ -9,7 +9,7 @@ use crate::client_session::ClientSession;
 use crate::envelope::{Envelope, wire_preference};
 use crate::error::{Failure, ProtocolError};
 use crate::message::read_reply;
-use crate::operation::{Kind, SessionChoice};
+use crate::operation::{Kind, Limit, SessionChoice};
 use crate::reply::Facts;
 use crate::retry::{self, Again};
 use crate::time::Instant;
@@ -170,7 +170,9 @@ impl Exchange {
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
         let is_end = self.operation.kind.end().is_some();
         let most = if self.is_overloaded { client.options.max_adaptive_retries } else { 1 };
-        self.until.map_or(self.attempt < most, |until| now < until)
+        // A limit of time is one on the attempts too, even when it says that there is none.
+        let has_unlimited_time = self.operation.limit == Limit::None && !self.is_overloaded;
+        self.until.map_or(has_unlimited_time || self.attempt < most, |until| now < until)
             && self.operation.pinned.is_none()
             && self.operation.server.is_none()
             && (self.operation.kind.is_read() || self.has_transaction_number || is_end)

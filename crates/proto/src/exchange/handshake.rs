@@ -214,7 +214,8 @@ impl Exchange {
             if client.is_load_balanced() && !matches!(reply.get_object_id("serviceId"), Ok(Some(_))) {
                 self.drop_link(client, now);
                 self.fail(Failure::Configuration(format!(
-                    "{}: expected a serviceId from the load balancer, found none; it is a server itself, or no service \
+                    "Driver attempted to initialize in load balancing mode, but the server does not support this mode: {}: \
+                     expected a serviceId from the load balancer, found none; it is a server itself, or no service \
                      that takes loadBalanced=true",
                     self.address()
                 )));

@@ -7,6 +7,7 @@ use super::{Exchange, PRIMARY, Phase, RECONNECT_DELAY};
 use crate::client::Client;
 use crate::error::Failure;
 use crate::events::{CheckOutFailure, Interests, SelectionEvent};
+use crate::operation::Kind;
 use crate::pool::CheckOut;
 use crate::time::Instant;
 use crate::topology::select::{Criteria, SelectionError};
@@ -58,6 +59,10 @@ impl Exchange {
                 if client.wants(Interests::SELECTION) {
                     let address = server.address.clone();
                     self.announce_selection(client, SelectionEvent::Succeeded { address });
+                }
+                if self.operation.kind == Kind::Selection {
+                    self.phase = Phase::Done;
+                    return self.end_session(client, now);
                 }
                 self.server = Some(server);
                 self.check_out(client, now);

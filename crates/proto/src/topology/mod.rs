@@ -160,7 +160,7 @@ impl Topology {
         let Some(check) = watch.monitor.handle_reply(reply, is_more_to_come, now) else { return };
         if watch.monitor.has_streamed() && watch.pinger.is_none() {
             let settings = self.settings.monitor;
-            let frequency = settings.heartbeat_frequency.max(monitor::MIN_HEARTBEAT);
+            let frequency = settings.heartbeat_frequency.max(settings.min_heartbeat);
             // The handshake was the first sample.
             watch.pinger = Some(RttPinger::new(frequency, settings.connect_timeout, now + frequency));
             self.effects.push_back(Effect::StartPinger { address: address.clone() });

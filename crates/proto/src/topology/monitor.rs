@@ -30,6 +30,8 @@ pub enum ServerMonitoringMode {
 pub struct MonitorSettings {
     /// Time between two checks while polling, and the longest a streamed reply may stay away.
     pub heartbeat_frequency: Duration,
+    /// The least between two checks. [`MIN_HEARTBEAT`]; tests with a deployment of their own take less.
+    pub min_heartbeat: Duration,
     /// Time a connection and each hello may take; `None` sets no limit.
     pub connect_timeout: Option<Duration>,
     /// The URI's `serverMonitoringMode`.
@@ -42,6 +44,7 @@ impl Default for MonitorSettings {
     fn default() -> Self {
         MonitorSettings {
             heartbeat_frequency: Duration::from_secs(10),
+            min_heartbeat: MIN_HEARTBEAT,
             connect_timeout: Some(Duration::from_secs(20)),
             mode: ServerMonitoringMode::Auto,
             is_faas: false,
@@ -166,7 +169,7 @@ pub struct Monitor {
 impl Monitor {
     /// Makes a monitor whose first check is due at once.
     pub fn new(address: Address, settings: MonitorSettings, now: Instant) -> Monitor {
-        let heartbeat_frequency = settings.heartbeat_frequency.max(MIN_HEARTBEAT);
+        let heartbeat_frequency = settings.heartbeat_frequency.max(settings.min_heartbeat);
         Monitor {
             address,
             settings: MonitorSettings { heartbeat_frequency, ..settings },
@@ -360,6 +363,6 @@ impl Monitor {
     }
 
     fn earliest(&self, now: Instant) -> Instant {
-        self.last_check_end.map_or(now, |end| now.max(end + MIN_HEARTBEAT))
+        self.last_check_end.map_or(now, |end| now.max(end + self.settings.min_heartbeat))
     }
 }

@@ -11,6 +11,7 @@ use mangonel_proto::events::{Event, Interests};
 use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
+use mangonel_proto::topology::monitor::MIN_HEARTBEAT;
 use mangonel_proto::topology::{
     Address, MonitorSettings, ServerMonitoringMode, ServerType, TopologySettings,
 };
@@ -327,6 +328,7 @@ fn topology_settings(options: &Bound<'_, PyDict>) -> PyResult<TopologySettings> 
         monitor: MonitorSettings {
             heartbeat_frequency: milliseconds(options, "heartbeat_frequency_ms")?
                 .unwrap_or(Duration::from_secs(10)),
+            min_heartbeat: milliseconds(options, "min_heartbeat_ms")?.unwrap_or(MIN_HEARTBEAT),
             connect_timeout: milliseconds(options, "connect_timeout_ms")?,
             mode: match mode.as_str() {
                 "stream" => ServerMonitoringMode::Stream,

@@ -62,6 +62,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("KIND_READ", Kind::Read),
     ("KIND_READ_ONCE", Kind::ReadOnce),
     ("KIND_RETRYABLE_WRITE", Kind::RetryableWrite),
+    ("KIND_SELECTION", Kind::Selection),
     ("KIND_WRITE", Kind::Write),
     ("KIND_COMMAND", Kind::Command),
     ("KIND_COMMIT", Kind::Commit),

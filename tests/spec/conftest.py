@@ -1,0 +1,74 @@
+"""Deployments for the specification cases, and a table of what came out of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mangonel.server import Server, start
+from spec.unified.deployments import Deployment
+from spec.unified.driver import load_driver
+
+PARAMETERS = {"enableTestCommands": 1, "acceptApiVersion2": 1}
+
+
+@pytest.fixture(scope="session")
+def spec_standalone() -> Iterator[Server]:
+    """A standalone with fail points."""
+    with start(set_parameters=PARAMETERS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spec_replica_set() -> Iterator[Server]:
+    """Three members with fail points."""
+    with start(replica_set=3, set_parameters=PARAMETERS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spec_replica_set_with_users() -> Iterator[Server]:
+    """A set of one with access control and fail points."""
+    with start(replica_set=1, auth=("user", "pencil"), set_parameters=PARAMETERS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Deployment]]:
+    """Return a function from a deployment's name to the deployment, which starts when it is first asked for."""
+    found: dict[str, Deployment] = {}
+
+    def find(name: str) -> Deployment:
+        if name not in found:
+            server = request.getfixturevalue(f"spec_{name.replace(' ', '_')}")
+            found[name] = Deployment(load_driver(), server)
+        return found[name]
+
+    yield find
+    for deployment in found.values():
+        deployment.close()
+
+
+_outcomes: dict[str, Counter[str]] = {}
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Count each unified case once: where it was called, or where it was skipped before that."""
+    properties = dict(report.user_properties)
+    if "spec" not in properties or (report.when != "call" and not report.skipped):
+        return
+    outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
+    _outcomes.setdefault(properties["spec"], Counter())[outcome] += 1
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the counts by specification and face."""
+    if not _outcomes:
+        return
+    names = ("passed", "failed", "gap", "skipped")
+    terminalreporter.write_line(f"{'specification, face':<55}" + "".join(f"{name:>9}" for name in names))
+    for spec, counts in sorted(_outcomes.items()):
+        terminalreporter.write_line(f"{spec:<55}" + "".join(f"{counts[name]:>9}" for name in names))

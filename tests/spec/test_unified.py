@@ -1,0 +1,69 @@
+"""The cases in the unified test format, of every specification, on both faces and each deployment that suits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mangonel.server import MongodNotFound, find_mongod
+from mangonel.server.find import mongod_version
+from spec.unified import skipped
+from spec.unified.deployments import Deployment
+from spec.unified.driver import FACES, Face, load_driver
+from spec.unified.runner import run_case
+from spec.unified.suites import NO_FOLDER, Case, find_cases, folder, suites, where_it_runs
+
+needs_folder = pytest.mark.skipif(folder() is None, reason=NO_FOLDER)
+
+
+def _runs() -> Iterator[Any]:
+    if folder() is None:
+        yield pytest.param(None, "", "", marks=needs_folder)
+        return
+    version = _server_version()
+    # The list is about this driver; the peer shows its own failures.
+    gaps = skipped.read_gaps() if load_driver().name == "mangonel" else []
+    for suite in suites():
+        for case in find_cases(suite):
+            names, reason = where_it_runs(case, version)
+            for face in FACES:
+                for name in names:
+                    gap = skipped.find_gap(gaps, case, face, name)
+                    marks = [pytest.mark.xfail(reason=gap.reason, strict=True)] if gap else []
+                    yield pytest.param(case, face, name, id=f"{case.key} [{face}, {name}]", marks=marks)
+                if not names:
+                    mark = pytest.mark.skip(reason=reason)
+                    yield pytest.param(case, face, "", id=f"{case.key} [{face}]", marks=mark)
+
+
+def _server_version() -> tuple[int, ...]:
+    try:
+        return mongod_version(find_mongod())
+    except MongodNotFound:
+        return skipped.VERSION
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("case", "face_name", "deployment_name"), list(_runs()))
+def test_unified_spec(
+    case: Case,
+    face_name: str,
+    deployment_name: str,
+    find_deployment: Callable[[str], Deployment],
+    record_property: Callable[[str, object], None],
+) -> None:
+    record_property("spec", f"{case.suite}, {face_name}")
+    run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name))
+
+
+@needs_folder
+def test_every_listed_gap_is_a_case_of_the_specifications() -> None:
+    keys = {case.key for suite in suites() for case in find_cases(suite)}
+    assert [gap.key for gap in skipped.read_gaps() if gap.key not in keys] == []
+
+
+@needs_folder
+def test_list_of_cases_that_cannot_run_is_current() -> None:
+    assert skipped.LIST.read_text().endswith(skipped.cannot_run_table())

@@ -1,0 +1,101 @@
+"""A running deployment as a case needs it: its data before, fail points off after, looks past the client under test.
+
+Knows no test format. Everything goes through blocking clients of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from mangonel.server import Server
+from spec.unified.driver import Driver
+
+__all__ = ["Deployment"]
+
+
+class Deployment:
+    """A server of `mangonel.server`, and clients that the cases do not see."""
+
+    def __init__(self, driver: Driver, server: Server) -> None:
+        self._driver = driver
+        self._server = server
+        self._client = driver.module("").MongoClient(server.uri, heartbeatFrequencyMS=500)
+        self._direct: dict[str, Any] = {}
+        concerns = driver.module("write_concern")
+        self._last_write = concerns.WriteConcern(w="majority")
+        self._is_set = len(server.members) > 1 or server.replica_set_name is not None
+
+    @property
+    def uri(self) -> str:
+        """What the clients under test connect to."""
+        return self._server.uri
+
+    @functools.cached_property
+    def cluster_time_command(self) -> dict[str, Any]:
+        """A command whose reply carries the cluster time, where there is one."""
+        return {"ping": 1}
+
+    def load(self, data: list[Mapping[str, Any]]) -> Any:
+        """Replace collections by the given documents; return the cluster time after that, or None."""
+        reply: Any = {}
+        for wanted in data:
+            database = self._client[wanted["databaseName"]]
+            name = wanted["collectionName"]
+            database.drop_collection(name)
+            majority = database.get_collection(name, write_concern=self._last_write)
+            if wanted["documents"] and "createOptions" not in wanted:
+                majority.insert_many([dict(document) for document in wanted["documents"]])
+                continue
+            database.create_collection(
+                name, check_exists=False, write_concern=self._last_write, **wanted.get("createOptions", {})
+            )
+            if wanted["documents"]:
+                majority.insert_many([dict(document) for document in wanted["documents"]])
+        if data:
+            reply = self._client.admin.command(self.cluster_time_command)
+        return reply.get("$clusterTime")
+
+    def documents(self, database_name: str, collection_name: str) -> list[Any]:
+        """Return all documents of a collection, by `_id`."""
+        concern = self._driver.module("read_concern").ReadConcern("local")
+        preference = self._driver.module("").ReadPreference.PRIMARY
+        collection = self._client[database_name].get_collection(
+            collection_name, read_concern=concern, read_preference=preference
+        )
+        return collection.find(sort=[("_id", 1)]).to_list()
+
+    def collection_names(self, database_name: str) -> list[str]:
+        """Return the names of a database's collections."""
+        names: list[str] = self._client[database_name].list_collection_names()
+        return names
+
+    def index_names(self, database_name: str, collection_name: str) -> list[str]:
+        """Return the names of a collection's indexes."""
+        return list(self._client[database_name][collection_name].index_information())
+
+    def set_fail_point(self, fail_point: Mapping[str, Any], address: str) -> None:
+        """Set a fail point on one member."""
+        self._member(address).admin.command(fail_point)
+
+    def clear_fail_points(self, names: set[str]) -> None:
+        """Turn fail points off on every member."""
+        for name in names:
+            for member in self._server.members:
+                self._member(member.address).admin.command({"configureFailPoint": name, "mode": "off"})
+
+    def kill_sessions(self) -> None:
+        """End all transactions that a failed case left open."""
+        self._client.admin.command("killAllSessions", [])
+
+    def close(self) -> None:
+        """Close the clients; the server is another's."""
+        for client in (self._client, *self._direct.values()):
+            client.close()
+
+    def _member(self, address: str) -> Any:
+        if address not in self._direct:
+            member = next(one for one in self._server.members if one.address == address)
+            self._direct[address] = self._driver.module("").MongoClient(member.uri)
+        return self._direct[address]

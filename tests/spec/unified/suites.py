@@ -1,0 +1,239 @@
+"""The cases in the specifications' folder, and which of them can run where. Starts nothing and runs nothing.
+
+Spec: unified-test-format, "runOnRequirements".
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spec.unified.driver import load_driver
+
+__all__ = [
+    "DEPLOYMENTS",
+    "NO_FOLDER",
+    "Case",
+    "Facts",
+    "find_cases",
+    "folder",
+    "suites",
+    "where_it_runs",
+]
+
+NO_FOLDER = "MONGODB_SPECIFICATIONS does not name a folder"
+
+# What this runner implements of the format.
+NEWEST_SCHEMA = (1, 28)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a requirement asks about a deployment."""
+
+    name: str
+    topology: str
+    has_auth: bool = False
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+
+# The deployments that tests/spec/conftest.py starts.
+_PARAMETERS = (("acceptApiVersion2", True), ("enableTestCommands", True), ("requireApiVersion", False))
+DEPLOYMENTS = {
+    facts.name: facts
+    for facts in (
+        Facts("standalone", "single", parameters=_PARAMETERS),
+        Facts("replica set", "replicaset", parameters=_PARAMETERS),
+        Facts("replica set with users", "replicaset", has_auth=True, parameters=_PARAMETERS),
+    )
+}
+
+# Methods that the API with PyMongo's names does not have.
+_NO_METHOD = {
+    "count": "Collection.count",
+    "listCollectionObjects": "Database.list_collection_objects",
+    "listDatabaseObjects": "MongoClient.list_database_objects",
+    "mapReduce": "Collection.map_reduce",
+}
+
+_NO_ARGUMENT = {"timeoutMode": "timeoutMode of a cursor", "rawData": "rawData of an operation"}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One test of a file, with what it shares with the others of the file."""
+
+    suite: str
+    file: str
+    test: Mapping[str, Any]
+    shared: Mapping[str, Any]
+
+    @property
+    def description(self) -> str:
+        """What the specification calls it."""
+        return str(self.test["description"])
+
+    @property
+    def key(self) -> str:
+        """The name of the case in lists and reports."""
+        return f"{self.suite}/{self.file}: {self.description}"
+
+
+def folder() -> Path | None:
+    """Return the folder of the specifications, when there is one."""
+    name = os.environ.get("MONGODB_SPECIFICATIONS")
+    return Path(name) if name else None
+
+
+@functools.cache
+def suites() -> dict[str, tuple[Path, ...]]:
+    """Return the files of the unified format, by specification."""
+    root = folder()
+    assert root is not None, NO_FOLDER
+    found: dict[str, list[Path]] = {}
+    for path in sorted(root.glob("*/tests/**/*.json")):
+        # Those are for validators of schemas; valid-fail has a test of its own.
+        if path.parent.name in ("invalid", "valid-fail"):
+            continue
+        if b'"schemaVersion"' in path.read_bytes()[:400]:
+            found.setdefault(path.relative_to(root).parts[0], []).append(path)
+    return {suite: tuple(paths) for suite, paths in found.items()}
+
+
+def find_cases(suite: str) -> Iterator[Case]:
+    """Yield the cases of a specification."""
+    for path in suites()[suite]:
+        yield from read_cases(suite, path)
+
+
+def read_cases(suite: str, path: Path) -> Iterator[Case]:
+    """Yield the cases of a file; raises when its version of the format is unknown."""
+    data = _load(path)
+    version = tuple(int(part) for part in data["schemaVersion"].split(".")[:2])
+    assert version[0] == 1, f"{path}: version {data['schemaVersion']} of the format is not supported"
+    assert version <= NEWEST_SCHEMA, f"{path}: version {data['schemaVersion']} of the format is not supported"
+    for test in data["tests"]:
+        yield Case(suite, path.stem, test, data)
+
+
+@functools.cache
+def _load(path: Path) -> Any:
+    return load_driver().bson("json_util").loads(path.read_text())
+
+
+def where_it_runs(case: Case, version: tuple[int, ...]) -> tuple[list[str], str]:
+    """Return the names of the deployments that a case runs on, and why not when there are none.
+
+    Args:
+        version: of the server.
+    """
+    reason = case.test.get("skipReason") or _what_the_api_lacks(case)
+    if reason:
+        return [], reason
+    names = []
+    reasons: list[str] = []
+    for facts in DEPLOYMENTS.values():
+        shared = _unmet(case.shared.get("runOnRequirements"), facts, version)
+        own = _unmet(case.test.get("runOnRequirements"), facts, version)
+        unmet = [*shared, *own]
+        if not unmet:
+            # Users cost a handshake each time; only what asks for them needs them.
+            if not facts.has_auth or not names:
+                names.append(facts.name)
+        else:
+            reasons.extend(unmet)
+    return names, "" if names else _main_reason(reasons)
+
+
+def _unmet(requirements: Any, facts: Facts, version: tuple[int, ...]) -> list[str]:
+    """Return nothing when one of the alternatives is met; otherwise what each lacks."""
+    if not requirements:
+        return []
+    reasons = [_unmet_alternative(one, facts, version) for one in requirements]
+    return [] if None in reasons else [reason for reason in reasons if reason is not None]
+
+
+def _unmet_alternative(asked: Mapping[str, Any], facts: Facts, version: tuple[int, ...]) -> str | None:
+    topologies = asked.get("topologies")
+    if topologies is not None and not {facts.topology} & {
+        "sharded" if name == "sharded-replicaset" else name for name in topologies
+    }:
+        return "needs mongos" if "sharded" in topologies else f"needs {_TOPOLOGIES[topologies[0]]}"
+    if version < _version(asked.get("minServerVersion", "0")):
+        return f"needs server {asked['minServerVersion']} or newer"
+    highest = asked.get("maxServerVersion")
+    if highest is not None and version[: highest.count(".") + 1] > _version(highest):
+        return f"needs server {highest} or older"
+    if asked.get("serverless") == "require":
+        return "needs Atlas"
+    if asked.get("csfle"):
+        return "needs client-side encryption"
+    if "authMechanism" in asked:
+        return f"needs a server with {asked['authMechanism']}"
+    if "auth" in asked and asked["auth"] != facts.has_auth:
+        return "needs users" if asked["auth"] else "needs no users"
+    parameters = dict(facts.parameters)
+    for name, value in asked.get("serverParameters", {}).items():
+        if parameters.get(name) != value:
+            return f"needs a server with {name}={value}"
+    return None
+
+
+_TOPOLOGIES = {
+    "single": "a standalone",
+    "replicaset": "a replica set",
+    "load-balanced": "a load balancer",
+}
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _main_reason(reasons: list[str]) -> str:
+    # What fails on the deployment that comes nearest says the most.
+    for start in (
+        "needs client-side",
+        "needs a server with",
+        "needs server",
+        "needs Atlas",
+        "needs mongos",
+        "needs a load",
+    ):
+        for reason in reasons:
+            if reason.startswith(start):
+                return reason
+    return reasons[0]
+
+
+def _what_the_api_lacks(case: Case) -> str | None:
+    for entity in (*case.shared.get("createEntities", ()), *_created(case)):
+        kind, wanted = next(iter(entity.items()))
+        if kind == "clientEncryption" or "autoEncryptOpts" in wanted:
+            return "needs client-side encryption"
+        if "timeoutMS" in {**wanted.get("databaseOptions", {}), **wanted.get("collectionOptions", {})}:
+            return "not in PyMongo's API: timeoutMS of a database or collection"
+        if "snapshotTime" in wanted.get("sessionOptions", {}):
+            return "not in PyMongo's API: snapshot_time of a session"
+        if "waitQueueSize" in wanted.get("uriOptions", {}):
+            return "not in PyMongo's API: waitQueueSize of a client"
+        if "defaultTimeoutMS" in wanted.get("sessionOptions", {}):
+            return "not in PyMongo's API: defaultTimeoutMS of a session"
+    for operation in case.test["operations"]:
+        if operation["name"] in _NO_METHOD:
+            return f"not in PyMongo's API: {_NO_METHOD[operation['name']]}()"
+        arguments = operation.get("arguments", {})
+        for name, what in _NO_ARGUMENT.items():
+            if name in arguments:
+                return f"not in PyMongo's API: {what}"
+    return None
+
+
+def _created(case: Case) -> Iterator[Any]:
+    for operation in case.test["operations"]:
+        if operation["name"] == "createEntities":
+            yield from operation["arguments"]["entities"]
