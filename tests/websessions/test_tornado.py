@@ -436,3 +436,33 @@ async def test_an_application_of_the_fork_starts_unchanged() -> None:
         http.close()
         server.stop()
         await server.close_all_connections()
+
+
+async def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
+    """A handler and its websession that referred to each other cost more than all else that a reader costs."""
+    import weakref
+
+    alive: list[weakref.ref[Any]] = []
+
+    class Watched(Base):
+        def get(self) -> None:
+            self.session.get("n")
+            alive.append(weakref.ref(self.session._visit))
+
+    site = a_site()
+    socket, port = bind_unused_port()
+    server = HTTPServer(tornado.web.Application([("/", Watched)], sessions=site.sessions))
+    server.add_socket(socket)
+    http = AsyncHTTPClient(force_instance=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            await http.fetch(f"http://127.0.0.1:{port}/")
+        await asyncio.sleep(0.05)
+        assert [reference() for reference in alive[:2]] == [None, None]
+    finally:
+        gc.enable()
+        http.close()
+        server.stop()
+        await server.close_all_connections()

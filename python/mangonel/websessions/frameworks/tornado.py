@@ -50,7 +50,7 @@ _DONE = _Done()
 class _HandlersVisit(Visit):
     """A visit that asks its handler only for what somebody wants to know."""
 
-    __slots__ = ("_handler",)
+    __slots__ = ("__weakref__", "_handler")
 
     def __init__(self, cookie: str | None, handler: SessionMixin) -> None:
         self.cookie = cookie
