@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -19,13 +18,12 @@ Program = Callable[..., str]
 def program() -> Program:
     """Run source text in a fresh interpreter and return what it printed; the test fails when it fails."""
 
-    def run(source: str, *options: str, **environment: str) -> str:
+    def run(source: str) -> str:
         finished = subprocess.run(
-            [sys.executable, *options, "-c", textwrap.dedent(source)],
+            [sys.executable, "-c", textwrap.dedent(source)],
             capture_output=True,
             text=True,
             timeout=50,
-            env={**os.environ, **environment},
         )
         assert finished.returncode == 0, finished.stderr[-4000:]
         return finished.stdout.strip()
@@ -34,6 +32,7 @@ def program() -> Program:
 
 
 @pytest.fixture
-def place(server: Server, database_name: str) -> dict[str, str]:
-    """The environment of a program: where the server is, and a database of its own."""
-    return {"TEST_URI": server.uri, "TEST_DATABASE": database_name}
+def place(server: Server, database_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell programs by their environment where the server is, and a database of their own."""
+    monkeypatch.setenv("TEST_URI", server.uri)
+    monkeypatch.setenv("TEST_DATABASE", database_name)

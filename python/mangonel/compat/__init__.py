@@ -12,7 +12,7 @@ NotImplementedError; docs/compatibility.md lists it.
 
 from __future__ import annotations
 
-__all__ = ["install_as_pymongo"]
+__all__ = ["install_as_motor", "install_as_pymongo"]
 
 
 def install_as_pymongo() -> None:
@@ -34,3 +34,20 @@ def install_as_pymongo() -> None:
     from mangonel.compat._modules import COUNTERPARTS, PACKAGES
 
     install(AliasFinder(COUNTERPARTS, PACKAGES, MISSING), "PyMongo")
+
+
+def install_as_motor() -> None:
+    """Let `motor` name this package as well, with `pymongo`, `bson` and `gridfs`, for the whole process.
+
+    Raises:
+        RuntimeError: Motor or PyMongo was already imported.
+
+    Example:
+        >>> mangonel.compat.install_as_motor()
+        >>> from motor.motor_asyncio import AsyncIOMotorClient
+    """
+    from mangonel.compat._alias import AliasFinder, install
+    from mangonel.compat._modules import MOTOR_COUNTERPARTS, MOTOR_MISSING
+
+    install_as_pymongo()
+    install(AliasFinder(MOTOR_COUNTERPARTS, frozenset(["motor"]), MOTOR_MISSING), "Motor")

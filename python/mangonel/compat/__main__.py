@@ -1,4 +1,4 @@
-"""`python -m mangonel.compat [-m] SCRIPT [ARGUMENT ...]`: run a program written for PyMongo on this driver."""
+"""`python -m mangonel.compat [-m] SCRIPT [ARGUMENT ...]`: run a program written for PyMongo or Motor on this driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import runpy
 import sys
 
-from mangonel.compat import install_as_pymongo
+from mangonel.compat import install_as_motor
 
 USAGE = "usage: python -m mangonel.compat [-m] SCRIPT [ARGUMENT ...]"
 
@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
     if not program or program[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if program else sys.stderr)
         return 0 if program else 2
-    install_as_pymongo()
+    install_as_motor()
     sys.argv = program
     if as_module:
         sys.path[0] = os.getcwd()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mangonel.bson.binary import UuidRepresentation
 from mangonel.compat._modules import PYMONGO_VERSION
 from mangonel.errors import InvalidName
+from mangonel.read_preferences import _ServerMode
 
 version_tuple = PYMONGO_VERSION
 __version__ = version = ".".join(map(str, PYMONGO_VERSION))
@@ -36,3 +37,10 @@ def _check_name(name: str) -> None:
     for character in ' .$/\\\x00"':
         if character in name:
             raise InvalidName(f"expected a name of a database, found {character!r} in {name!r}")
+
+
+def validate_read_preference(option: str, value: object) -> _ServerMode:
+    """Return `value` if it is a read preference; raise TypeError if not. MongoEngine checks its arguments with it."""
+    if not isinstance(value, _ServerMode):
+        raise TypeError(f"{value!r} is not a read preference")
+    return value

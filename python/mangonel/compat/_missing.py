@@ -66,7 +66,6 @@ MISSING: dict[str, tuple[str, ...]] = {
         "validate_positive_float",
         "validate_positive_float_or_zero",
         "validate_positive_integer",
-        "validate_read_preference",
         "validate_read_preference_mode",
         "validate_read_preference_tags",
         "validate_readable",

@@ -130,3 +130,20 @@ COUNTERPARTS["pymongo.common"].append("compat._extras")
 COUNTERPARTS["pymongo.database"].append("compat._extras")
 
 PACKAGES = frozenset(name.rpartition(".")[0] for name in COUNTERPARTS if "." in name)
+
+# Motor's.
+MOTOR_COUNTERPARTS = {
+    "motor": ["compat.motor_tornado"],
+    "motor.core": ["compat._motor", "compat._motor_cursors"],
+    "motor.motor_asyncio": ["compat.motor_asyncio"],
+    "motor.motor_tornado": ["compat.motor_tornado"],
+}
+MOTOR_MISSING = {
+    "motor": ("MotorClientEncryption",),
+    "motor.core": ("AgnosticClientEncryption",),
+    "motor.motor_asyncio": ("AsyncIOMotorClientEncryption",),
+    "motor.motor_tornado": ("MotorClientEncryption",),
+    "motor.motor_gridfs": (),
+    "motor.web": ("GridFSHandler",),
+    "motor.aiohttp": ("AIOHTTPGridFS",),
+}

@@ -1,0 +1,181 @@
+"""Motor's classes over the asyncio face, which differ from it where Motor differs from PyMongo Async."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from mangonel.api import AsyncClientSession, AsyncCollection, AsyncDatabase, AsyncMongoClient
+from mangonel.compat._alias import missing
+from mangonel.compat._motor_cursors import (
+    AgnosticChangeStream,
+    AgnosticCommandCursor,
+    AgnosticCursor,
+    AgnosticGridOutCursor,
+    AgnosticRawBatchCommandCursor,
+    AgnosticRawBatchCursor,
+)
+from mangonel.gridfs.api import AsyncGridFSBucket, AsyncGridIn, AsyncGridOut
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+
+class AgnosticClientSession(AsyncClientSession):
+    """A session; Motor's `start_session` is awaited."""
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop of the client."""
+        client: Any = self.client
+        return client.get_io_loop()
+
+
+class AgnosticCollection(AsyncCollection):
+    """A collection whose aggregations, listings and change streams are not awaited."""
+
+    _cursor_class: type[Any] = AgnosticCursor
+    _raw_cursor_class: type[Any] = AgnosticRawBatchCursor
+    _command_cursor_class: type[Any] = AgnosticCommandCursor
+    _raw_command_cursor_class: type[Any] = AgnosticRawBatchCommandCursor
+    _stream_class: type[Any] = AgnosticChangeStream
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop of the client."""
+        client: Any = self.database.client
+        return client.get_io_loop()
+
+    def aggregate(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a cursor over the results; the command is sent by the first wait for one."""
+        return self._command_cursor_class.latent(
+            self, lambda: AsyncCollection.aggregate(self, *args, **kwargs)
+        )
+
+    def aggregate_raw_batches(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a cursor over batches of bytes; the command is sent by the first wait for one."""
+        return self._raw_command_cursor_class.latent(
+            self, lambda: AsyncCollection.aggregate_raw_batches(self, *args, **kwargs)
+        )
+
+    def list_indexes(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a cursor over the indexes; the command is sent by the first wait for one."""
+        return self._command_cursor_class.latent(
+            self, lambda: AsyncCollection.list_indexes(self, *args, **kwargs)
+        )
+
+    def list_search_indexes(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a cursor over the search indexes; the command is sent by the first wait for one."""
+        return self._command_cursor_class.latent(
+            self, lambda: AsyncCollection.list_search_indexes(self, *args, **kwargs)
+        )
+
+    def watch(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a change stream; it is opened by the first wait for a change."""
+        return self._stream_class(lambda: AsyncCollection.watch(self, *args, **kwargs), self.get_io_loop)
+
+
+class AgnosticDatabase(AsyncDatabase):
+    """A database whose aggregations and change streams are not awaited."""
+
+    _collection_class: type[Any] = AgnosticCollection
+    _command_cursor_class: type[Any] = AgnosticCommandCursor
+    _stream_class: type[Any] = AgnosticChangeStream
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop of the client."""
+        client: Any = self.client
+        return client.get_io_loop()
+
+    def aggregate(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a cursor over the results; the command is sent by the first wait for one."""
+        collection = self["$cmd.aggregate"]
+        return self._command_cursor_class.latent(
+            collection, lambda: AsyncDatabase.aggregate(self, *args, **kwargs)
+        )
+
+    def watch(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a change stream; it is opened by the first wait for a change."""
+        return self._stream_class(lambda: AsyncDatabase.watch(self, *args, **kwargs), self.get_io_loop)
+
+
+class AgnosticClient(AsyncMongoClient):
+    """A client that knows its event loop, and is closed without an await."""
+
+    _database_class: type[Any] = AgnosticDatabase
+    _session_class: type[Any] = AgnosticClientSession
+    _stream_class: type[Any] = AgnosticChangeStream
+
+    def __init__(self, *args: Any, io_loop: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._io_loop = io_loop
+
+    @property
+    def io_loop(self) -> Any:
+        """The event loop that the client was made with, or the running one."""
+        return self.get_io_loop()
+
+    @property
+    def topology_description(self) -> Any:
+        """Refuse: the driver does not show its view of the deployment yet, except to listeners."""
+        raise missing(f"{type(self).__name__}.topology_description")
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop that the client was made with, or the running one."""
+        if self._io_loop is None:
+            self._io_loop = asyncio.get_event_loop()
+        return self._io_loop
+
+    async def start_session(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Return a new session; nothing is sent."""
+        return super().start_session(*args, **kwargs)
+
+    def watch(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a change stream; it is opened by the first wait for a change."""
+        return self._stream_class(lambda: AsyncMongoClient.watch(self, *args, **kwargs), self.get_io_loop)
+
+    def close(self) -> Any:
+        """Close every connection; on a running loop a task does it, which may be awaited."""
+        this: Any = self
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # Nothing can be sent any more, so the server forgets the sessions by itself.
+            this._core.close()
+            this._port.close()
+            return None
+        self._closing: Awaitable[None] = loop.create_task(this._close_flow())
+        return self._closing
+
+
+class AgnosticGridIn(AsyncGridIn):
+    """A new file."""
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop that serves the file."""
+        return asyncio.get_event_loop()
+
+
+class AgnosticGridOut(AsyncGridOut):
+    """A stored file."""
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop that serves the file."""
+        return asyncio.get_event_loop()
+
+    async def stream_to_handler(self, request_handler: Any) -> None:
+        """Write the file to a Tornado request handler, chunk by chunk."""
+        while piece := await self.readchunk():
+            request_handler.write(piece)
+            await request_handler.flush()
+
+
+class AgnosticGridFSBucket(AsyncGridFSBucket):
+    """Files in a database."""
+
+    _in_class: type[Any] = AgnosticGridIn
+    _out_class: type[Any] = AgnosticGridOut
+    _cursor_class: type[Any] = AgnosticGridOutCursor
+
+    def get_io_loop(self) -> Any:
+        """Return the event loop of the client."""
+        this: Any = self
+        return this._collection.get_io_loop()

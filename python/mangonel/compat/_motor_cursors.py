@@ -1,0 +1,193 @@
+"""Motor's cursors and change streams over the asyncio face: what is not awaited before it is iterated over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.api import AsyncCommandCursor, AsyncCursor, AsyncRawBatchCommandCursor, AsyncRawBatchCursor
+from mangonel.gridfs.api import AsyncGridOutCursor
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Awaitable, Callable
+    from typing import Self
+
+
+class MotorIteration:
+    """Motor's own ways of going through a cursor, beside `async for`."""
+
+    if TYPE_CHECKING:
+        _batch: Any
+        _collection: Any
+        _fetch_flow: Callable[[], Awaitable[bool]]
+        _to_list_flow: Callable[[int | None], Awaitable[list[Any]]]
+
+    @property
+    def fetch_next(self) -> Awaitable[bool]:
+        """Wait until a document is at hand; False when there are no more. `next_object` hands it out."""
+        return self._has_next_flow()
+
+    async def _has_next_flow(self) -> bool:
+        batch = self._batch
+        return (batch is not None and not batch.is_empty) or await self._fetch_flow()
+
+    def next_object(self) -> Any:
+        """Return a document that `fetch_next` fetched, or None."""
+        for document in self._batch or ():
+            return self._object_of(document)
+        return None
+
+    def _object_of(self, document: Any) -> Any:
+        return document
+
+    async def to_list(self, length: int | None = None) -> list[Any]:
+        """Return the documents that are left, at most `length`; 0 is none of them.
+
+        Raises:
+            ValueError: `length` is negative.
+        """
+        if length is not None and length < 0:
+            raise ValueError("length must be non-negative")
+        return [] if length == 0 else await self._to_list_flow(length)
+
+    def each(self, callback: Callable[[Any, BaseException | None], object]) -> None:
+        """Call `callback(document, None)` for each, until it returns False; at the end `callback(None, error)`."""
+        self._each_task = self.get_io_loop().create_task(self._each_flow(callback))
+
+    async def _each_flow(self, callback: Callable[[Any, BaseException | None], object]) -> None:
+        try:
+            while await self._has_next_flow():
+                if callback(self.next_object(), None) is False:
+                    return
+        except Exception as error:
+            callback(None, error)
+        else:
+            callback(None, None)
+
+    def get_io_loop(self) -> AbstractEventLoop:
+        """Return the event loop of the client."""
+        loop: AbstractEventLoop = self._collection.get_io_loop()
+        return loop
+
+
+class LatentOpening(MotorIteration):
+    """A cursor whose command is sent by the first wait for a document, so that nobody has to await the cursor."""
+
+    _opening: Callable[[], Awaitable[Any]] | None = None
+
+    @classmethod
+    def latent(cls, collection: Any, opening: Callable[[], Awaitable[Any]]) -> Any:
+        """Return a cursor that calls `opening` when it is asked for a document."""
+        cursor: Any = cls.__new__(cls)
+        cursor._begin_state(collection, collection._codec)
+        cursor._opening = opening
+        return cursor
+
+    async def _fetch_once_flow(self) -> bool:
+        opening = self._opening
+        if opening is None:
+            more: bool = await super()._fetch_once_flow()  # type: ignore[misc]
+            return more
+        self._opening = None
+        try:
+            opened = await opening()
+        except BaseException:
+            self._end()
+            raise
+        # What the command opened lives on in this cursor; the other one must not end it.
+        size = self._batch_size
+        self.__dict__.update(opened.__dict__)
+        self._batch = opened._batch
+        opened._id = opened._session = opened._pinned = opened._started = None
+        self._batch_size = size or self._batch_size
+        return self._batch is not None and not self._batch.is_empty
+
+    async def _close_flow(self) -> None:
+        self._opening = None
+        await super()._close_flow()  # type: ignore[misc]
+
+    if TYPE_CHECKING:
+        _batch_size: int
+
+        def _end(self) -> None: ...
+
+
+class AgnosticCursor(MotorIteration, AsyncCursor):
+    """A query's documents."""
+
+
+class AgnosticRawBatchCursor(MotorIteration, AsyncRawBatchCursor):
+    """A query's batches of bytes."""
+
+
+class AgnosticCommandCursor(LatentOpening, AsyncCommandCursor):
+    """The documents of a command; of `aggregate` it is iterated over without an await before."""
+
+
+class AgnosticRawBatchCommandCursor(LatentOpening, AsyncRawBatchCommandCursor):
+    """An aggregation's batches of bytes."""
+
+
+class AgnosticGridOutCursor(MotorIteration, AsyncGridOutCursor):
+    """The files of a bucket."""
+
+    def _object_of(self, document: Any) -> Any:
+        this: Any = self
+        return this._file_of(document)
+
+
+class AgnosticChangeStream:
+    """A change stream that is opened by the first wait for a change."""
+
+    def __init__(self, opening: Callable[[], Awaitable[Any]], loop: Callable[[], AbstractEventLoop]) -> None:
+        self._opening = opening
+        self._stream: Any = None
+        self._is_closed = False
+        self._loop = loop
+
+    def get_io_loop(self) -> AbstractEventLoop:
+        """Return the event loop of the client."""
+        return self._loop()
+
+    async def _opened(self) -> Any:
+        if self._stream is None:
+            self._stream = await self._opening()
+        return self._stream
+
+    @property
+    def resume_token(self) -> Any:
+        """Where a stream could go on; None before it is open."""
+        return None if self._stream is None else self._stream.resume_token
+
+    @property
+    def alive(self) -> bool:
+        """Whether more changes may come."""
+        return not self._is_closed and (self._stream is None or bool(self._stream.alive))
+
+    async def next(self) -> Any:
+        """Wait for the next change and return it; StopAsyncIteration when the stream is closed."""
+        if self._is_closed:
+            raise StopAsyncIteration
+        return await (await self._opened()).next()
+
+    async def try_next(self) -> Any:
+        """Return the next change, or None when there is none for now."""
+        return None if self._is_closed else await (await self._opened()).try_next()
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._is_closed = True
+        if self._stream is not None:
+            await self._stream.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()

@@ -1,0 +1,122 @@
+"""Motor's names and habits, on this driver."""
+
+from __future__ import annotations
+
+INSTALL = "import mangonel.compat; mangonel.compat.install_as_motor()\n"
+
+
+def test_motors_habits_hold_on_asyncio(program, place):
+    program(
+        INSTALL
+        + """
+import asyncio, os
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorCommandCursor, AsyncIOMotorGridFSBucket
+from motor.core import AgnosticCollection
+
+async def main():
+    client = AsyncIOMotorClient(os.environ["TEST_URI"], io_loop=asyncio.get_running_loop())
+    assert client.get_io_loop() is asyncio.get_running_loop()
+    db = client[os.environ["TEST_DATABASE"]]
+    things = db.things
+    assert isinstance(things, AgnosticCollection)
+    await things.insert_many([{"_id": n} for n in range(250)])
+
+    cursor = things.find().sort("_id").batch_size(100)
+    seen = []
+    while await cursor.fetch_next:
+        seen.append(cursor.next_object()["_id"])
+    assert seen == list(range(250)) and cursor.next_object() is None
+
+    assert await things.find().to_list(length=0) == []
+    assert len(await things.find().to_list(length=10)) == 10
+    assert len(await things.find().to_list(None)) == 250
+
+    # Not awaited; its batches go on after the first.
+    totals = things.aggregate([{"$sort": {"_id": 1}}], batchSize=100)
+    assert isinstance(totals, AsyncIOMotorCommandCursor) and totals.alive
+    assert [total["_id"] async for total in totals] == list(range(250))
+    assert await things.aggregate([{"$count": "n"}]).to_list(None) == [{"n": 250}]
+    assert [index["name"] async for index in things.list_indexes()] == ["_id_"]
+    half = things.aggregate([], batchSize=10)
+    assert await half.fetch_next and half.next_object() is not None
+    await half.close()
+    assert not half.alive
+    try:
+        await things.aggregate([{"$nothing": 1}]).to_list(None)
+    except Exception as error:
+        assert type(error).__name__ == "OperationFailure"
+    else:
+        raise AssertionError
+
+    async with await client.start_session() as session:
+        async with session.start_transaction():
+            await things.insert_one({"_id": "t"}, session=session)
+    async with things.watch(max_await_time_ms=50) as stream:
+        assert await stream.try_next() is None
+        await things.delete_one({"_id": "t"})
+        assert (await stream.next())["operationType"] == "delete"
+
+    called = asyncio.get_running_loop().create_future()
+    got = []
+    def each(document, error):
+        if document is None:
+            called.set_result(error)
+        else:
+            got.append(document)
+    things.find().each(each)
+    assert await called is None and len(got) == 250
+
+    bucket = AsyncIOMotorGridFSBucket(db)
+    source = bucket.open_upload_stream("greeting")
+    await source.write(b"hello")
+    await source.close()
+    stored = await bucket.open_download_stream(source._id)
+    assert await stored.read() == b"hello"
+    files = bucket.find()
+    assert await files.fetch_next and files.next_object().filename == "greeting"
+    client.close()
+
+asyncio.run(main())
+"""
+    )
+
+
+def test_motors_names_serve_a_tornado_coroutine(program, place):
+    program(
+        INSTALL
+        + """
+import os
+from tornado import gen
+from tornado.ioloop import IOLoop
+import motor
+
+@gen.coroutine
+def main():
+    client = motor.MotorClient(os.environ["TEST_URI"])
+    assert client.get_io_loop() is IOLoop.current()
+    things = client[os.environ["TEST_DATABASE"]].things
+    yield things.insert_one({"_id": 1})
+    cursor = things.find()
+    while (yield cursor.fetch_next):
+        assert cursor.next_object() == {"_id": 1}
+    client.close()
+
+IOLoop.current().run_sync(main)
+"""
+    )
+
+
+def test_a_client_may_be_closed_when_its_loop_is_gone(program, place):
+    program(
+        INSTALL
+        + """
+import asyncio, os
+from motor.motor_asyncio import AsyncIOMotorClient
+
+loop = asyncio.new_event_loop()
+client = AsyncIOMotorClient(os.environ["TEST_URI"], io_loop=loop)
+loop.run_until_complete(client.admin.command("ping"))
+loop.close()
+client.close()
+"""
+    )
