@@ -482,8 +482,8 @@ impl Core {
     }
 
     /// Have `sweeper` called with a server's address and the id of a session whose cursor there has lost its owner.
-    fn set_sweeper(&self, py: Python<'_>, sweeper: Py<PyAny>) {
-        let _replaced = self.with(py, |state| state.sweeper.replace(sweeper));
+    fn set_sweeper(&self, sweeper: Py<PyAny>) {
+        let _replaced = self.lock().sweeper.replace(sweeper);
     }
 
     /// Have the faces secure every connection with `security`. Once, before the first connection.
