@@ -19,7 +19,7 @@ from mangonel._deadline import anew
 from mangonel._light import Generic
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import wire_preference
-from mangonel.errors import CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
+from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -123,9 +123,11 @@ class BatchedCursor(Generic[_DocumentType]):
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, found none")
         except PyMongoError as error:
-            # What is not known to have ended there may be open still.
-            if not isinstance(error, CursorNotFound):
+            # What the server refused may be open there still; a line that broke is not waited for once more.
+            if isinstance(error, ConnectionFailure):
                 self._abandon()
+            elif not isinstance(error, CursorNotFound):
+                await self._close_flow()
             self._end()
             raise
         except BaseException:
