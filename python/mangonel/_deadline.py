@@ -41,7 +41,7 @@ def timeout(seconds: float | None) -> AbstractContextManager[None]:
 
     Raises:
         TypeError: `seconds` is no number.
-        ValueError: `seconds` is negative.
+        ValueError: `seconds` is negative or NaN.
 
     In the block, an operation whose time is over raises an error whose `timeout` is True: `ExecutionTimeout` (the
     server, or nothing was sent), `NetworkTimeout` (whether it ran is not known), `ServerSelectionTimeoutError` or
@@ -54,7 +54,8 @@ def timeout(seconds: float | None) -> AbstractContextManager[None]:
     """
     if not isinstance(seconds, (int, float, type(None))):
         raise TypeError(f"timeout must be None, an int, or a float, not {type(seconds)}")
-    if seconds is not None and seconds < 0:
+    # Written so that a NaN is refused as well: it is neither less than 0 nor anything else.
+    if seconds is not None and not seconds >= 0:
         raise ValueError(f"expected seconds of 0 or more, found {seconds}; 0 means no limit")
     return _Block(seconds)
 

@@ -27,6 +27,7 @@ from mangonel.results import (
     InsertOneResult,
     UpdateResult,
 )
+from mangonel.topology_description import TopologyDescription
 from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList, _Pipeline
 from mangonel.write_concern import WriteConcern
 
@@ -1889,6 +1890,8 @@ class MongoClient(Generic[_DocumentType]):
     def is_mongos(self) -> bool: ...
     @property
     def nodes(self) -> frozenset[Address]: ...
+    @property
+    def topology_description(self) -> TopologyDescription: ...
     def bulk_write(
         self,
         models: Sequence[Any],
@@ -2025,6 +2028,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
     def is_mongos(self) -> Coroutine[Any, Any, bool]: ...
     @property
     def nodes(self) -> frozenset[Address]: ...
+    @property
+    def topology_description(self) -> TopologyDescription: ...
     def bulk_write(
         self,
         models: Sequence[Any],

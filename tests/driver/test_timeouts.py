@@ -261,3 +261,8 @@ def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: Scr
     while not scripted.received("killCursors") and time.monotonic() < end:
         time.sleep(0.01)
     assert scripted.received("killCursors")[0].command["cursors"] == [77]
+
+
+def test_a_limit_that_is_no_number_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected seconds of 0 or more, found nan"):
+        mangonel.timeout(float("nan"))

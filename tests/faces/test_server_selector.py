@@ -73,3 +73,25 @@ def test_a_selector_may_use_the_client(face: Face, routers: list[ScriptedServer]
     client = face.client(uri_of(routers), server_selector=curious)
     face.run(lambda: client.shop.orders.find_one())
     eventually(lambda: sum(len(router.received("find")) for router in routers) == 1)
+
+
+@pytest.mark.parametrize("rubbish", [None, 7, [1, 2], ["a:27017"]])
+def test_a_selector_that_returns_something_else_is_told_what_is_expected(
+    face: Face, routers: list[ScriptedServer], rubbish: Any
+) -> None:
+    client = face.client(uri_of(routers), server_selector=lambda servers: rubbish)
+    with pytest.raises(
+        TypeError, match="expected server_selector to return a list of the ServerDescriptions"
+    ):
+        face.run(lambda: client.shop.orders.find_one())
+
+
+def test_the_topology_description_of_a_client_is_what_it_knows_now(
+    face: Face, routers: list[ScriptedServer]
+) -> None:
+    client = face.client(uri_of(routers))
+    face.run(lambda: client.shop.orders.find_one())
+    known = client.topology_description
+    assert known.topology_type_name == "Sharded"
+    assert set(known.server_descriptions()) == {("127.0.0.1", router.port) for router in routers}
+    assert client.topology_description._topology_id == known._topology_id

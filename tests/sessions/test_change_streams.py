@@ -212,6 +212,28 @@ def test_decoders_of_the_user_leave_the_token_as_it_is(face: Face, collection: A
     face.wait(stream.close())
 
 
+def test_close_ends_a_next_that_waits_elsewhere_without_an_error(face: Face, collection: Any) -> None:
+    face.wait(collection.insert_one({}))
+    stream = face.wait(collection.watch(max_await_time_ms=1000))
+    if face.is_async:
+
+        async def close_meanwhile() -> None:
+            waiting = asyncio.ensure_future(stream.next())
+            await asyncio.sleep(0.3)
+            await stream.close()
+            await waiting
+
+        with pytest.raises(StopAsyncIteration):
+            face.wait(close_meanwhile())
+    else:
+        timer = threading.Timer(0.3, stream.close)
+        timer.start()
+        with pytest.raises(StopIteration):
+            stream.next()
+        timer.join()
+    assert not stream.alive
+
+
 def test_iteration_ends_with_close(face: Face, collection: Any) -> None:
     stream = face.wait(collection.watch())
     face.wait(collection.insert_many([{"_id": n} for n in range(5)]))

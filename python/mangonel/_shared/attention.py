@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mangonel import _core
     from mangonel._shared.events import Publisher
     from mangonel._shared.tracing import Tracer
+    from mangonel.bson.objectid import ObjectId
     from mangonel.client_options import ClientOptions
 
 # The components of the log, each a logger below "mangonel".
@@ -67,6 +68,7 @@ class Attention:
         self._components = logged_components()
         self.tracer = make_tracer(options)
         self.publisher: Publisher | None = None
+        self._topology_id: ObjectId | None = None
         if self._components or self.tracer is not None or "mangonel.monitoring" in sys.modules:
             self.publisher = self._made()
         self._core: Callable[[], _core.Core | None] = lambda: None
@@ -75,6 +77,17 @@ class Attention:
         from mangonel._shared.events import publisher_for
 
         return publisher_for(self._options, self._components, self.tracer)
+
+    @property
+    def topology_id(self) -> ObjectId:
+        """What the client's events name its deployment by; without anybody who listens, an id that is kept."""
+        if self.publisher is not None:
+            return self.publisher.topology_id
+        if self._topology_id is None:
+            from mangonel.bson.objectid import ObjectId
+
+            self._topology_id = ObjectId()
+        return self._topology_id
 
     @property
     def interests(self) -> int:

@@ -149,6 +149,10 @@ class _ChangeStream(Generic[_DocumentType]):
                 if change is None and not self._is_lost():
                     change = await self._fetch_flow()
             except PyMongoError as error:
+                # Closed by another task or thread while this one waited: the end of the stream, not an error,
+                # and nothing to open again.
+                if self._is_closed:
+                    return None
                 if not is_resumable(error):
                     raise
                 self._cursor = None

@@ -115,7 +115,7 @@ class _MongoClient(
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
         )
         self._database_name = "admin"
-        attention = Attention(options)
+        attention = self._attention = Attention(options)
         self._core = _core.Core(
             options.core_options(), os.urandom(16), attention.publisher, attention.interests
         )

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
     from mangonel import _core
     from mangonel._faces.port import Address
+    from mangonel._shared.attention import Attention
     from mangonel._shared.command_cursor import _CommandCursor
     from mangonel._shared.database import _Database
     from mangonel.client_options import ClientOptions
     from mangonel.driver_info import DriverInfo
+    from mangonel.topology_description import TopologyDescription
 
 
 class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     """What is done to a deployment as a whole."""
 
+    _attention: Attention
     _core: _core.Core
     _options: ClientOptions
     _database_class: type[Any]
@@ -219,3 +222,15 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """Hosts and ports of the servers that were reached so far; sends nothing."""
         known = [address_of(server) for server, kind in self._core.servers() if kind != "Unknown"]
         return frozenset(known)
+
+    @property
+    def topology_description(self) -> TopologyDescription:
+        """What is known of the deployment now, as topology listeners are given it; sends nothing.
+
+        Example:
+            >>> client.topology_description.topology_type_name
+            'ReplicaSetWithPrimary'
+        """
+        from mangonel.topology_description import topology_described
+
+        return topology_described(self._core.topology(), self._attention.topology_id)

@@ -19,8 +19,9 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
+use super::descriptions;
 use super::events;
 use super::exchange::Exchange;
 use super::failure;
@@ -679,6 +680,13 @@ impl Core {
             .values()
             .map(|server| (server.address.as_str().to_owned(), server.server_type.name()))
             .collect()
+    }
+
+    /// What is known of the deployment, as `topology_description.topology_described` takes it.
+    fn topology<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        // The lock is given back before any Python object is made.
+        let description = self.lock().client.description().clone();
+        descriptions::topology(py, &description)
     }
 
     /// What is known of the deployment, in one line.

@@ -12,7 +12,7 @@ use mangonel_proto::message::{has_more_to_come, read_reply};
 use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::{Address, ServerDescription};
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use pyo3::{PyTraverseError, PyVisit, ffi};
@@ -428,8 +428,19 @@ fn choose(
         shown.append(described.call1(descriptions::server(py, server)?)?)?;
     }
     let mut chosen = Vec::new();
-    for server in selector.bind(py).call1((shown,))?.try_iter()? {
-        let address: (String, Option<u16>) = server?.getattr("address")?.extract()?;
+    let answer = selector.bind(py).call1((shown,))?;
+    let refusal = |found: &Bound<'_, PyAny>| -> PyResult<PyErr> {
+        Ok(PyTypeError::new_err(format!(
+            "expected server_selector to return a list of the ServerDescriptions it was given, found {}",
+            found.repr()?
+        )))
+    };
+    let Ok(servers_left) = answer.try_iter() else { return Err(refusal(&answer)?) };
+    for server in servers_left {
+        let server = server?;
+        let address =
+            server.getattr("address").and_then(|address| address.extract::<(String, Option<u16>)>());
+        let Ok(address) = address else { return Err(refusal(&answer)?) };
         let known = servers
             .iter()
             .find(|known| descriptions::address_of(&known.address) == (address.0.as_str(), address.1));
