@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from mangonel.api import AsyncClientSession, AsyncCollection, AsyncDatabase, AsyncMongoClient
-from mangonel.compat._alias import missing
 from mangonel.compat._motor_cursors import (
     AgnosticChangeStream,
     AgnosticCommandCursor,
@@ -112,11 +111,6 @@ class AgnosticClient(AsyncMongoClient):
     def io_loop(self) -> Any:
         """The event loop that the client was made with, or the running one."""
         return self.get_io_loop()
-
-    @property
-    def topology_description(self) -> Any:
-        """Refuse: the driver does not show its view of the deployment yet, except to listeners."""
-        raise missing(f"{type(self).__name__}.topology_description")
 
     def get_io_loop(self) -> Any:
         """Return the event loop that the client was made with, or the running one."""
