@@ -21,18 +21,6 @@ from mangonel.lab.stores import Engine, Missing, running
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-STORES = (
-    "memory",
-    "mongodb",
-    "redis",
-    "memcached",
-    "mysql",
-    "postgresql",
-    "sqlite",
-    "directory",
-    "single_file",
-)
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

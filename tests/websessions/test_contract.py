@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from engines import STORES
 
-from conftest import STORES
 from mangonel.websessions import UsageError, Visit, WebSessions
 from mangonel.websessions.stores.protocol import Immediate, immediate
 from mangonel.websessions.stores.urls import SCHEMES, open_blocking, open_store

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import tornado.web
+from engines import STORES
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
-from conftest import STORES
 from mangonel.lab.stores import Missing, running
 from mangonel.server import start
 from mangonel.websessions import StoreError, Visit, WebSessions
