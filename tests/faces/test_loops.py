@@ -11,6 +11,7 @@ import pytest
 
 from faces.conftest import EMPTY, eventually, found, new_loop, open_sockets
 from mangonel import AsyncMongoClient
+from mangonel.errors import ServerSelectionTimeoutError
 from tools.scripted_server import Hang, Reply, ScriptedServer
 
 
@@ -209,3 +210,20 @@ def test_a_tornado_handler_finds_and_inserts(scripted_server: ScriptedServer) ->
 
     asyncio.run(asyncio.wait_for(steps(), 20))
     scripted_server.wait_for_open(0)
+
+
+def test_a_deadline_that_is_over_at_once_rings_on_every_loop(loop_name: str) -> None:
+    async def steps() -> None:
+        async with AsyncMongoClient("mongodb://127.0.0.1:1/", serverSelectionTimeoutMS=0) as client:
+            waiting = [client.a.b.find_one() for _ in range(3)]
+            for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(outcome, ServerSelectionTimeoutError)
+            home = client._port._enter(asyncio.get_running_loop())
+            futures = [home.loop.create_future() for _ in range(3)]
+            for future, seconds in zip(futures, (0.0, -1.0, 0.01), strict=True):
+                home.expire(future, seconds)
+            for outcome in await asyncio.gather(*futures, return_exceptions=True):
+                assert isinstance(outcome, TimeoutError)
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(steps())

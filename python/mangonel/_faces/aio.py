@@ -235,6 +235,7 @@ class _Home:
         self._security: Security | None = core.security
         self._deadlines: list[tuple[float, int, asyncio.Future[Any] | Waiter]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
         self._ticket = 0
         self._longest = _LEAST_PRUNED
 
@@ -257,12 +258,14 @@ class _Home:
             heapq.heapify(self._deadlines)
             self._longest = max(_LEAST_PRUNED, 2 * len(self._deadlines))
         heapq.heappush(self._deadlines, (when, self._ticket, future))
-        if self._timer is None or when < self._timer.when():
+        if self._timer is None or when < self._rings_at:
             self._arm(when)
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        # uvloop's handle does not tell when, if that is now.
+        self._rings_at = when
         self._timer = self.loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
