@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 from mangonel import _core
 from mangonel.bson import ObjectId
 from mangonel.odm import _writes
+from mangonel.odm._changes import Change
 from mangonel.odm._connection import connection
 from mangonel.odm._convert import DELETED, NEW, PARTIAL
-from mangonel.odm._expressions import Change, Where
+from mangonel.odm._expressions import Where
 from mangonel.odm._fields import Index, field
 from mangonel.odm._model import Base
 from mangonel.odm._query import Query

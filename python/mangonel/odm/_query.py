@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mangonel import _core
+from mangonel.odm._changes import Change
 from mangonel.odm._connection import Connection, connection, session_options
-from mangonel.odm._expressions import Change, Where, key_of, order_of, query_of
+from mangonel.odm._expressions import Where, key_of, order_of, query_of
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments
 
 if TYPE_CHECKING:
@@ -742,7 +743,7 @@ class Query(Generic[T]):
     async def _upsert_flow(self, collection: Any, changes: Any, on_insert: Any) -> Any:
         given = list(changes)
         if on_insert is not None:
-            from mangonel.odm._expressions import update_of
+            from mangonel.odm._changes import update_of
 
             known = {key for group in update_of(given).values() for key in group} if given else set()
             # What the query itself demands is set by the server.

@@ -9,9 +9,10 @@ from mangonel import _core
 from mangonel._shared.write_support import write_codec
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import write_error
+from mangonel.odm._changes import Change, update_of
 from mangonel.odm._connection import session_options
 from mangonel.odm._convert import NEW, PARTIAL
-from mangonel.odm._expressions import Change, query_of, update_of
+from mangonel.odm._expressions import query_of
 from mangonel.odm._hooks import has_hooks, run_flow
 from mangonel.odm._query import Query
 from mangonel.odm._transactions import after_commit_flow

@@ -1,0 +1,49 @@
+"""What an update consists of: one change each, and the document that many make. Knows no model and sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+
+class Update:
+    """One change of an update."""
+
+    __slots__ = ("key", "operator", "value")
+
+    def __init__(self, operator: str, key: str, value: Any) -> None:
+        self.operator = operator
+        self.key = key
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Update({self.operator!r}, {self.key!r}, {self.value!r})"
+
+
+Change: TypeAlias = Update | Mapping[str, Any]
+
+
+def update_of(changes: Iterable[Change]) -> dict[str, Any]:
+    """Return one update document.
+
+    Raises:
+        TypeError: no change, or something else.
+        ValueError: two changes of one key by the same operator.
+    """
+    update: dict[str, Any] = {}
+    for change in changes:
+        if isinstance(change, Update):
+            group = update.setdefault(change.operator, {})
+            if change.key in group:
+                raise ValueError(f"expected one {change.operator} of {change.key!r}, found two")
+            group[change.key] = change.value
+        elif isinstance(change, Mapping):
+            for operator, group in change.items():
+                if operator[:1] != "$":
+                    raise ValueError(f"expected update operators, found the key {operator!r}; use set_()")
+                update.setdefault(operator, {}).update(group)
+        else:
+            raise TypeError(f"expected a change such as set_(User.age, 3), found {change!r}")
+    if not update:
+        raise TypeError("expected at least one change, found none")
+    return update
