@@ -15,6 +15,10 @@ from spec.unified.driver import FACES, Face, load_driver
 from spec.unified.runner import run_case
 from spec.unified.suites import NO_FOLDER, Case, find_cases, folder, suites, where_it_runs
 
+# The time limits of these cases are 20 to 500 ms of real time, which a pause of the machine can eat up. A driver that
+# does not keep its limits fails each time.
+TRIES = {"client-side-operations-timeout": 3}
+
 needs_folder = pytest.mark.skipif(folder() is None, reason=NO_FOLDER)
 
 
@@ -53,9 +57,17 @@ def test_unified_spec(
     deployment_name: str,
     find_deployment: Callable[[str], Deployment],
     record_property: Callable[[str, object], None],
+    request: pytest.FixtureRequest,
 ) -> None:
     record_property("spec", f"{case.suite}, {face_name}")
-    run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name))
+    is_gap = request.node.get_closest_marker("xfail") is not None
+    tries = 1 if is_gap else TRIES.get(case.suite, 1)
+    for attempt in range(1, tries + 1):
+        try:
+            return run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name))
+        except Exception:
+            if attempt == tries:
+                raise
 
 
 @needs_folder

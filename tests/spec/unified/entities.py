@@ -124,8 +124,9 @@ class Entities:
 
     async def _fill_pools(self, entity: ClientEntity, options: Mapping[str, Any], seconds: float) -> None:
         client = entity.client
-        # The first command makes the pools known.
-        await self._face.wait(client.admin.command("ping"))
+        # The first command makes the pools known; the limit of the case is for the operations of the case.
+        with self._face.driver.module("").timeout(seconds):
+            await self._face.wait(client.admin.command("ping"))
         wanted = options["minPoolSize"] * len(await self._face.wait(client.nodes))
         deadline = time.monotonic() + seconds
         while entity.inner_log.count("connectionReadyEvent") < wanted:
