@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from mangonel import _core
 from mangonel.bson import decode
-from mangonel.odm._query import _raw_collection
+from mangonel.odm._query_reads import raw_collection
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Changes(Generic[T]):
         if self._stream is None:
             self._port = collection._port
             self._stream = await collection._port.call(
-                _watch, _raw_collection(collection), self._pipeline, self._options
+                _watch, raw_collection(collection), self._pipeline, self._options
             )
         return self
 
