@@ -254,5 +254,8 @@ fn a_line_that_was_silent_for_the_whole_limit_is_not_tried_again() {
     // A wait in whole milliseconds may end a fraction early.
     bench.pass(499);
     exchange.handle_network_error(&mut bench.client, "timed out", true, bench.now);
-    assert!(matches!(exchange.failure(), Some(Failure::Network { timed_out: true, .. })));
+    let Some(Failure::Network { timed_out: true, message }) = exchange.failure() else {
+        panic!("expected a time-out, got {:?}", exchange.failure());
+    };
+    assert!(message.ends_with("raise timeoutMS, or the argument of timeout()"), "{message}");
 }

@@ -56,6 +56,14 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// Commands whose reply tells of a cursor.
 const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
 
+/// What to do when the time of an operation was over before its reply came.
+const TIME_LIMIT_REMEDY: &str = "; the operation's time limit is over, and it may have been done nevertheless: raise \
+                                 timeoutMS, or the argument of timeout()";
+
+/// What to do when a reply took longer than the line may be silent.
+const SOCKET_TIMEOUT_REMEDY: &str =
+    "; no reply came within socketTimeoutMS, and the operation may have been done nevertheless: raise it";
+
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
@@ -481,6 +489,12 @@ impl Exchange {
             }
             Phase::InFlight => {
                 let failure = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
+                let remedy = match timed_out {
+                    true if self.until.is_some() => TIME_LIMIT_REMEDY,
+                    true => SOCKET_TIMEOUT_REMEDY,
+                    false => "",
+                };
+                let message = message + remedy;
                 self.announce_failure(client, failure(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
