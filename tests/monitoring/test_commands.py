@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mangonel import InsertOne, WriteConcern, errors, monitoring
+from mangonel import DeleteOne, InsertOne, WriteConcern, errors, monitoring
 from mangonel.server import Server
 from monitoring.conftest import Connect, Face, Heard
 from tools.scripted_server import ScriptedServer
@@ -55,6 +55,21 @@ def test_every_document_of_a_bulk_write_is_shown(face: Face, connect: Connect, d
     # What the driver asks first, to learn the server's limits, is its own affair.
     assert heard.story == ["started insert", "succeeded insert"]
     assert [d["_id"] for d in heard.events[0].command["documents"]] == list(range(120))
+
+
+def test_commands_of_a_bulk_write_share_their_operation_id(
+    face: Face, connect: Connect, database_name: str
+) -> None:
+    heard = Heard()
+    things = connect(heard)[database_name]["things"]
+    mixed = [InsertOne({"_id": 1}), DeleteOne({"_id": 1}), InsertOne({"_id": 1})]
+    for _ in range(2):
+        face.run(lambda: things.bulk_write(mixed))
+        face.run(lambda: things.delete_many({}))
+    ids = [event.operation_id for event in heard.events[::2]]
+    assert len(ids) == 8
+    assert len(set(ids[:3])) == len(set(ids[4:7])) == 1
+    assert len(set(ids)) == 4
 
 
 def test_refused_command_fails_with_the_servers_reply(

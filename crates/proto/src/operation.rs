@@ -92,6 +92,8 @@ pub struct Operation {
     pub is_filling: bool,
     /// Whether it is the driver's own affair, of which listeners hear nothing.
     pub is_silent: bool,
+    /// What listeners are to take it for a part of, as their operation id: a bulk write of several commands.
+    pub group: Option<i64>,
 }
 
 impl Operation {
@@ -117,6 +119,7 @@ impl Operation {
             is_under_way: false,
             is_filling: true,
             is_silent: true,
+            group: None,
         })
     }
 }

@@ -8,7 +8,13 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
 from mangonel._shared.settings import concern_in, session_handle, session_of
-from mangonel._shared.write_support import COMMAND_OVERHEAD, HALTING_CODES, server_facts_flow, write_codec
+from mangonel._shared.write_support import (
+    COMMAND_OVERHEAD,
+    HALTING_CODES,
+    new_group,
+    server_facts_flow,
+    write_codec,
+)
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
 
@@ -74,6 +80,7 @@ class BulkRunner:
         self._bypass = bypass_document_validation
         self._comment = comment
         self._let = let
+        self._group = new_group()
         # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
         self.ids: list[Any] = []
 
@@ -181,7 +188,7 @@ class BulkRunner:
             command["bypassDocumentValidation"] = self._bypass
         if self._let is not None and run.command != "insert":
             command["let"] = self._let
-        return source.next_operation(
+        made = source.next_operation(
             self._database_name,
             command,
             KIND_RETRYABLE_WRITE if run.is_retryable else KIND_WRITE,
@@ -192,6 +199,9 @@ class BulkRunner:
             facts["max_message_size"] - COMMAND_OVERHEAD,
             self._session,
         )
+        if made is not None:
+            made[0].join(self._group)
+        return made
 
 
 def new_result() -> dict[str, Any]:

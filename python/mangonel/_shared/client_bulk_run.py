@@ -17,7 +17,13 @@ from mangonel._core import (
     REPLIES_ONE,
 )
 from mangonel._shared.client_bulk_models import as_write
-from mangonel._shared.write_support import COMMAND_OVERHEAD, HALTING_CODES, server_facts_flow, write_codec
+from mangonel._shared.write_support import (
+    COMMAND_OVERHEAD,
+    HALTING_CODES,
+    new_group,
+    server_facts_flow,
+    write_codec,
+)
 from mangonel.errors import (
     ClientBulkWriteException,
     ConfigurationError,
@@ -107,7 +113,7 @@ class ClientBulkRunner:
         largest = facts["max_message_size"] if is_acknowledged else facts["max_bson_size"] + COMMAND_OVERHEAD
         source = _core.NamespacedSource(self._writes, self._namespaces, self._codec, largest)
         self._comment = command.get("comment")
-        offset = 0
+        offset, group = 0, new_group()
         while made := source.next_operation(
             "admin",
             command,
@@ -119,6 +125,7 @@ class ClientBulkRunner:
             self._session,
         ):
             operation, count = made
+            operation.join(group)
             if is_acknowledged:
                 await self._take_reply_flow(operation, offset, count)
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from mangonel import _core
 from mangonel._core import KIND_SELECTION, READ_DOCUMENT
 from mangonel.common import MAX_BSON_SIZE
@@ -20,6 +22,8 @@ HALTING_CODES = frozenset({6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 1160
 # Codecs of write replies by the address of the options they were made for, which each entry keeps alive.
 _codecs: dict[int, tuple[CodecOptions[Any], _core.Codec]] = {}
 _MOST_CODECS = 16
+# Above the ids of single operations, which are those of their requests.
+_groups = itertools.count(1 << 40)
 
 
 def write_codec(options: CodecOptions[Any]) -> _core.Codec:
@@ -32,6 +36,11 @@ def write_codec(options: CodecOptions[Any]) -> _core.Codec:
         _codecs.clear()
     _codecs[id(options)] = (options, codec)
     return codec
+
+
+def new_group() -> int:
+    """Return an id under which listeners see several commands as one operation."""
+    return next(_groups)
 
 
 def check_command_size(operation: _core.Operation) -> None:

@@ -194,6 +194,7 @@ impl Exchange {
                 operation.command.drop_own_limits();
             }
         }
+        let operation_id = operation.group;
         let mut exchange = Exchange {
             id: client.next_exchange(),
             shard,
@@ -221,7 +222,7 @@ impl Exchange {
             more_to_come: false,
             has_transaction_number: false,
             is_sent: false,
-            operation_id: None,
+            operation_id,
             announcement: announcing::Announcement::default(),
             is_reauthenticated: false,
             notes: announcing::CheckOutNotes::default(),

@@ -106,6 +106,7 @@ pub fn operation(kind: Kind, command: &Value) -> Operation {
         is_under_way: false,
         is_filling: false,
         is_silent: false,
+        group: None,
     }
 }
 

@@ -178,6 +178,13 @@ impl Operation {
         }
     }
 
+    /// Have listeners take it for a part of the group.
+    fn join(&mut self, group: i64) {
+        if let Some(operation) = &mut self.operation {
+            operation.group = Some(group);
+        }
+    }
+
     /// The size of the command's own bytes.
     #[getter]
     fn size(&self) -> usize {
@@ -238,6 +245,7 @@ impl Operation {
             is_under_way: false,
             is_filling: false,
             is_silent: false,
+            group: None,
         };
         Operation { operation: Some(operation), reading: plan.reading, codec, answer: None, sink: None }
     }
