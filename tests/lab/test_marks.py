@@ -81,6 +81,19 @@ def test_unclean_exits_are_counted_over_all_rounds():
     assert not verdicts(bad)["unclean exits, client closed and left open"].met
 
 
+def test_a_difference_that_must_be_measurable_needs_its_whole_interval():
+    name = "beanie on this driver, requests per second against its own"
+    own, ours = (cell("web", "new-connections", f"page-beanie{end}", 110) for end in ("", "-mangonel"))
+    for wall, entry in zip((100, 105, 120), ours["rounds"], strict=True):
+        entry["samples"] = [{**entry["samples"][0], "wall_ns": wall * 1000}]
+    verdict = verdicts(own, ours)[name]
+    assert verdict.reached.value > 1 > verdict.reached.low
+    assert not verdict.met
+
+    ours["rounds"][2]["samples"][0]["wall_ns"] = 105_000
+    assert verdicts(own, ours)[name].met
+
+
 def test_every_mark_names_parts_and_contenders_that_exist_and_meet():
     experiments, contenders = registry.experiments(), registry.contenders()
     for mark in marks.MARKS:

@@ -39,8 +39,8 @@ class Part:
         unit: what one operation is, for the table.
         write_concern: stated for everything that writes, "" for reads.
         meter: whose processor time counts: "self", or "children" for parts that start programs.
-        judge: the figure that contenders are compared by, "wall" or, where nothing waits, "client" CPU time,
-            which a busy machine disturbs less.
+        judge: the figure that contenders are compared by: "wall"; where nothing waits, "client" CPU time, which a
+            busy machine disturbs less; at a constant rate, an extra in µs such as "p50".
         server: ask the server for its processor time around each sample.
     """
 
@@ -156,7 +156,10 @@ class Task:
         raise NotImplementedError
 
     def extras(self) -> dict[str, float]:
-        """Return further figures of the sample just taken, by name."""
+        """Return further figures of the sample just taken, by name.
+
+        `wall_ns` and `cpu_ns` take the place of the worker's own, where the work was another process's.
+        """
         return {}
 
     def written(self) -> int | None:

@@ -31,6 +31,7 @@ PACKAGES = {
     "initdb": "postgresql",
     "nginx": "nginx",
     "ab": "apache2-utils",
+    "wrk": "wrk",
 }
 
 # Where Debian puts what is not on everybody's PATH.

@@ -178,7 +178,7 @@ def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Lin
             Line(
                 [
                     name,
-                    _time(wall),
+                    _time(wall if judge in ("wall", "client") else figure),
                     _time(client) if judge == "client" and client else _short(client),
                     _short(row.estimate("server")),
                     f"{rss.value / 1e6:.0f}" if rss else "",

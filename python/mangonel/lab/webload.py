@@ -1,36 +1,200 @@
-"""Load for web sites: `ab` as the original benchmark had it, and visitors who keep their cookies, which `ab` cannot be.
+"""Load for web sites: `ab` and `wrk` as the original benchmarks had it, the lab's own generator, and visitors who keep
+their cookies, which `ab` cannot be.
 
-Checks every answer's status. Knows no session and no store.
+Checks every answer's status. Knows no session, no store and no database.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from mangonel.lab.stores import find_program
 
-__all__ = ["run_ab", "visit_all"]
+__all__ = ["PERCENTILES", "AbRun", "Seen", "generate", "run_ab", "run_wrk", "visit_all"]
 
 PATIENCE = 110.0
+# The points of the original's chart, and the far end.
+PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
+# A run is void when its generator's lag is more than this share of the latency that was seen, both at p99.
+LAG_SHARE = 0.1
+
 _FAILURES = re.compile(rb"(?:Failed requests|Non-2xx responses):\s+(\d+)")
+_RATE = re.compile(rb"Requests per second:\s+([\d.]+)")
+_TOOK = re.compile(rb"Time taken for tests:\s+([\d.]+)")
+_PERCENTILE = re.compile(rb"^\s+(\d+)%\s+(\d+)", re.MULTILINE)
+_WRK_COUNT = re.compile(rb"(\d+) requests in ([\d.]+)(ms|s|m)\b")
+_WRK_WRONG = re.compile(rb"(Socket errors:.*|Non-2xx or 3xx responses:.*)")
 
 
-def run_ab(url: str, requests: int, at_once: int) -> None:
+@dataclass(frozen=True)
+class AbRun:
+    """What `ab` printed: requests per second, total seconds, and its percentile lines in ms."""
+
+    requests_per_second: float
+    seconds: float
+    percentiles_ms: dict[int, int]
+
+
+def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -> AbRun:
     """Send so many requests with `ab`, no keep-alive and no cookies.
+
+    Args:
+        same_length: every answer is as long as the first, and another length is a failure. Without it `ab` gets `-l`:
+            it would count answers that differ by design as failed.
 
     Raises:
         RuntimeError: a request failed; the figure would mean nothing.
+        Missing: there is no `ab`.
     """
-    command = [find_program("ab"), "-q", "-s", "60", "-n", str(requests), "-c", str(at_once), url]
+    command = [find_program("ab"), "-q", "-s", "60", *([] if same_length else ["-l"])]
+    command += ["-n", str(requests), "-c", str(at_once), url]
     result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     failed = sum(int(count) for count in _FAILURES.findall(result.stdout))
     if result.returncode or failed:
         raise RuntimeError(
             f"ab: {failed} of {requests} requests failed: {result.stderr[-300:].decode(errors='replace')}"
         )
+    rate, took = _RATE.search(result.stdout), _TOOK.search(result.stdout)
+    if rate is None or took is None:
+        raise RuntimeError(f"ab printed no figures: {result.stdout[-300:].decode(errors='replace')}")
+    lines = {int(share): int(ms) for share, ms in _PERCENTILE.findall(result.stdout)}
+    return AbRun(float(rate[1]), float(took[1]), lines)
+
+
+def run_wrk(url: str, seconds: float, at_once: int) -> float:
+    """Load a site with `wrk` over connections that stay, and return its requests per second.
+
+    Raises:
+        RuntimeError: an answer was not 2xx, or a connection failed.
+        Missing: there is no `wrk`.
+    """
+    command = [find_program("wrk"), "-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s", url]
+    result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    wrong = _WRK_WRONG.search(result.stdout)
+    count = _WRK_COUNT.search(result.stdout)
+    if result.returncode or wrong or count is None:
+        words = wrong[1] if wrong else result.stderr[-300:] or result.stdout[-300:]
+        raise RuntimeError(f"wrk: {words.decode(errors='replace')}")
+    scale = {b"ms": 0.001, b"s": 1.0, b"m": 60.0}[count[3]]
+    return int(count[1]) / (float(count[2]) * scale)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the generator saw.
+
+    Attributes:
+        seconds: from the first request, or its intended moment, to the last answer.
+        latencies_us: one for each answer, in ascending order; at a constant rate from the intended moment.
+        lags_us: how late the generator sent, ascending; empty for closed loops.
+        waiting: the most requests that were due and had no connection free.
+        cpu_s: the generator's own processor time.
+    """
+
+    seconds: float
+    latencies_us: list[int]
+    lags_us: list[int]
+    waiting: int
+    cpu_s: float
+
+    @property
+    def is_void(self) -> bool:
+        """Return whether the generator's own lateness may be taken for the site's."""
+        if not self.lags_us:
+            return False
+        return percentile(self.lags_us, 99.0) > LAG_SHARE * percentile(self.latencies_us, 99.0)
+
+    def figures(self) -> dict[str, float]:
+        """Return percentiles and lag by the names that results have, in µs: `p50`, `p99.9`, `max`, `lag_p99`, `void`.
+
+        A void run has no percentiles, but says how late the generator was.
+        """
+        if self.is_void:
+            return {"lag_p99": float(percentile(self.lags_us, 99.0)), "void": 1.0}
+        found = {f"p{share:g}": float(percentile(self.latencies_us, share)) for share in PERCENTILES}
+        found["max"] = float(self.latencies_us[-1])
+        if self.lags_us:
+            found["lag_p99"] = float(percentile(self.lags_us, 99.0))
+            found["void"] = 0.0
+            found["waiting"] = float(self.waiting)
+        return found
+
+
+def percentile(ordered: Sequence[int], share: float) -> int:
+    """Return the smallest value that is not exceeded by `share` per cent of the values (nearest rank).
+
+    Raises:
+        ValueError: there are no values.
+    """
+    if not ordered:
+        raise ValueError("expected at least one value, got none")
+    # Parts per million, since 99.9 of 100 times 1000 is not 999 in floating point.
+    rank = -(-round(share * 10_000) * len(ordered) // 1_000_000)
+    return ordered[max(0, min(rank, len(ordered)) - 1)]
+
+
+def generate(
+    port: int,
+    requests: int,
+    at_once: int,
+    *,
+    rate: float = 0.0,
+    keep_alive: bool = True,
+    targets: Sequence[tuple[str, str]] = (("/", ""),),
+    expected: str | None = None,
+    seconds: float = PATIENCE - 10,
+) -> Seen:
+    """Load a local site from a process of its own, and look at every answer.
+
+    Args:
+        port: on 127.0.0.1.
+        requests: how many altogether.
+        at_once: connections; at a constant rate the most that may be busy.
+        rate: requests per second at even intervals; 0: each connection sends when its answer is there.
+        keep_alive: keep connections; otherwise each request opens one, as `ab` does.
+        targets: paths and cookies, taken in turn.
+        expected: the body of every answer; None looks at the status alone.
+        seconds: the most it may take.
+
+    Raises:
+        RuntimeError: an answer was wrong, or did not come.
+    """
+    order: dict[str, Any] = {
+        "port": port,
+        "requests": requests,
+        "at_once": at_once,
+        "rate": rate,
+        "keep_alive": keep_alive,
+        "targets": [list(target) for target in targets],
+        "expected": expected,
+        "seconds": seconds,
+    }
+    with tempfile.TemporaryFile() as words:
+        result = subprocess.run(
+            [sys.executable, "-m", "mangonel.lab.generator"],
+            input=json.dumps(order).encode(),
+            stdout=subprocess.PIPE,
+            stderr=words,
+            timeout=seconds + 30,
+            check=False,
+        )
+        if result.returncode:
+            words.seek(0)
+            raise RuntimeError(f"the load generator broke: {words.read()[-500:].decode(errors='replace')}")
+    told = json.loads(result.stdout)
+    if "error" in told:
+        raise RuntimeError(f"the load generator stopped: {told['error']}")
+    return Seen(
+        told["seconds"], sorted(told["latencies_us"]), sorted(told["lags_us"]), told["waiting"], told["cpu_s"]
+    )
 
 
 async def visit_all(port: int, requests: Sequence[tuple[str, str]], at_once: int) -> list[str]:

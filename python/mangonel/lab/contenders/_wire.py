@@ -119,6 +119,10 @@ class Commands:
             self._lists[limit] = self._message({"find": "", "filter": {}, "limit": limit})
         return self._lists[limit]
 
+    def find_page(self, limit: int, options: dict[str, Any]) -> bytearray:
+        """Return the message that asks for the first documents in an order of its own."""
+        return self._message({"find": "", "filter": {}, "limit": limit, **options})
+
     def find_all(self, batching: Batching) -> bytearray:
         """Return the message that opens a cursor over the collection."""
         size = {"batchSize": batching.size} if batching.size else {}

@@ -1,0 +1,292 @@
+"""A page of 30 posts as JSON over HTTP: what the field's web comparison asked for, as it was printed and corrected.
+
+One site process for each contender and round, behind a load from a process of its own. Every answer must be the
+very bytes that the first, checked answer had. The client CPU of a row is the site's; the load's is told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from contextlib import ExitStack
+from typing import Any
+
+from mangonel.lab import documents
+from mangonel.lab.contender import Target
+from mangonel.lab.contenders import _wire
+from mangonel.lab.contenders.pages import (
+    DATABASE,
+    ORIGINAL,
+    PAGE,
+    PREFIX,
+    SHORT,
+    SHORT_DELAYED,
+)
+from mangonel.lab.delay import Delay
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.webload import Seen, generate, run_ab
+
+COUNT = 1_000_000
+FEW = 50_000
+BATCH = 10_000
+AT_ONCE = 100
+DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
+POSTS = 30
+# Of each contender's own capacity, for the part whose rate is not the same for all.
+SHARE = 0.75
+
+
+class Site:
+    """The site's process, told to end by the end of its standard input."""
+
+    def __init__(self, kind: str, target: Target, collection: str, *, delayed: bool, original: bool) -> None:
+        import subprocess
+        import sys
+
+        self._stack = ExitStack()
+        self._asked = 0.0
+        try:
+            far = ""
+            if delayed:
+                delay = Delay(_wire.address(target.uri)[1], DELAY_MS)
+                self._stack.callback(delay.close)
+                far = f"mongodb://127.0.0.1:{delay.port}/?directConnection=true"
+            order = {
+                "kind": kind,
+                "original": original,
+                "uri": target.uri,
+                "delayed": far,
+                "database": target.database,
+                "collection": collection,
+            }
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mangonel.lab.pages.site", json.dumps(order)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._terminal() if original else None,
+            )
+            self._stack.callback(self._end)
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line:
+                raise RuntimeError("the site did not start; its error is above")
+            self.port = int(line)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def get(self, path: str) -> bytes:
+        """Return the body of one answer."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def cpu(self) -> float:
+        """Return the processor seconds that the site used since this was asked before."""
+        now = float(self.get("/cpu"))
+        used, self._asked = now - self._asked, now
+        return used
+
+    def close(self) -> None:
+        """End the process, and the proxy."""
+        self._stack.close()
+
+    def _end(self) -> None:
+        import subprocess
+
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _terminal(self) -> int:
+        """Return a terminal that a thread reads from: the original logged each request to one."""
+        import os
+        import pty
+
+        reader, writer = pty.openpty()
+
+        def drain() -> None:
+            try:
+                while os.read(reader, 65536):
+                    pass
+            except OSError:
+                pass  # the last writer is gone
+            os.close(reader)
+
+        threading.Thread(target=drain, daemon=True).start()
+        self._stack.callback(os.close, writer)
+        return writer
+
+
+class PageTask(Task):
+    """So many pages under one kind of load."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._part = part
+        self._bench = bench
+        self._count = bench.size.parameters.get("posts", bench.size.choose(FEW, COUNT))
+        self._collection = f"web_posts_{self._count}"
+        self._is_original = part.id.startswith("original")
+        self._path = {"delayed": "/delayed", "newest": "/newest"}.get(part.id, "/")
+        kind = (bench.contender.copy_of or bench.contender.id).removeprefix(PREFIX)
+        if DATABASE in bench.contender.offers:
+            ensure_posts(bench.target, self._collection, self._count)
+        self._site = bench.adapter = Site(
+            kind,
+            bench.target,
+            self._collection,
+            delayed=part.id == "delayed",
+            original=self._is_original,
+        )
+        self._body = ""
+        self._seen: Seen | None = None
+        self._told: dict[str, float] = {}
+        self._rate = 0.0
+
+    def verify(self) -> str:
+        """Compare a page with what was stored, and say what it holds."""
+        body = self._site.get(self._path)
+        first = self._count - 1 if self._path == "/newest" else 0
+        step = -1 if self._path == "/newest" else 1
+        wanted = [_post(first + step * number, original=self._is_original) for number in range(POSTS)]
+        found = json.loads(body)
+        if found != wanted:
+            raise AssertionError(f"expected the page {str(wanted)[:200]}, got {str(found)[:200]}")
+        self._body = body.decode()
+        return digest(json.dumps(found, sort_keys=True))
+
+    def warm_up(self) -> None:
+        """Open the driver's connections; where the rate is a share of the capacity, find that out."""
+        requests = max(2 * AT_ONCE, self._part.operations // 10)
+        if self._part.id == "rate-own":
+            requests = max(1000, requests)
+        seen = generate(self._site.port, requests, AT_ONCE, targets=[(self._path, "")], expected=self._body)
+        if self._part.id == "rate-own":
+            self._rate = SHARE * requests / seen.seconds
+        elif self._part.id.startswith("rate-"):
+            self._rate = float(self._part.id.removeprefix("rate-"))
+
+    def arrange(self) -> None:
+        """Begin to count."""
+        self._site.cpu()
+
+    def act(self) -> int:
+        """Send the requests."""
+        count = self._part.operations
+        if self._is_original:
+            at_once = int(self._part.id.removeprefix("original-"))
+            run = run_ab(f"http://127.0.0.1:{self._site.port}/", count, at_once)
+            self._told = {
+                "wall_ns": run.seconds * 1e9,
+                **{f"p{share}": ms * 1000.0 for share, ms in run.percentiles_ms.items()},
+            }
+            return count
+        if self._part.id == "rate-own":
+            # So many seconds, whatever the rate.
+            count = max(200, round(count * self._rate / 450))
+        self._seen = seen = generate(
+            self._site.port,
+            count,
+            AT_ONCE,
+            rate=self._rate,
+            keep_alive=self._part.id != "new-connections",
+            targets=[(self._path, "")],
+            expected=self._body,
+        )
+        self._told = {"wall_ns": seen.seconds * 1e9, "load_us": seen.cpu_s / count * 1e6, **seen.figures()}
+        if self._rate:
+            self._told["rate"] = self._rate
+        return count
+
+    def extras(self) -> dict[str, float]:
+        """Return the load's time, the site's processor time, and percentiles of the latency in µs."""
+        return {**self._told, "cpu_ns": self._site.cpu() * 1e9}
+
+
+def ensure_posts(target: Target, collection: str, count: int) -> None:
+    """Fill a collection with so many posts and their index, unless it holds them; once for each server."""
+    from mangonel import MongoClient
+
+    with MongoClient[Any](target.uri) as client:
+        posts: Any = client[target.database].get_collection(collection)
+        if posts.estimated_document_count() == count:
+            return
+        posts.drop()
+        for start in range(0, count, BATCH):
+            posts.insert_many([_stored(number) for number in range(start, min(count, start + BATCH))])
+        posts.create_index("created")
+
+
+def _stored(number: int) -> dict[str, Any]:
+    from mangonel.bson import ObjectId
+
+    return {**documents.post(number), "_id": ObjectId(f"{number:024x}")}
+
+
+def _post(number: int, *, original: bool) -> dict[str, str]:
+    created = documents.post(number)["created"]
+    text = f"{created:%Y-%m-%d %H:%M:%S}" if original else f"{created.isoformat(timespec='milliseconds')}Z"
+    return {"_id": f"{number:024x}", "title": "Post title", "created": text}
+
+
+class Web(Experiment):
+    """Tornado, or gevent's server, and a page of 30 posts of a million."""
+
+    id = "web"
+    title = "a page of 30 posts over HTTP"
+    references = ("page-pymongo-async",)
+
+    def parts(self, size: Size) -> list[Part]:
+        """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
+        requests = size.parameters.get("requests", size.choose(500, 10_000))
+        page, database = frozenset({SHORT if size.quick else PAGE}), frozenset({DATABASE})
+        delayed = frozenset({SHORT_DELAYED}) if size.quick else database
+
+        def part(name: str, title: str, needs: frozenset[str], count: int, judge: str = "wall") -> Part:
+            return Part(name, title, needs, count, 1, "request", judge=judge)
+
+        parts = [
+            part("new-connections", "100 at once, a connection for each request", page, requests),
+            part(
+                "delayed",
+                "100 at once, the database 5 ms away",
+                delayed,
+                requests // (1 if size.quick else 2),
+            ),
+        ]
+        if size.quick:
+            return parts
+        seconds = size.parameters.get("seconds", 5)
+        parts += [
+            part("kept-connections", "100 at once, connections kept", page, requests // 2),
+            part("newest", "the newest 30 by an index, connections kept", database, requests // 4),
+        ]
+        for rate in (150, 450):
+            title = f"{rate} requests per second at even intervals; latency at p50"
+            parts.append(part(f"rate-{rate}", title, page, rate * seconds, "p50"))
+        title = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
+        parts.append(part("rate-own", title, page, 450 * seconds, "p50"))
+        form = "as printed in 2015: ab, no keep-alive, debug and log on"
+        original = frozenset({ORIGINAL})
+        parts += [
+            part(
+                "original-100", f"{form}; -n 10000 -c 100", original, size.parameters.get("original", 10_000)
+            ),
+            part("original-10", f"{form}; -n 100 -c 10", original, 100),
+        ]
+        return parts
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task with the part's load."""
+        return PageTask(part, bench)
+
+
+EXPERIMENT = Web()

@@ -1,0 +1,293 @@
+"""An HTTP load generator in a process of its own: closed loops and constant rates, every answer looked at.
+
+Started as `python -m mangonel.lab.generator`, with its order as JSON on standard input and what it saw as JSON on
+standard output; `webload.generate` does that. One thread, sockets of its own and epoll: an event loop's scheduling
+would be measured along with the site. Knows nothing of databases.
+
+Latency at a constant rate is counted from the moment that the schedule intended, not from the moment of sending, so
+a site that stalls is charged with every request that it kept waiting. How late the generator itself came is told
+apart: a run whose generator lagged says nothing of the site.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from collections import deque
+from typing import Any
+
+__all__ = ["Load", "WrongAnswer", "main"]
+
+RECEIVE = 1 << 18
+SILENCE = 60.0  # seconds without any answer after which a site is given up
+START = 0.02  # seconds between opening the connections and the first intended moment
+
+clock = time.perf_counter
+
+
+class WrongAnswer(Exception):
+    """An answer was not what the order expects, or did not come."""
+
+
+class Line:
+    """One connection and the request that is under way on it."""
+
+    __slots__ = ("answer", "body_at", "intended", "is_idle", "sent", "socket", "total")
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, SILENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.is_idle = True
+        self.intended = self.sent = 0.0
+        self.answer = b""
+        self.body_at = self.total = 0
+
+    def send(self, request: bytes, intended: float) -> None:
+        """Send a request that should have left at `intended`."""
+        self.is_idle = False
+        self.intended = intended
+        self.answer = b""
+        self.body_at = self.total = 0
+        self.sent = clock()
+        if self.socket.send(request) != len(request):
+            raise WrongAnswer("a request did not fit into the socket's buffer")
+
+    def receive(self) -> bytes | None:
+        """Return the body once the answer is complete, None before.
+
+        Raises:
+            WrongAnswer: the status is not 200, or the connection ended early.
+        """
+        try:
+            data = self.socket.recv(RECEIVE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise WrongAnswer(f"the connection broke: {error}") from None
+        if not data:
+            raise WrongAnswer(f"the connection ended after {len(self.answer)} bytes of an answer")
+        self.answer = answer = self.answer + data if self.answer else data
+        if not self.total and not self._measure(answer):
+            return None
+        if len(answer) < self.total:
+            return None
+        if len(answer) > self.total:
+            raise WrongAnswer("more bytes came than the answer's length")
+        self.is_idle = True
+        return answer[self.body_at :]
+
+    def ended(self) -> bool:
+        """Return whether the site closed an idle connection, as HTTP without keep-alive has it."""
+        try:
+            if self.socket.recv(1):
+                raise WrongAnswer("bytes came that nobody had asked for")
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            pass
+        return True
+
+    def _measure(self, answer: bytes) -> bool:
+        end = answer.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        if answer[:7] != b"HTTP/1." or answer[8:12] != b" 200":
+            raise WrongAnswer(f"expected HTTP/1.x 200, got {answer[:60]!r}")
+        lowered = answer[:end].lower()
+        at = lowered.find(b"\r\ncontent-length:")
+        if at < 0:
+            raise WrongAnswer("expected a Content-Length in every answer, got none")
+        line_end = lowered.find(b"\r\n", at + 2)
+        length = int(lowered[at + 17 : line_end if line_end > 0 else end])
+        self.body_at = end + 4
+        self.total = self.body_at + length
+        return True
+
+
+class Load:
+    """One order: so many requests to one local port.
+
+    Args:
+        order: `port`; `targets`, pairs of path and cookie taken in turn; `requests`, how many altogether; `at_once`,
+            the connections; `rate`, requests per second, 0 for a closed loop; `keep_alive`; `expected`, the body that
+            every answer must have, or None where only its status is known; `seconds`, the most a run may take.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._address = ("127.0.0.1", int(order["port"]))
+        self._keep_alive = bool(order["keep_alive"])
+        self._requests = [self._request(path, cookie) for path, cookie in order["targets"]]
+        self._count = int(order["requests"])
+        self._at_once = min(int(order["at_once"]), self._count)
+        self._rate = float(order["rate"])
+        self._limit = float(order["seconds"])
+        expected = order.get("expected")
+        self._expected = None if expected is None else expected.encode()
+        self._epoll = select.epoll()
+        self._lines: dict[int, Line] = {}
+        self._latencies: list[int] = []
+        self._lags: list[int] = []
+        self._sent = 0
+        self._deepest = 0
+        self._size = 0
+
+    def run(self) -> dict[str, Any]:
+        """Send them all, and return what was seen; times in µs.
+
+        Raises:
+            WrongAnswer: an answer is not 200, has another body, or does not come.
+        """
+        if self._rate and not self._keep_alive:
+            raise ValueError(
+                "a constant rate needs connections that stay: the time to open one is not the site's"
+            )
+        begun = clock()
+        cpu = time.process_time()
+        try:
+            seconds = self._constant() if self._rate else self._closed()
+        finally:
+            for line in self._lines.values():
+                line.socket.close()
+            self._epoll.close()
+        return {
+            "seconds": seconds,
+            "answered": len(self._latencies),
+            "latencies_us": self._latencies,
+            "lags_us": self._lags,
+            "waiting": self._deepest,
+            "body_bytes": self._size,
+            "cpu_s": time.process_time() - cpu,
+            "whole_s": clock() - begun,
+        }
+
+    def _closed(self) -> float:
+        """Send the next request of each connection when its answer is there."""
+        begun = clock()
+        lines = [self._open() for _ in range(self._at_once)] if self._keep_alive else []
+        if lines:
+            begun = clock()
+        for number in range(self._at_once):
+            self._next(lines[number] if lines else self._open())
+        while len(self._latencies) < self._count:
+            for number, _ in self._poll(SILENCE, begun):
+                line = self._lines[number]
+                if line.is_idle:
+                    if line.ended():
+                        self._close(number, line)
+                    continue
+                body = line.receive()
+                if body is None:
+                    continue
+                self._answered(line, body)
+                if self._keep_alive:
+                    if self._sent < self._count:
+                        self._next(line)
+                    continue
+                if line.ended():
+                    self._close(number, line)
+                if self._sent < self._count:
+                    self._next(self._open())
+        return clock() - begun
+
+    def _constant(self) -> float:
+        """Send each request at its own moment, over whichever connection is free."""
+        for _ in range(self._at_once):
+            self._open()
+        free = deque(self._lines.values())
+        late: deque[float] = deque()
+        interval = 1 / self._rate
+        begun = clock() + START
+        due = 0
+        while len(self._latencies) < self._count:
+            while due < self._count and (intended := begun + due * interval) <= clock():
+                due += 1
+                if free:
+                    line = free.pop()
+                    line.send(self._request_for(self._sent), intended)
+                    self._sent += 1
+                    # Only what the generator itself is to blame for: a request that waits for a free connection
+                    # waits for the site.
+                    self._lags.append(round((line.sent - intended) * 1e6))
+                else:
+                    late.append(intended)
+            self._deepest = max(self._deepest, len(late))
+            pause = begun + due * interval - clock() if due < self._count else SILENCE
+            for number, _ in self._poll(max(0.0, pause), begun):
+                line = self._lines[number]
+                body = None if line.is_idle else line.receive()
+                if body is None:
+                    if line.is_idle and line.ended():
+                        raise WrongAnswer("the site closed a connection that was to stay")
+                    continue
+                self._answered(line, body)
+                if late:
+                    line.send(self._request_for(self._sent), late.popleft())
+                    self._sent += 1
+                else:
+                    free.append(line)
+        return clock() - begun
+
+    def _next(self, line: Line) -> None:
+        line.send(self._request_for(self._sent), clock())
+        self._sent += 1
+
+    def _request_for(self, number: int) -> bytes:
+        return self._requests[number % len(self._requests)]
+
+    def _answered(self, line: Line, body: bytes) -> None:
+        self._latencies.append(round((clock() - line.intended) * 1e6))
+        if self._expected is not None and body != self._expected:
+            raise WrongAnswer(f"expected {self._expected[:60]!r}..., got {body[:60]!r}...")
+        self._size += len(body)
+
+    def _open(self) -> Line:
+        line = Line(self._address)
+        self._lines[line.socket.fileno()] = line
+        self._epoll.register(line.socket.fileno(), select.EPOLLIN)
+        return line
+
+    def _close(self, number: int, line: Line) -> None:
+        del self._lines[number]
+        self._epoll.unregister(number)
+        line.socket.close()
+
+    def _poll(self, seconds: float, begun: float) -> list[tuple[int, int]]:
+        # epoll waits in whole milliseconds, select in microseconds.
+        if clock() - begun > self._limit:
+            answered = len(self._latencies)
+            raise WrongAnswer(f"{answered} of {self._count} requests were answered within {self._limit:g} s")
+        ready, _, _ = select.select([self._epoll.fileno()], [], [], min(seconds, SILENCE))
+        if not ready and seconds >= SILENCE:
+            raise WrongAnswer(f"no answer for {SILENCE:g} s")
+        return self._epoll.poll(0) if ready else []
+
+    def _request(self, path: str, cookie: str) -> bytes:
+        lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1"]
+        if cookie:
+            lines.append(f"Cookie: {cookie}")
+        if not self._keep_alive:
+            lines.append("Connection: close")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def main() -> int:
+    """Carry out the order on standard input; return the exit status."""
+    import gc
+
+    order = json.load(sys.stdin)
+    # A collection in the middle would be the generator's own stall.
+    gc.disable()
+    try:
+        told = Load(order).run()
+    except (WrongAnswer, OSError) as error:
+        told = {"error": str(error) or type(error).__name__}
+    json.dump(told, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

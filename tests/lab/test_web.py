@@ -1,0 +1,129 @@
+"""The experiment `web`: every site gives the same page, and a wrong page is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mangonel.lab import registry
+from mangonel.lab.contender import Target
+from mangonel.lab.contenders.pages import ORIGINAL, PREFIX
+from mangonel.lab.experiment import Bench, Size
+from mangonel.lab.experiments.web import AT_ONCE, PageTask, Site, ensure_posts
+from mangonel.lab.pages.stacks import ORIGINALS, STACKS
+
+pytest.importorskip("pymongo", reason="the peers of the lab are not installed")
+pytest.importorskip("tornado", reason="the sites of the lab are not installed")
+
+SIZE = Size(parameters={"posts": 200, "requests": 40, "seconds": 1, "original": 40})
+PAGES = {part.id: part for part in registry.experiments()["web"].parts(SIZE)}
+NAMES = [name.removeprefix(PREFIX) for name in registry.contenders() if name.startswith(PREFIX)]
+
+
+@pytest.fixture
+def play(server, database_name):
+    """Return a function that makes a task of one part for one contender."""
+    benches: list[Bench] = []
+
+    def make(name: str, part: str) -> PageTask:
+        contender = registry.contender(PREFIX + name)
+        if reason := contender.missing():
+            pytest.skip(reason)
+        bench = Bench(contender, Target(server.uri, database_name, "unused"), SIZE, 1)
+        benches.append(bench)
+        return PageTask(PAGES[part], bench)
+
+    yield make
+    for bench in benches:
+        bench.close()
+
+
+def test_every_stack_is_a_contender_and_every_contender_a_stack():
+    assert sorted(NAMES) == sorted(STACKS)
+    offering = {n.removeprefix(PREFIX) for n, c in registry.contenders().items() if ORIGINAL in c.offers}
+    assert offering == set(ORIGINALS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_site_gives_the_page_that_was_stored(play, name):
+    task = play(name, "new-connections")
+    task.verify()
+    task.arrange()
+    assert task.act() == 40
+    told = task.extras()
+    assert told["wall_ns"] > 0
+    assert told["cpu_ns"] > 0
+    assert told["p50"] > 0
+
+
+@pytest.mark.parametrize("name", ["mongojet", "mongoengine", "beanie", "thin"])
+def test_the_newest_posts_come_first_by_their_index(play, name):
+    assert play(name, "newest").verify() == play("mangonel", "newest").verify()
+
+
+@pytest.mark.parametrize("name", ["motor", "pymongo-gevent"])
+def test_the_originals_page_has_the_originals_dates(play, name):
+    task = play(name, "original-10")
+    task.verify()
+    assert b'"created": "2015-11-01 00:00:00"' in task._site.get("/")
+
+
+def test_the_database_of_the_delayed_part_is_five_ms_away(play):
+    import time
+
+    task = play("mangonel", "delayed")
+    task.verify()
+    begun = time.perf_counter()
+    task._site.get("/delayed")
+    assert time.perf_counter() - begun >= 0.005
+
+
+def test_a_constant_rate_is_kept(play):
+    task = play("nothing", "rate-150")
+    task.verify()
+    task.warm_up()
+    task.arrange()
+    assert task.act() == 150
+    told = task.extras()
+    # 150 requests at even intervals begin within a second, whatever the site takes.
+    assert told["wall_ns"] >= 0.99e9
+    assert told["lag_p99"] >= 0
+
+
+def test_a_page_with_another_post_is_refused(play, server, database_name):
+    from mangonel import MongoClient
+
+    task = play("mangonel", "new-connections")
+    with MongoClient(server.uri) as client:
+        posts = client[database_name].get_collection("web_posts_200")
+        posts.update_one({"_id": posts.find_one()["_id"]}, {"$set": {"title": "Another"}})
+    with pytest.raises(AssertionError, match="Another"):
+        task.verify()
+
+
+def test_posts_are_stored_once_for_all_contenders(server, database_name):
+    from mangonel import MongoClient
+
+    target = Target(server.uri, database_name, "unused")
+    ensure_posts(target, "posts", 50)
+    with MongoClient(server.uri) as client:
+        posts = client[database_name].get_collection("posts")
+        posts.update_one({}, {"$set": {"kept": True}})
+        ensure_posts(target, "posts", 50)
+        assert posts.count_documents({"kept": True}) == 1
+        ensure_posts(target, "posts", 40)
+        assert posts.count_documents({}) == 40
+
+
+def test_closing_a_site_ends_its_own_process_only(server, database_name):
+    target = Target(server.uri, database_name, "unused")
+    one = Site("ready", target, "none", delayed=False, original=False)
+    other = Site("ready", target, "none", delayed=False, original=False)
+    try:
+        one.close()
+        assert one._process.poll() == 0
+        assert len(json.loads(other.get("/"))) == 30
+    finally:
+        other.close()
+    assert AT_ONCE == 100

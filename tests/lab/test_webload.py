@@ -1,0 +1,209 @@
+"""Loads for web sites: what they count, what they refuse, and whom they charge for lateness. No database."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mangonel.lab import webload
+from mangonel.lab.stores import Missing, find_program
+from mangonel.lab.webload import Seen, generate, percentile, run_ab, run_wrk
+
+Answer = Callable[[int, bytes], bytes]
+
+
+def ok(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+@pytest.fixture
+def site() -> Iterator[Callable[[Answer], int]]:
+    """Return a function that serves answers, numbered from 0, and returns the port."""
+    listeners: list[socket.socket] = []
+
+    def serve(answer: Answer) -> int:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+        listeners.append(listener)
+        lock, counted = threading.Lock(), [0]
+
+        def talk(line: socket.socket) -> None:
+            with line, contextlib.suppress(OSError):
+                pending = b""
+                while data := line.recv(65536):
+                    pending += data
+                    while b"\r\n\r\n" in pending:
+                        request, _, pending = pending.partition(b"\r\n\r\n")
+                        with lock:
+                            number, counted[0] = counted[0], counted[0] + 1
+                        line.sendall(answer(number, request))
+                        # `ab` speaks HTTP/1.0 and waits for the end of the connection.
+                        if b"Connection: close" in request or b"HTTP/1.0" in request:
+                            return
+
+        def accept() -> None:
+            while True:
+                try:
+                    line, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(line,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return int(listener.getsockname()[1])
+
+    yield serve
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def program(name: str) -> None:
+    try:
+        find_program(name)
+    except Missing as error:
+        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_a_closed_loop_sends_as_many_requests_as_were_ordered(site, keep_alive):
+    asked: list[bytes] = []
+
+    def answer(number: int, request: bytes) -> bytes:
+        asked.append(request.partition(b"\r\n")[0])
+        return ok(b"page")
+
+    targets = [("/a", ""), ("/b", "")]
+    seen = generate(site(answer), 50, 5, keep_alive=keep_alive, expected="page", targets=targets)
+
+    assert len(asked) == len(seen.latencies_us) == 50
+    assert asked.count(b"GET /a HTTP/1.1") == asked.count(b"GET /b HTTP/1.1") == 25
+    assert seen.lags_us == []
+    assert seen.latencies_us == sorted(seen.latencies_us)
+
+
+def test_a_cookie_goes_with_its_request(site):
+    port = site(lambda number, request: ok(b"known" if b"\r\nCookie: id=7" in request else b"new"))
+    generate(port, 4, 2, targets=[("/", "id=7")], expected="known")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda number: ok(b"page" if number < 9 else b"pag3"), "expected b'page'"),
+        (lambda number: b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "expected HTTP/1.x 200"),
+        (lambda number: b"HTTP/1.1 200 OK\r\n\r\n", "Content-Length"),
+        (lambda number: ok(b"page") + b"more", "more bytes"),
+    ],
+    ids=["another body", "another status", "no length", "too long"],
+)
+def test_one_wrong_answer_voids_the_whole_load(site, answer, told):
+    port = site(lambda number, request: answer(number))
+    with pytest.raises(RuntimeError, match=told):
+        generate(port, 20, 2, expected="page")
+
+
+def test_an_answer_in_pieces_is_put_together(site):
+    def answer(number: int, request: bytes) -> bytes:
+        return ok(b"x" * 600_000)
+
+    seen = generate(site(answer), 3, 1, expected="x" * 600_000)
+    assert len(seen.latencies_us) == 3
+
+
+def test_a_site_that_stalls_is_charged_with_every_request_it_kept_waiting(site):
+    def answer(number: int, request: bytes) -> bytes:
+        if number == 0:
+            time.sleep(0.5)
+        return ok(b"page")
+
+    # One connection, 100 requests a second: the one that stalls keeps some fifty others waiting.
+    steady = generate(site(answer), 60, 1, rate=100)
+    closed = generate(site(answer), 60, 1)
+
+    late = [took for took in steady.latencies_us if took > 100_000]
+    assert len(late) >= 30
+    assert steady.waiting >= 30
+    assert sum(took > 400_000 for took in closed.latencies_us) == 1
+
+
+def test_waiting_for_the_site_is_not_the_generators_lag(site):
+    def answer(number: int, request: bytes) -> bytes:
+        if number == 0:
+            time.sleep(0.3)
+        return ok(b"page")
+
+    # Only requests that found a free connection tell how late the generator was.
+    seen = generate(site(answer), 20, 1, rate=100)
+    assert 1 <= len(seen.lags_us) < 20
+
+
+def test_a_load_that_is_not_answered_in_time_ends(site):
+    def answer(number: int, request: bytes) -> bytes:
+        time.sleep(0.05)
+        return ok(b"page")
+
+    with pytest.raises(RuntimeError, match=r"of 500 requests were answered within 0.3 s"):
+        generate(site(answer), 500, 1, seconds=0.3)
+
+
+def test_a_run_whose_generator_lagged_has_no_latencies():
+    late = Seen(1.0, [1000] * 100, [5] * 98 + [101, 101], 0, 0.1)
+    good = Seen(1.0, [1000] * 100, [5] * 98 + [100, 100], 0, 0.1)
+    closed = Seen(1.0, [1000] * 100, [], 0, 0.1)
+
+    assert late.figures() == {"lag_p99": 101.0, "void": 1.0}
+    assert good.figures()["p50"] == 1000.0
+    assert good.figures()["void"] == 0.0
+    assert "void" not in closed.figures()
+
+
+def test_percentiles_are_nearest_ranks():
+    values = list(range(1, 1001))
+    assert [percentile(values, share) for share in (50, 99, 99.9, 100)] == [500, 990, 999, 1000]
+    assert percentile([7], 99.9) == percentile([7], 0.1) == 7
+    with pytest.raises(ValueError, match="at least one"):
+        percentile([], 50)
+
+
+def test_ab_counts_another_length_as_a_failure_unless_told_that_lengths_vary(site):
+    program("ab")
+    port = site(lambda number, request: ok(b"x" * (1 + number % 2)))
+
+    with pytest.raises(RuntimeError, match="requests failed"):
+        run_ab(f"http://127.0.0.1:{port}/", 20, 2)
+    run = run_ab(f"http://127.0.0.1:{port}/", 20, 2, same_length=False)
+    assert run.seconds > 0
+    assert run.requests_per_second > 0
+    assert run.percentiles_ms.keys() == {50, 66, 75, 80, 90, 95, 98, 99, 100}
+
+
+def test_ab_does_not_count_errors_as_answers(site):
+    program("ab")
+    port = site(lambda number, request: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(RuntimeError, match="20 of 20 requests failed"):
+        run_ab(f"http://127.0.0.1:{port}/", 20, 2)
+
+
+def test_wrk_tells_requests_per_second_and_refuses_errors(site):
+    program("wrk")
+    assert run_wrk(f"http://127.0.0.1:{site(lambda number, request: ok(b'page'))}/", 1, 2) > 0
+    wrong = site(lambda number, request: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(RuntimeError, match="Non-2xx"):
+        run_wrk(f"http://127.0.0.1:{wrong}/", 1, 2)
+
+
+def test_no_load_looks_for_processes_by_name():
+    # On a shared machine a name finds other people's servers: only a child's own id may be ended or metered.
+    from pathlib import Path
+
+    for path in Path(webload.__file__).parent.rglob("*.py"):
+        for name in ("pgrep", "pkill", "killall", "pidof"):
+            assert name not in path.read_text(), path
