@@ -85,7 +85,10 @@ lock: $(VENV)/.requirements    ## Resolve requirements/dev.in into dev.txt
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.in
 	$(VENV)/lock/bin/pip freeze > requirements/dev.txt && rm -rf $(VENV)/lock
 
-docs demo:    ## Not there yet: the site and the demo come with the parts they show
+demo: build    ## Run the demo application with a replica set of its own, at http://127.0.0.1:8000
+	$(BIN)/mangonel demo $(ARGS)
+
+docs:    ## Not there yet: the site comes with the parts it shows
 	@echo "make $@: not part of this version; see docs/dev/NOTES.md for what comes next" >&2; exit 2
 
 clean:    ## Remove what was built

@@ -110,4 +110,10 @@ def _gridfs(commands: Commands) -> None:
     parser.set_defaults(run=dispatch)
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _gridfs, _odm, _websessions)
+def _demo(commands: Commands) -> None:
+    from mangonel.demo.cli import add_arguments
+
+    add_arguments(add_command(commands, "demo", "run the demo: a shop's admin pages, live"))
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _gridfs, _odm, _websessions, _demo)

@@ -1,0 +1,156 @@
+"""The application: its parts, its routes, and the order in which they begin and end. Start reading here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, StaticFileHandler
+
+from mangonel import AsyncMongoClient
+from mangonel.demo.accounts import AccountPage, Login, Logout, LogoutEverywhere, Revoke
+from mangonel.demo.base import HEADERS
+from mangonel.demo.feed import Feed
+from mangonel.demo.live import LivePage, LiveSocket, SessionSocket
+from mangonel.demo.seed import seed
+from mangonel.demo.settings import Settings
+from mangonel.odm import connect
+from mangonel.websessions import WebSessions
+from mangonel.websessions.stores.mongodb import MongoStore
+
+__all__ = ["Demo", "serve"]
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What handlers share.
+
+    Attributes:
+        settings: from the command line.
+        client: the process's only client.
+        feed: what is written, as it is written.
+    """
+
+    settings: Settings
+    client: AsyncMongoClient[Any]
+    feed: Feed
+
+
+class Static(StaticFileHandler):
+    """Styles and scripts, which are part of the package."""
+
+    def set_default_headers(self) -> None:
+        """Set the headers that protect every answer."""
+        self.clear_header("Server")
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+
+    def set_extra_headers(self, path: str) -> None:
+        """Let a browser ask again for what a page does not name with its version: modules import each other without."""
+        if "v" not in self.request.arguments:
+            self.set_header("Cache-Control", "no-cache")
+
+
+ROUTES: list[Any] = [
+    (r"/", LivePage),
+    (r"/live", LiveSocket),
+    (r"/live/session", SessionSocket),
+    (r"/login", Login),
+    (r"/logout", Logout),
+    (r"/logout/everywhere", LogoutEverywhere),
+    (r"/account", AccountPage),
+    (r"/account/revoke", Revoke),
+]
+
+
+def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
+    """Return the application of the parts."""
+    return Application(
+        ROUTES,
+        demo=demo,
+        sessions=sessions,
+        template_path=str(HERE / "templates"),
+        static_path=str(HERE / "static"),
+        static_handler_class=Static,
+        websocket_ping_interval=20,
+        log_function=lambda handler: None,
+    )
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with AsyncExitStack() as stack:
+        client: AsyncMongoClient[Any] = await stack.enter_async_context(
+            AsyncMongoClient(settings.uri, appname="mangonel demo")
+        )
+        connect(database=settings.database, aclient=client)
+        await seed(settings.password)
+        sessions = WebSessions[Any](
+            MongoStore(client[settings.database].websessions),
+            secure=settings.is_behind_tls,
+            trust_forwarded=settings.is_behind_tls,
+        )
+        await sessions.setup()
+        feed = Feed(client, settings.database, settings.ring)
+        await feed.open()
+        await stack.enter_async_context(_running(feed.run()))
+        server = HTTPServer(
+            application(Demo(settings, client, feed), sessions), xheaders=settings.is_behind_tls
+        )
+        sockets = bind_sockets(settings.port, settings.host)
+        server.add_sockets(sockets)
+        stack.push_async_callback(server.close_all_connections)
+        stack.callback(server.stop)
+        if settings.rate > 0:
+            await stack.enter_async_context(_shop(settings))
+        port = sockets[0].getsockname()[1]
+        print(f"http://{settings.host}:{port}/", flush=True)
+        await stopped.wait()
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a task for the time of a block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def _shop(settings: Settings) -> AsyncIterator[None]:
+    """Run the simulated shop for the time of a block, in a process of its own, which ends when its input does."""
+    command = [
+        sys.executable,
+        "-m",
+        "mangonel.demo.shop",
+        settings.uri,
+        settings.database,
+        str(settings.rate),
+    ]
+    shop = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        assert shop.stdin is not None
+        shop.stdin.close()
+        await shop.wait()

@@ -1,0 +1,105 @@
+"""What every handler has: a websession, a user, headers that keep a browser to what these pages do, one look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tornado.web import HTTPError, RequestHandler
+
+from mangonel.websessions.frameworks.tornado import SessionMixin
+
+if TYPE_CHECKING:
+    from mangonel.demo.app import Demo
+
+__all__ = ["HEADERS", "Base"]
+
+# Scripts, styles and connections of this origin only; nothing inline, no HTML from strings, no framing.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+PAGES = (("/", "Live"), ("/account", "Account"))
+
+
+class Base(SessionMixin, RequestHandler):
+    """The base of all handlers: they are for who is logged in, and what changes something needs a CSRF token.
+
+    Attributes:
+        is_public: whether anybody may ask.
+    """
+
+    check_csrf = True
+    is_public = False
+
+    @property
+    def demo(self) -> Demo:
+        """The application's own parts."""
+        demo: Demo = self.settings["demo"]
+        return demo
+
+    @property
+    def user(self) -> str:
+        """Who is logged in."""
+        user = self.session.user
+        assert user is not None, "a public handler has no user"
+        return user
+
+    async def prepare(self) -> None:
+        """Load the websession, and let nobody in who is not logged in: pages send to the login, scripts get 401."""
+        await super().prepare()  # type: ignore[misc]
+        if self.is_public or self._finished or self.session.user is not None:
+            return
+        is_page = self.request.method == "GET" and "text/html" in self.request.headers.get("Accept", "")
+        if not is_page:
+            raise HTTPError(401, "log in first")
+        self.redirect(f"/login?next={quote(self.request.uri or '/', safe='')}")
+
+    def set_default_headers(self) -> None:
+        """Set the headers that protect every answer."""
+        self.clear_header("Server")
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+
+    def page(self, template: str, title: str, **values: Any) -> None:
+        """Answer with a page."""
+        self.set_header("Cache-Control", "no-store")
+        self.render(
+            template,
+            title=title,
+            pages=PAGES,
+            user=self.session.user,
+            csrf=self.session.csrf_token(),
+            flashes=self.session.flashes(),
+            **values,
+        )
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Answer with the status and its reason, as JSON to scripts and as a line of text to people."""
+        reason = self._reason
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        if isinstance(error, HTTPError) and error.log_message and status_code < 500:
+            reason = error.log_message
+        if "application/json" in self.request.headers.get("Accept", ""):
+            self.finish({"status": status_code, "error": reason})
+        else:
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.finish(f"{status_code} {reason}\n")

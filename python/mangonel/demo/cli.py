@@ -1,0 +1,72 @@
+"""`mangonel demo`: its arguments, and the deployment that it starts when none is named."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from contextlib import ExitStack
+
+__all__ = ["add_arguments", "dispatch"]
+
+EXIT_FAILURE = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments to their parser."""
+    parser.add_argument("--uri", help="of a replica set or sharded cluster (default: start one, temporary)")
+    parser.add_argument("--database", default="mangonel_demo", metavar="NAME")
+    parser.add_argument(
+        "--members", type=int, default=3, metavar="N", help="of the replica set that is started (3)"
+    )
+    parser.add_argument("--dbpath", metavar="DIR", help="keep its data here (default: temporary)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, metavar="P", help="to listen on; 0 is a free one (8000)"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=5.0, metavar="N", help="customers a second; 0 is a closed shop (5)"
+    )
+    parser.add_argument("--password", default="mangonel", help="of the demo users ada and linus")
+    parser.add_argument(
+        "--behind-tls",
+        action="store_true",
+        help="a proxy ends TLS: Secure cookies, X-Forwarded headers believed",
+    )
+    parser.set_defaults(run=dispatch)
+
+
+def dispatch(options: argparse.Namespace) -> int:
+    """Start what is missing, serve until Ctrl-C, and return an exit status."""
+    try:
+        from mangonel.demo.app import serve
+    except ImportError as error:
+        print(f'mangonel demo: {error}; pip install "mangonel[demo]"', file=sys.stderr)
+        return EXIT_FAILURE
+    from mangonel import server
+    from mangonel.demo.settings import Settings
+    from mangonel.errors import PyMongoError
+
+    with ExitStack() as stack:
+        uri = options.uri
+        try:
+            if uri is None:
+                print(f"starting a replica set of {options.members}", file=sys.stderr, flush=True)
+                deployment = stack.enter_context(server.start(max(options.members, 1), options.dbpath))
+                uri = deployment.uri
+            settings = Settings(
+                uri=uri,
+                database=options.database,
+                host=options.host,
+                port=options.port,
+                password=options.password,
+                rate=options.rate,
+                is_behind_tls=options.behind_tls,
+            )
+            asyncio.run(serve(settings))
+        except (server.ServerError, PyMongoError, OSError) as error:
+            print(f"mangonel demo: {error}", file=sys.stderr)
+            return EXIT_FAILURE
+    return 0

@@ -1,0 +1,84 @@
+"""The live page, and its WebSocket: from the feed to a browser, and the browser's word on what it is ready for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from mangonel.demo.base import Base
+from mangonel.demo.reader import Reader
+from mangonel.demo.ring import Position
+
+__all__ = ["LivePage", "LiveSocket", "SessionSocket"]
+
+UNAUTHENTICATED = 4401
+MISUSE = 4400
+
+
+class LivePage(Base):
+    """Customers and orders, as they are written."""
+
+    async def get(self) -> None:
+        """Show the page; what it shows comes over its WebSocket."""
+        self.page("live.html", "Live")
+
+
+class SessionSocket(Base, WebSocketHandler):
+    """Tells a page that its websession has ended, by closing with 4401; it has nothing else to say."""
+
+    is_public = True  # `open` turns away
+    check_csrf = False  # a WebSocket has no token; `check_origin` keeps other sites out
+    session_revalidate = "2s"
+
+    async def open(self, *args: str, **kwargs: str) -> None:
+        """Turn away who is not logged in; with a code, since a script cannot see the status of a handshake."""
+        if self.session.user is None:
+            self.close(UNAUTHENTICATED, "log in first")
+
+    def on_message(self, message: str | bytes) -> None:
+        """Take no notice: a page says where it is, as on every socket, and is nowhere."""
+
+
+class LiveSocket(SessionSocket):
+    """Streams the feed.
+
+    The browser sends `{"after": POSITION or null}` first, then `{"credit": FRAMES}` as it takes frames in. It gets a
+    state, unless it goes on behind a position, and then events; each frame names the position to come back with.
+    """
+
+    _reader: Reader | None = None
+    _task: asyncio.Task[None] | None = None
+
+    def on_message(self, message: str | bytes) -> None:
+        """Begin, or take note of credit."""
+        if self.session.user is None:
+            return
+        try:
+            told: dict[str, Any] = json.loads(message)
+            if self._reader is not None:
+                self._reader.grant(int(told["credit"]))
+                return
+            after = told["after"]
+            position = None if after is None else Position.parse(after)
+        except (KeyError, TypeError, ValueError):
+            self.close(MISUSE, "expected after or credit")
+            return
+        self._reader = Reader(self.demo.feed, self._send)
+        self._task = asyncio.create_task(self._run(self._reader, position))
+
+    def on_close(self) -> None:
+        """Stop sending."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self, reader: Reader, position: Position | None) -> None:
+        try:
+            await reader.run(position)
+        except WebSocketClosedError:
+            return
+
+    async def _send(self, frame: str) -> None:
+        await self.write_message(frame)

@@ -1,0 +1,66 @@
+"""The documents of the shop, each defined once for both faces. Knows no web."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, ClassVar
+
+from annotated_types import MaxLen
+
+from mangonel.odm import Document, Index, Indexed, Point, field
+
+__all__ = ["MODELS", "Account", "Customer", "Order", "Post"]
+
+
+def now() -> dt.datetime:
+    """The time in UTC; BSON keeps its milliseconds."""
+    return dt.datetime.now(dt.UTC)
+
+
+class Account(Document):
+    """Somebody who may log in. The id is the name."""
+
+    __collection__ = "accounts"
+
+    id: str  # type: ignore[assignment]
+    password: bytes
+    salt: bytes
+    title: str
+
+
+class Customer(Document):
+    """Somebody who signed up in the shop."""
+
+    __collection__ = "customers"
+
+    name: Annotated[str, MaxLen(80)]
+    city: str
+    joined: dt.datetime = field(default_factory=now)
+
+
+class Order(Document):
+    """What a customer bought; the name is copied, since the list of orders shows it."""
+
+    __collection__ = "orders"
+
+    customer: str
+    item: str
+    cents: int
+    placed: dt.datetime = field(default_factory=now)
+
+
+class Post(Document):
+    """A post with a place."""
+
+    __collection__ = "posts"
+    __indexes__: ClassVar[list[Index]] = [Index("title", "body", kind="text", weights={"title": 3})]
+
+    title: Annotated[str, MaxLen(120)]
+    body: str
+    author: str
+    city: str
+    place: Annotated[Point, Indexed("2dsphere")]
+    written: dt.datetime
+
+
+MODELS = (Account, Customer, Order, Post)

@@ -1,0 +1,96 @@
+"""The last events in the order in which they happened, each with its position. Knows neither browsers nor MongoDB.
+
+A position is a pair: the cluster time of a change, and its resume token, which orders the changes of one cluster time
+(a transaction has many). Positions of one deployment can be compared, whichever process saw the change, so a browser
+that comes back to another process says with its last one what it has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+__all__ = ["Position", "Ring"]
+
+
+class Position(NamedTuple):
+    """Where an event stands among all of its deployment.
+
+    Attributes:
+        seconds, increment: the cluster time.
+        token: the resume token's text; "" stands before every event of the cluster time, `LAST` behind.
+    """
+
+    seconds: int
+    increment: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds}.{self.increment}.{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Return the position that a browser sent back.
+
+        Raises:
+            ValueError: it is none.
+        """
+        seconds, increment, token = text.split(".")
+        if not token.isalnum() and token not in ("", LAST):
+            raise ValueError(f"expected a resume token of letters and digits, got {token!r}")
+        return cls(int(seconds), int(increment), token)
+
+
+# Sorts behind every token, which is written in hexadecimal digits.
+LAST = "~"
+
+
+class Ring:
+    """A bounded list of events, numbered from 0 since the process began.
+
+    Invariant: every event behind `start` that has happened up to `end` is here, once, in order.
+
+    Args:
+        size: how many events are kept; for a moment up to a quarter more.
+        start: the position behind which events will be added.
+    """
+
+    def __init__(self, size: int, start: Position) -> None:
+        self._size = size
+        self._events: list[str] = []
+        self._positions: list[Position] = []
+        self.start = start
+        self.first = 0
+
+    @property
+    def next(self) -> int:
+        """The number that the next event will have."""
+        return self.first + len(self._events)
+
+    @property
+    def end(self) -> Position:
+        """The position of the last event."""
+        return self._positions[-1] if self._positions else self.start
+
+    def add(self, position: Position, event: str) -> None:
+        """Add an event; the oldest leave in slices, since a list's head is dear to cut."""
+        self._positions.append(position)
+        self._events.append(event)
+        surplus = len(self._events) - self._size
+        if surplus > self._size // 4:
+            self.start = self._positions[surplus - 1]
+            del self._events[:surplus], self._positions[:surplus]
+            self.first += surplus
+
+    def number_behind(self, position: Position) -> int | None:
+        """Return the number of the first event behind a position, or None when some of those have left the ring."""
+        if position < self.start:
+            return None
+        return self.first + bisect_right(self._positions, position)
+
+    def events(self, number: int, limit: int) -> tuple[list[str], Position]:
+        """Return up to `limit` events from a number on, and the position of the last of them."""
+        index = number - self.first
+        found = self._events[index : index + limit]
+        stop = index + len(found)
+        return found, self._positions[stop - 1] if stop else self.start
