@@ -26,6 +26,8 @@ def test_documents_have_the_published_numbers_of_keys_and_about_the_published_si
         "full": (documents.full(types), 91, 4026),
         "tweet": (documents.tweet(), 17, 1531),
         "small": (documents.small(), 13, 250),
+        "large": (documents.large(), 94_355, 2_500_064),
+        "message": (documents.message(), 14, 1100),
         "user": (documents.users(types, 1)[0], 5, 85),
     }
     for name, (document, keys, size) in published.items():

@@ -27,10 +27,12 @@ UNREAD = (
     "mirroredReads",
 )
 CHUNK = 5000
+TWEET = documents.tweet()
 SEEN = 1000
 
 DATASETS: dict[str, tuple[int, Any]] = {
     "small": (10_000, lambda types, number: {"_id": number, **documents.small(number)}),
+    "tweets": (10_000, lambda types, number: {"_id": number + 1, **TWEET}),
     "posts": (10_000, lambda types, number: documents.post(number)),
     "users": (
         100_000,

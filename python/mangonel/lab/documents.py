@@ -18,6 +18,7 @@ from mangonel.lab.contender import Document
 SEED = 20_151_121
 EPOCH = datetime.datetime(2015, 11, 1)
 LETTERS = string.ascii_letters + string.digits
+LARGE_FIELDS = 94_355
 
 
 def flat(types: Any) -> Document:
@@ -154,6 +155,29 @@ def small(number: int = 0) -> Document:
     names = [_text(keys, 8) for _ in range(13)]
     values: list[Any] = [_text(source, 8) for _ in range(7)] + [source.randrange(2**30) for _ in range(6)]
     return dict(zip(names, values, strict=True))
+
+
+def large() -> Document:
+    """94 355 fields with keys of 12 characters, strings of 12 characters and integers in turn: 2.5 MB."""
+    source = random.Random(SEED + 6)
+    pairs = LARGE_FIELDS // 2 + 1
+    letters = "".join(source.choices(LETTERS, k=36 * pairs))
+    found: Document = {}
+    for place in range(0, len(letters), 36):
+        found[letters[place : place + 12]] = letters[place + 12 : place + 24]
+        found[letters[place + 24 : place + 36]] = int(10 ** source.uniform(9, 12.2))
+    found.popitem()
+    return found
+
+
+def message() -> Document:
+    """A message cut down to 14 fields, as the files of lines hold them: 1129 bytes of JSON."""
+    found = tweet()
+    for key in ("in_reply_to_user_id", "favorited", "id"):
+        del found[key]
+    found["user"] = dict(list(found["user"].items())[:18])
+    found["user"]["profile_image_url"] += _text(random.Random(SEED + 7), 4)
+    return found
 
 
 def user(number: int) -> Document:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from mangonel.lab.contender import Asynchronous, Blocking, Contender, Target
 
@@ -42,6 +43,7 @@ class Part:
         judge: the figure that contenders are compared by: "wall"; where nothing waits, "client" CPU time, which a
             busy machine disturbs less; at a constant rate, an extra in µs such as "p50".
         server: ask the server for its processor time around each sample.
+        bytes_each: of one operation, where speed is told in MB/s too; 0 elsewhere.
     """
 
     id: str
@@ -55,6 +57,7 @@ class Part:
     meter: str = "self"
     judge: str = "wall"
     server: bool = True
+    bytes_each: int = 0
 
     def excludes(self, contender: Contender) -> str:
         """Return why this contender has no row here, or ""."""
@@ -174,6 +177,8 @@ class Experiment:
     version: int = 1
     title: str = ""
     dataset: str = ""
+    #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.
+    composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
     def parts(self, size: Size) -> list[Part]:
         """Return the parts in the order they are played within a worker."""
@@ -182,6 +187,10 @@ class Experiment:
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task of one part for the bench's contender."""
         raise NotImplementedError
+
+    def stand_in(self, part: str, contender: str) -> str:
+        """Return whose row of a part counts in a contender's score where it has none of its own."""
+        return contender
 
 
 async def _serial_async(call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any]) -> None:

@@ -163,10 +163,17 @@ def _mapper() -> Iterator[Mark]:
         yield Mark(save, text, ("prepare", peer), ("prepare", "odm"), "≥", 40.0, "client")
 
 
+def _spec() -> Iterator[Mark]:
+    for shape in ("flat", "deep", "full"):
+        part = f"{shape}-decoding"
+        yield Mark("spec", f"decode {shape}", (part, PYMONGO), (part, GATED), "≥", 1.5, "client")
+
+
 BATCHED = (("batch", OURS), ("prefetch", OURS), ("exhaust", OURS))
 
 MARKS: tuple[Mark, ...] = (
     *_codec(),
+    *_spec(),
     _floor("find-one", "blocking, against the raw socket", "blocking", OURS, "raw-socket", 1.25),
     _faster("find-one", "blocking, speed against PyMongo", "blocking", PYMONGO, OURS, 2.4),
     _cpu("find-one", "blocking, client CPU against PyMongo", "blocking", OURS, PYMONGO, 0.2),

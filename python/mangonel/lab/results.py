@@ -40,6 +40,7 @@ def to_file(record: Record, fingerprint: dict[str, Any]) -> dict[str, Any]:
                 "title": cell.part.title,
                 "unit": cell.part.unit,
                 "operations": cell.part.operations,
+                "bytes_each": cell.part.bytes_each,
                 "write_concern": cell.part.write_concern,
                 "judge": cell.part.judge,
                 "contender": cell.contender,
@@ -76,6 +77,7 @@ class Row:
     judge: str
     failures: list[str]
     rounds: list[dict[str, Any]]
+    bytes_each: int = 0
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     def per_round(self, figure: str) -> dict[int, list[float]]:
@@ -110,6 +112,7 @@ class Results:
                 cell["judge"],
                 cell["failures"],
                 cell["rounds"],
+                cell.get("bytes_each", 0),
             )
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:

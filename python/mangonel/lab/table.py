@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mangonel.lab import registry
+from mangonel.lab import registry, scores
 from mangonel.lab.conductor import REFERENCES
 from mangonel.lab.fingerprint import machine
 from mangonel.lab.marks import Verdict, verdicts
@@ -54,6 +54,8 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         headings = [text.format(unit=rows[0].unit, reference=by + name) for text in HEADINGS]
         draw(title, headings, _lines(results, rows, reference), write)
         failures += [line for row in rows for line in _failures(row)]
+    for title, headings, cells in scores.tables(results, _title):
+        draw(title, headings, [Line(row) for row in cells], write)
     tables = (
         ("failed: no figure counts", ["experiment", "part", "contender", "why"], failures),
         ("not taking part", ["contender", "reason", "experiments"], _missing(content)),
@@ -178,7 +180,7 @@ def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Lin
             Line(
                 [
                     name,
-                    _time(wall if judge in ("wall", "client") else figure),
+                    _time(wall if judge in ("wall", "client") else figure) + _speed(row, wall),
                     _time(client) if judge == "client" and client else _short(client),
                     _short(row.estimate("server")),
                     f"{rss.value / 1e6:.0f}" if rss else "",
@@ -236,6 +238,11 @@ def _time(found: Estimate) -> str:
     factor, unit = _unit(found.value)
     value, low, high = (_number(figure * factor) for figure in (found.value, found.low, found.high))
     return f"{value} {unit} [{low}, {high}]"
+
+
+def _speed(row: Row, wall: Estimate) -> str:
+    # Bytes per microsecond are megabytes per second.
+    return f", {_number(row.bytes_each / wall.value)} MB/s" if row.bytes_each else ""
 
 
 def _short(found: Estimate | None) -> str:

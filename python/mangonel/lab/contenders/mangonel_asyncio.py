@@ -7,6 +7,7 @@ from typing import Any
 
 from mangonel.lab.contender import (
     ASYNCIO,
+    BULK_WRITE,
     COMPRESSES,
     DRIVER,
     EXHAUST,
@@ -16,6 +17,7 @@ from mangonel.lab.contender import (
     PREFETCH,
     PROGRAM,
     SESSIONS,
+    SPEC,
     Contender,
     Target,
 )
@@ -38,7 +40,9 @@ CONTENDERS = (
     Contender(
         "mangonel-asyncio",
         "mangonel, asyncio",
-        DRIVER | GRIDFS | {GRIDFS_SHARES, ASYNCIO, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM, SESSIONS},
+        DRIVER
+        | GRIDFS
+        | {GRIDFS_SHARES, ASYNCIO, BULK_WRITE, COMPRESSES, EXHAUST, EXITS, PREFETCH, PROGRAM, SESSIONS, SPEC},
         packages=("mangonel",),
         names=("mangonel:AsyncMongoClient",),
         loop="asyncio",

@@ -7,6 +7,7 @@ from typing import Any
 
 from mangonel.lab.contender import (
     BLOCKING,
+    BULK_WRITE,
     CODEC,
     COMPRESSES,
     DRIVER,
@@ -18,6 +19,7 @@ from mangonel.lab.contender import (
     PREFETCH,
     PROGRAM,
     SESSIONS,
+    SPEC,
     THREADS,
     Codec,
     Contender,
@@ -51,7 +53,20 @@ CONTENDERS = (
         "mangonel",
         DRIVER
         | GRIDFS
-        | {GRIDFS_SHARES, BLOCKING, COMPRESSES, THREADS, EXHAUST, PREFETCH, PROGRAM, IMPORT, EXITS, SESSIONS},
+        | {
+            GRIDFS_SHARES,
+            BLOCKING,
+            BULK_WRITE,
+            SPEC,
+            COMPRESSES,
+            THREADS,
+            EXHAUST,
+            PREFETCH,
+            PROGRAM,
+            IMPORT,
+            EXITS,
+            SESSIONS,
+        },
         packages=("mangonel",),
         names=("mangonel:MongoClient",),
         blocking=_connect,

@@ -12,6 +12,7 @@ from mangonel.lab.contender import (
     GRIDFS,
     IMPORT,
     PROGRAM,
+    SPEC,
     Batching,
     Contender,
     Document,
@@ -92,7 +93,7 @@ CONTENDERS = (
     Contender(
         "mongojet",
         "mongojet",
-        DRIVER | GRIDFS | {ASYNCIO, PROGRAM, IMPORT, EXITS},
+        DRIVER | GRIDFS | {ASYNCIO, PROGRAM, IMPORT, EXITS, SPEC},
         packages=("mongojet",),
         loop="asyncio",
         asynchronous=MongojetAdapter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, DRIVER, GRIDFS, PROGRAM, Contender, Target
+from mangonel.lab.contender import ASYNCIO, BULK_WRITE, DRIVER, GRIDFS, PROGRAM, SPEC, Contender, Target
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter
 
@@ -25,7 +25,7 @@ CONTENDERS = (
     Contender(
         "motor",
         "Motor",
-        DRIVER | GRIDFS | {ASYNCIO, PROGRAM},
+        DRIVER | GRIDFS | {ASYNCIO, BULK_WRITE, PROGRAM, SPEC},
         packages=("motor", "pymongo"),
         loop="asyncio",
         asynchronous=_connect,

@@ -6,12 +6,14 @@ from typing import Any
 
 from mangonel.lab.contender import (
     ASYNCIO,
+    BULK_WRITE,
     COMPRESSES,
     DRIVER,
     EXHAUST,
     GRIDFS,
     PROGRAM,
     SESSIONS,
+    SPEC,
     Contender,
     Target,
 )
@@ -36,7 +38,7 @@ CONTENDERS = (
     Contender(
         "pymongo-async",
         "PyMongo Async",
-        DRIVER | GRIDFS | {ASYNCIO, COMPRESSES, EXHAUST, PROGRAM, SESSIONS},
+        DRIVER | GRIDFS | {ASYNCIO, BULK_WRITE, COMPRESSES, EXHAUST, PROGRAM, SESSIONS, SPEC},
         packages=("pymongo",),
         loop="asyncio",
         asynchronous=_connect,

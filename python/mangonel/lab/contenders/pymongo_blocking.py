@@ -6,6 +6,7 @@ from typing import Any
 
 from mangonel.lab.contender import (
     BLOCKING,
+    BULK_WRITE,
     CODEC,
     COMPRESSES,
     DRIVER,
@@ -15,6 +16,7 @@ from mangonel.lab.contender import (
     IMPORT,
     PROGRAM,
     SESSIONS,
+    SPEC,
     THREADS,
     Codec,
     Contender,
@@ -67,7 +69,9 @@ CONTENDERS = (
     Contender(
         "pymongo",
         "PyMongo",
-        DRIVER | GRIDFS | {BLOCKING, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT, SESSIONS},
+        DRIVER
+        | GRIDFS
+        | {BLOCKING, BULK_WRITE, SPEC, COMPRESSES, THREADS, EXHAUST, CODEC, PROGRAM, IMPORT, SESSIONS},
         packages=("pymongo",),
         blocking=_connect,
         codec=_codec,

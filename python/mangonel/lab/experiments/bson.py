@@ -18,11 +18,10 @@ TIMES = {"flat": 1000, "deep": 1000, "full": 600, "tweet": 2500, "small": 8000, 
 class CodecTask(Task):
     """One direction on one document, again and again."""
 
-    def __init__(self, bench: Bench, part: Part) -> None:
+    def __init__(self, bench: Bench, part: Part, direction: str, shape: str) -> None:
         self._codec = _codec(bench)
         self._times = part.operations
-        direction, _, self._shape = part.id.partition("-")
-        self._document = _documents(self._codec.types)[self._shape]
+        self._document = _documents(self._codec.types)[shape]
         self._data = self._codec.encode(self._document)
         self._call: Callable[[Any], Any] = self._codec.decode if direction == "decode" else self._codec.encode
         self._argument: Any = self._data if direction == "decode" else self._document
@@ -96,7 +95,10 @@ class Bson(Experiment):
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task of one document or of the batch."""
-        return BatchTask(bench, part) if "batch" in part.id else CodecTask(bench, part)
+        if "batch" in part.id:
+            return BatchTask(bench, part)
+        direction, _, shape = part.id.partition("-")
+        return CodecTask(bench, part, direction, shape)
 
 
 def _codec(bench: Bench) -> Codec:

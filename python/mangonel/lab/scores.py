@@ -1,0 +1,132 @@
+"""Composite scores: the mean of several parts' MB/s, as an experiment declares them. Made from a result file alone.
+
+A contender that lacks a part of a score has no such score: a mean over fewer tasks is another figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from mangonel.lab import registry
+from mangonel.lab.experiment import Experiment
+from mangonel.lab.results import Results, Row
+from mangonel.lab.statistics import Estimate, estimate, median
+
+
+def tables(
+    results: Results, title: Callable[[str], str] = str
+) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Yield title, headings and rows for every played experiment that has scores."""
+    for experiment in registry.experiments().values():
+        names = list(experiment.composites)
+        found = scores(experiment, results) if names else {}
+        if not found:
+            continue
+        rows = [
+            [title(contender), *(_cell(per_score[name]) for name in names)]
+            for contender, per_score in sorted(found.items(), key=lambda item: _rank(item[1], names))
+        ]
+        left_out = ", ".join(sorted(set(_parts(experiment, names)) - _played(experiment, results)))
+        note = f"; not played by anyone: {left_out}" if left_out else ""
+        yield f"{experiment.id}: composite scores, MB/s [95 %]{note}", ["contender", *names], rows
+
+
+def scores(experiment: Experiment, results: Results) -> dict[str, dict[str, Estimate | str]]:
+    """Return by contender and score its MB/s, or what it lacks."""
+    played = _played(experiment, results)
+    own = {contender for name, _, contender in results.rows if name == experiment.id}
+    found: dict[str, dict[str, Estimate | str]] = {}
+    for contender in sorted(own):
+        per_score = {
+            name: _score(experiment, results, played, contender, name) for name in experiment.composites
+        }
+        if any(isinstance(score, Estimate) for score in per_score.values()):
+            found[contender] = per_score
+    # A codec by itself has one score, which the rows of its drivers show as well.
+    several = {name: per for name, per in found.items() if _count(per) > 1}
+    return several or found
+
+
+def _score(
+    experiment: Experiment, results: Results, played: set[str], contender: str, name: str
+) -> Estimate | str:
+    groups = [
+        [term] if term not in experiment.composites else _parts(experiment, [term])
+        for term in experiment.composites[name]
+    ]
+    is_sum = any(term in experiment.composites for term in experiment.composites[name])
+    if is_sum and not all(played.intersection(group) for group in groups):
+        return "not played"
+    parts = [part for part in _parts(experiment, [name]) if part in played]
+    rows = {part: _row(experiment, results, part, contender) for part in parts}
+    lacking = [part for part, row in rows.items() if row is None]
+    if lacking or not parts:
+        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        return f"lacks {lacking[0]}{others}" if lacking else "not played"
+    medians: dict[str, float] = {}
+    rounds: dict[str, dict[int, float]] = {}
+    for part, row in rows.items():
+        assert row is not None
+        per_round = {number: median(values) for number, values in row.per_round("wall").items()}
+        rounds[part] = {number: row.bytes_each / wall for number, wall in per_round.items()}
+        medians[part] = row.bytes_each / median(list(per_round.values()))
+    common = set.intersection(*(set(speeds) for speeds in rounds.values()))
+    value = _mean(experiment, name, medians)
+    per_round_score = [
+        [_mean(experiment, name, {part: speeds[number] for part, speeds in rounds.items()})]
+        for number in common
+    ]
+    spread = estimate(per_round_score) if per_round_score else Estimate(value, value, value)
+    # The score is the mean of medians, the interval that of each round's mean; the two may part by a hair.
+    return Estimate(value, min(value, spread.low), max(value, spread.high))
+
+
+def _mean(experiment: Experiment, name: str, speeds: dict[str, float]) -> float:
+    terms = [
+        _mean(experiment, term, speeds) if term in experiment.composites else speeds[term]
+        for term in experiment.composites[name]
+        if term in experiment.composites or term in speeds
+    ]
+    return sum(terms) / len(terms)
+
+
+def _parts(experiment: Experiment, names: list[str]) -> list[str]:
+    """Return the parts behind scores, without repeating any."""
+    found: dict[str, None] = {}
+    for name in names:
+        for term in experiment.composites[name]:
+            inner = _parts(experiment, [term]) if term in experiment.composites else [term]
+            found.update(dict.fromkeys(inner))
+    return list(found)
+
+
+def _played(experiment: Experiment, results: Results) -> set[str]:
+    return {part for name, part, _ in results.rows if name == experiment.id}
+
+
+def _row(experiment: Experiment, results: Results, part: str, contender: str) -> Row | None:
+    for name in (contender, experiment.stand_in(part, contender)):
+        row = results.rows.get((experiment.id, part, name))
+        if row is not None and not row.failures and row.rounds:
+            return row
+    return None
+
+
+def _count(per_score: dict[str, Estimate | str]) -> int:
+    return sum(isinstance(score, Estimate) for score in per_score.values())
+
+
+def _cell(score: Estimate | str) -> str:
+    if isinstance(score, str):
+        return score
+    return f"{_number(score.value)} [{_number(score.low)}, {_number(score.high)}]"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def _rank(per_score: dict[str, Estimate | str], names: list[str]) -> tuple[float, ...]:
+    """Order by the last score first, which sums the others up."""
+    values = (per_score[name] for name in reversed(names))
+    return tuple(-value.value if isinstance(value, Estimate) else 0.0 for value in values)
