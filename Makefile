@@ -80,16 +80,25 @@ fmt:    ## Format everything
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --quiet .
 
-lock: $(VENV)/.requirements    ## Resolve requirements/dev.in into dev.txt
+lock: $(VENV)/.requirements    ## Resolve requirements/dev.in into dev.txt, docs.in into docs.txt
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.in
 	$(VENV)/lock/bin/pip freeze > requirements/dev.txt && rm -rf $(VENV)/lock
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/docs.in
+	$(VENV)/lock/bin/pip freeze > requirements/docs.txt && rm -rf $(VENV)/lock
 
 demo: build    ## Run the demo application with a replica set of its own, at http://127.0.0.1:8000
 	$(BIN)/mangonel demo $(ARGS)
 
-docs:    ## Not there yet: the site comes with the parts it shows
-	@echo "make $@: not part of this version; see docs/dev/NOTES.md for what comes next" >&2; exit 2
+$(VENV)/docs/.requirements: requirements/docs.txt
+	test -x $(VENV)/docs/bin/python || $(PYTHON) -m venv $(VENV)/docs
+	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
+	touch $@
+
+# The names of the reference are found by importing the package, so it is built first; with the same Python.
+docs: build $(VENV)/docs/.requirements    ## Build the documentation into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet --clean
 
 clean:    ## Remove what was built
 	rm -rf $(VENV) target python/mangonel/*.so

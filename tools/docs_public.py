@@ -1,0 +1,173 @@
+"""The public names, by page of the reference. The site is made of this table, and so is the test of docstrings.
+
+A row is a page, its title, and what it shows: single names, or modules with their `__all__` (else all their own names).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+
+PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "client": (
+        "Client",
+        ("mangonel.api.MongoClient", "mangonel.api.AsyncMongoClient", "mangonel._deadline.timeout"),
+    ),
+    "database": ("Database", ("mangonel.api.Database", "mangonel.api.AsyncDatabase")),
+    "collection": ("Collection", ("mangonel.api.Collection", "mangonel.api.AsyncCollection")),
+    "cursors": (
+        "Cursors",
+        (
+            "mangonel.api.Cursor",
+            "mangonel.api.AsyncCursor",
+            "mangonel.api.CommandCursor",
+            "mangonel.api.AsyncCommandCursor",
+            "mangonel.api.RawBatchCursor",
+            "mangonel.api.AsyncRawBatchCursor",
+            "mangonel.api.RawBatchCommandCursor",
+            "mangonel.api.AsyncRawBatchCommandCursor",
+            "mangonel.cursor_shared",
+        ),
+    ),
+    "sessions": ("Sessions and transactions", ("mangonel.client_session", "mangonel.api.AsyncClientSession")),
+    "change-streams": ("Change streams", ("mangonel.change_stream", "mangonel.asynchronous.change_stream")),
+    "operations": (
+        "Operations and indexes",
+        ("mangonel.operations", "mangonel.constants", "mangonel.collation"),
+    ),
+    "results": ("Results", ("mangonel.results",)),
+    "errors": ("Errors", ("mangonel.errors",)),
+    "concerns": (
+        "Read preference, read and write concern",
+        ("mangonel.read_preferences", "mangonel.read_concern", "mangonel.write_concern"),
+    ),
+    "settings": (
+        "Settings and URIs",
+        (
+            "mangonel.uri_parser",
+            "mangonel.client_options",
+            "mangonel.pool_options",
+            "mangonel.server_api",
+            "mangonel.driver_info",
+            "mangonel.auth_oidc",
+            "mangonel.auth",
+        ),
+    ),
+    "monitoring": (
+        "Listeners and logs",
+        ("mangonel.monitoring", "mangonel.event_loggers", "mangonel.logger"),
+    ),
+    "topology": (
+        "What is known of a deployment",
+        (
+            "mangonel.server_description",
+            "mangonel.topology_description",
+            "mangonel.server_type",
+            "mangonel.hello",
+        ),
+    ),
+    "bson": ("bson", ("mangonel.bson",)),
+    "bson-types": (
+        "bson: types",
+        (
+            "mangonel.bson.binary",
+            "mangonel.bson.code",
+            "mangonel.bson.datetime_ms",
+            "mangonel.bson.dbref",
+            "mangonel.bson.decimal128",
+            "mangonel.bson.int64",
+            "mangonel.bson.max_key",
+            "mangonel.bson.min_key",
+            "mangonel.bson.objectid",
+            "mangonel.bson.raw_bson",
+            "mangonel.bson.regex",
+            "mangonel.bson.son",
+            "mangonel.bson.timestamp",
+            "mangonel.bson.tz_util",
+        ),
+    ),
+    "bson-codec": (
+        "bson: options, extended JSON, errors",
+        ("mangonel.bson.codec_options", "mangonel.bson.json_util", "mangonel.bson.errors"),
+    ),
+    "gridfs": ("gridfs", ("mangonel.gridfs", "mangonel.gridfs.errors")),
+    "gridfs-web": ("gridfs over HTTP", ("mangonel.gridfs.web.asgi", "mangonel.gridfs.web.tornado")),
+    "odm": ("odm", ("mangonel.odm",)),
+    "websessions": (
+        "websessions",
+        (
+            "mangonel.websessions",
+            "mangonel.websessions.errors",
+            "mangonel.websessions.events",
+            "mangonel.websessions.testing",
+        ),
+    ),
+    "websessions-frameworks": (
+        "websessions: frameworks",
+        (
+            "mangonel.websessions.frameworks.tornado",
+            "mangonel.websessions.frameworks.asgi",
+            "mangonel.websessions.frameworks.flask",
+            "mangonel.websessions.frameworks.wsgi",
+        ),
+    ),
+    "websessions-stores": (
+        "websessions: stores",
+        (
+            "mangonel.websessions.stores.protocol",
+            "mangonel.websessions.stores.mongodb",
+            "mangonel.websessions.stores.redis",
+            "mangonel.websessions.stores.memcached",
+            "mangonel.websessions.stores.mysql",
+            "mangonel.websessions.stores.postgresql",
+            "mangonel.websessions.stores.sqlite",
+            "mangonel.websessions.stores.directory",
+            "mangonel.websessions.stores.single_file",
+            "mangonel.websessions.stores.memory",
+            "mangonel.websessions.stores.cookie",
+        ),
+    ),
+    "server": ("server", ("mangonel.server",)),
+    "compat": ("compat", ("mangonel.compat",)),
+}
+
+
+def exported(module_name: str) -> Iterator[tuple[str, object]]:
+    """Give the public names of a module, and what they are."""
+    module = importlib.import_module(module_name)
+    names = getattr(module, "__all__", None)
+    if names is None:
+        for name, value in vars(module).items():
+            is_own = getattr(value, "__module__", None) == module_name
+            if not name.startswith("_") and is_own and (inspect.isclass(value) or inspect.isroutine(value)):
+                yield name, value
+        return
+    for name in names:
+        if not name.startswith("__"):
+            yield name, getattr(module, name)
+
+
+def names_of(page: str) -> Iterator[tuple[str, object]]:
+    """Give the full names that a page of the reference shows, each with its object."""
+    for entry in PAGES[page][1]:
+        module_name, _, name = entry.rpartition(".")
+        if module_name in ("mangonel.api", "mangonel._deadline"):
+            yield entry, getattr(importlib.import_module(module_name), name)
+        else:
+            for exported_name, value in exported(entry):
+                yield f"{entry}.{exported_name}", value
+
+
+def public() -> dict[str, object]:
+    """Return every public class, function and constant once, by the first name that the reference shows it under."""
+    found: dict[str, object] = {}
+    seen: set[int] = set()
+    for page in PAGES:
+        for name, value in names_of(page):
+            is_named = inspect.isclass(value) or inspect.isroutine(value)
+            if is_named and id(value) in seen:
+                continue
+            seen.add(id(value))
+            found[name] = value
+    return found

@@ -1,0 +1,93 @@
+"""Hooks of MkDocs: the pages that are made, not written. Names are found by importing: build the extension first."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import docs_public  # noqa: E402  # beside this file, which MkDocs loads by its path
+from mkdocs.structure.files import File, Files  # noqa: E402
+
+# Pages outside of docs/, where they are expected at the root of a repository.
+ELSEWHERE = {"ARCHITECTURE.md": "explanation/architecture.md", "CONTRIBUTING.md": "contributing.md"}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the reference and the pages of the repository's root."""
+    for source, target in ELSEWHERE.items():
+        files.append(File.generated(config, target, content=_moved((ROOT / source).read_text(), target)))
+    listed = ["# Reference", "", "Made of the docstrings, which a test holds to their form.", ""]
+    for page, (title, _) in docs_public.PAGES.items():
+        files.append(File.generated(config, f"reference/{page}.md", content=_reference(page, title)))
+        names = [name.rpartition(".")[2] for name, _ in _shown(page)]
+        listed.append(
+            f"- [{title}]({page}.md): {', '.join(f'`{name}`' for name in names[:8])}"
+            + (" …" if names[8:] else "")
+        )
+    files.append(File.generated(config, "reference/index.md", content="\n".join(listed)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Leave out what only the tests read."""
+    return re.sub(r"^<!-- run:.*?-->\n?", "", markdown, flags=re.DOTALL | re.MULTILINE)
+
+
+def on_config(config: Any) -> Any:
+    """Find the package; write the rows of the navigation that are not known by name."""
+    # MkDocs takes back what a hook does to the path while it is loaded.
+    sys.path.insert(0, str(ROOT / "python"))
+    # The frameworks and engines that some modules import are the development tools'; what the site needs comes first.
+    sys.path.extend(str(path) for path in (ROOT / ".venv/lib").glob("python3*/site-packages"))
+    for entry in config["nav"]:
+        if isinstance(entry, dict) and "Reference" in entry:
+            entry["Reference"] = [
+                "reference/index.md",
+                *(f"reference/{page}.md" for page in docs_public.PAGES),
+            ]
+        if isinstance(entry, dict) and "Benchmarks" in entry:
+            reports = sorted(
+                (ROOT / "docs/benchmarks").glob("*.md"), key=lambda path: (path.name != "index.md", path.name)
+            )
+            entry["Benchmarks"] = [f"benchmarks/{path.name}" for path in reports]
+    return config
+
+
+def _shown(page: str) -> list[tuple[str, object]]:
+    return [
+        (name, value)
+        for name, value in docs_public.names_of(page)
+        if inspect.isclass(value) or inspect.isroutine(value)
+    ]
+
+
+def _reference(page: str, title: str) -> str:
+    constants = [
+        f"| `{name}` | `{value!r}` |"
+        for name, value in docs_public.names_of(page)
+        if not (inspect.isclass(value) or inspect.isroutine(value))
+    ]
+    parts = [f"# {title}", ""]
+    if constants:
+        parts += ["| constant | value |", "|---|---|", *constants, ""]
+    parts += [f"::: {name}\n" for name, _ in _shown(page)]
+    return "\n".join(parts)
+
+
+def _moved(markdown: str, target: str) -> str:
+    """Return a page of the root with its links as they are from its new place."""
+    up = "../" * target.count("/")
+
+    def link(found: re.Match[str]) -> str:
+        path = found[1]
+        if path in ELSEWHERE:
+            return f"]({up}{ELSEWHERE[path]})"
+        return f"]({up}{path.removeprefix('docs/')})" if path.startswith("docs/") else found[0]
+
+    return re.sub(r"\]\(([\w./-]+)\)", link, markdown)
