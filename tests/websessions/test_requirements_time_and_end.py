@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 
+import msgspec
 import pytest
 from browser import Site
 from hypothesis import given, settings
@@ -42,6 +43,23 @@ async def test_15_the_absolute_limit_holds_whatever_happens() -> None:
         elapsed += 28 * MINUTE
         is_alive = bool(await browser.read())
         assert is_alive == (elapsed < 12 * HOUR), elapsed
+
+
+async def test_15_the_absolute_limit_holds_twice() -> None:
+    # By what is stored, and by what is read: each would do without the other.
+    site = Site(idle="30m", absolute="1h", touch_after=1)
+    browser = site.browser()
+    await browser.store(n=1)
+    site.clock.advance(1700)
+    await browser.store(n=2)
+    site.clock.advance(1500)
+    await browser.read()
+    (record,) = site.live()
+    assert record.expires == record.deadline
+    site.memory.records[record.key] = msgspec.structs.replace(record, expires=record.deadline + 3600)
+    site.clock.advance(500)
+    assert (await browser.begin()).new
+    assert "expired" in site.events.kinds()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_bytes
@@ -28,12 +29,13 @@ _SIGNED = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})", re.ASCII)
 _PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _ATTRIBUTE = re.compile(r"[\x20-\x3a\x3c-\x7e]*", re.ASCII)
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 SAME_SITE = ("Lax", "Strict", "None")
 
 
 def new_token() -> str:
     """Return 256 random bits in 43 characters that need no quoting in a cookie."""
-    return urlsafe_b64encode(token_bytes(TOKEN_BYTES))[:43].decode()
+    return b2a_base64(token_bytes(TOKEN_BYTES), newline=False)[:43].translate(_URL_SAFE).decode()
 
 
 def key_of(token: str) -> bytes:

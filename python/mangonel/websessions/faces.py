@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mangonel.websessions import stateless
 from mangonel.websessions.errors import StoreError, Unsupported, WebSessionError
 from mangonel.websessions.flows import alive_flow, commit_flow, load_flow, reload_flow
+from mangonel.websessions.patience import Patience
 from mangonel.websessions.session import END, NOTHING, ROTATE, WebSession
 from mangonel.websessions.stateless import load_stateless_flow
 from mangonel.websessions.stores.memory import MemoryStore
@@ -82,6 +83,7 @@ class AsyncFace(_Face):
         self._loop: Any = None
         self._store: Any = None
         self._epochs: Any = None
+        self._patience: Any = None
         # Stores opened for a URL, by the loop they belong to: a client's sockets know one loop only.
         self._opened: list[tuple[weakref.ref[Any], Any, Any]] = []
 
@@ -106,11 +108,20 @@ class AsyncFace(_Face):
         sessions = self._sessions
         try:
             load = load_stateless_flow if sessions.is_stateless else load_flow
+            store = self.store()
             if self._is_instant:
-                session = await load(sessions, self.store(), visit)
+                session = await load(sessions, store, visit)
             else:
-                async with asyncio.timeout(sessions.timeout):
-                    session = await load(sessions, self.store(), visit)
+                patience, task = self._patience, asyncio.current_task()
+                assert task is not None
+                patience.begin(task)
+                try:
+                    session = await load(sessions, store, visit)
+                except asyncio.CancelledError:
+                    patience.judge(task)
+                    raise
+                finally:
+                    patience.end(task)
         except WebSessionError:
             raise
         except Exception as error:
@@ -141,11 +152,20 @@ class AsyncFace(_Face):
             stateless.commit(self._sessions, session, plan)
             return
         try:
+            store = self.store()
             if self._is_instant:
-                await commit_flow(self._sessions, self.store(), session, plan)
+                await commit_flow(self._sessions, store, session, plan)
             else:
-                async with asyncio.timeout(self._sessions.timeout):
-                    await commit_flow(self._sessions, self.store(), session, plan)
+                patience, task = self._patience, asyncio.current_task()
+                assert task is not None
+                patience.begin(task)
+                try:
+                    await commit_flow(self._sessions, store, session, plan)
+                except asyncio.CancelledError:
+                    patience.judge(task)
+                    raise
+                finally:
+                    patience.end(task)
         except WebSessionError:
             session._cookie = None
             raise
@@ -237,6 +257,8 @@ class AsyncFace(_Face):
             entry = (weakref.ref(loop), _opened(self._given), _opened(self._given_epochs))
             self._opened.append(entry)
         self._loop, (_, self._store, self._epochs) = loop, entry
+        # One for each loop; what still waits with a former one keeps it.
+        self._patience = Patience(loop, self._sessions.timeout)
 
 
 class BlockingFace(_Face):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
@@ -123,10 +122,10 @@ class SessionMixin(_Base):
         base = super().prepare()
         if not self.use_session:
             return base if base is not None else _DONE
-        if base is None and not self.check_csrf and not self.request.headers.get_list("Cookie"):
-            # Most readers are nobody: this path is what they cost.
+        if base is None and not self.check_csrf and "Cookie" not in self.request.headers:
+            # Most readers are nobody: this path is what they cost. Only a `prepare()` of their own awaits it.
             self._websession_is_loaded = True
-            return _DONE
+            return None if type(self).prepare is _PREPARE else _DONE
         return self._prepare_websession(base)
 
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> asyncio.Future[None]:
@@ -150,7 +149,7 @@ class SessionMixin(_Base):
             self.write(chunk)
         # From here on the handler counts as finished, as far as Tornado and the application can see.
         self._finished = True
-        return asyncio.ensure_future(self._commit_and_finish(session, plan))
+        return asyncio.get_running_loop().create_task(self._commit_and_finish(session, plan))
 
     def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
         """Send what there is; the first time the cookie goes along, which takes no store."""
@@ -169,8 +168,8 @@ class SessionMixin(_Base):
     def visit(self) -> Visit:
         """Return what the websession wants to know of this request; override to add signals."""
         # HTTP/2 front ends may send several headers.
-        cookies = self.request.headers.get_list("Cookie")
-        return _HandlersVisit("; ".join(cookies) if cookies else None, self)
+        headers = self.request.headers
+        return _HandlersVisit("; ".join(headers.get_list("Cookie")) if "Cookie" in headers else None, self)
 
     def _is_secure(self) -> bool:
         if self.request.protocol == "https":
@@ -195,8 +194,14 @@ class SessionMixin(_Base):
             raise UsageError(
                 "the websession is not loaded; begin your prepare() with: await super().prepare()"
             )
-        session = self._websession = self.sessions.asynchronous.anonymous(self.visit())
-        session._headers_left = self._headers_written
+        # A request without a cookie gets here, and most readers are one: no detour for them.
+        sessions = self.application.settings.get("sessions") or self.sessions
+        visit = _HandlersVisit(None, self) if type(self).visit is _VISIT else self.visit()
+        session: WebSession[Any] = WebSession(sessions, visit)
+        self._websession = session
+        session._face = sessions.asynchronous
+        if self._headers_written:
+            session._headers_left = True
         return session
 
     async def _prepare_websession(self, base: Awaitable[None] | None) -> None:
@@ -248,19 +253,21 @@ class SessionMixin(_Base):
             self.send_error(status, exc_info=(type(failed), failed, failed.__traceback__))
             return
         self._send_cookie(session)
-        from tornado.iostream import StreamClosedError
-
-        with suppress(StreamClosedError):  # the client went away, and its data is stored
+        try:
             await super().finish()
+        except _stream_closed():
+            pass  # the client went away, and its data is stored
         session._visit = _LEFT
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if session._cookie is not None and not self._headers_written:
+            headers = self._headers
             for name, value in session._headers():
-                if name == "Cache-Control":
-                    self.set_header(name, value)
+                # Of all these there may be more than one, but for Cache-Control.
+                if name in headers and name != "Cache-Control":
+                    headers.add(name, value)
                 else:
-                    self.add_header(name, value)
+                    headers[name] = value
             session._cookie = None
 
     async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
@@ -284,3 +291,13 @@ class SessionMixin(_Base):
         from tornado.web import HTTPError
 
         return HTTPError(error.status, str(error))
+
+
+_PREPARE = SessionMixin.prepare
+_VISIT = SessionMixin.visit
+
+
+def _stream_closed() -> type[Exception]:
+    from tornado.iostream import StreamClosedError
+
+    return StreamClosedError

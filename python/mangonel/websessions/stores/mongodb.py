@@ -5,6 +5,10 @@
 
 A TTL index on `e` removes what expired; the flows judge time before that. Reads go to the primary. What ends a
 websession is acknowledged by a majority, so that a failover cannot bring it back. Spec: none but the driver's own API.
+
+A client that is opened for a URL does without the driver's retryable writes, for which the server keeps a document of
+its own up to date: a quarter of its time for an insert. A record tells by itself whether a write whose answer was lost
+had arrived, so the store repeats its writes once and then compares.
 """
 
 from __future__ import annotations
@@ -25,8 +29,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 
+# The server is ending its work as a primary, or shutting down: nothing was written, another one may take it.
+MOVED = frozenset({6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
+
+
 def _date(seconds: float) -> datetime:
-    return EPOCH + timedelta(milliseconds=round(seconds * 1000))
+    return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
 
 
 class _Documents:
@@ -40,11 +48,13 @@ class _Documents:
         driver, types = ("pymongo", "bson") if is_peer else ("mangonel", "mangonel.bson")
         bson = import_module(types)
         CodecOptions = import_module(f"{types}.codec_options").CodecOptions  # noqa: N806
-        DuplicateKeyError = import_module(f"{driver}.errors").DuplicateKeyError  # noqa: N806
+        errors = import_module(f"{driver}.errors")
         ReadPreference = import_module(f"{driver}.read_preferences").ReadPreference  # noqa: N806
         WriteConcern = import_module(f"{driver}.write_concern").WriteConcern  # noqa: N806
 
-        self.duplicate: type[Exception] = DuplicateKeyError
+        self.duplicate: type[Exception] = errors.DuplicateKeyError
+        self.failures: tuple[type[Exception], ...] = (errors.AutoReconnect, errors.OperationFailure)
+        self._hopeless: type[Exception] = errors.ServerSelectionTimeoutError
         options: Any = CodecOptions(tz_aware=True)
         concern = WriteConcern("majority", j=True) if durable else None
         base = collection.with_options(codec_options=options, read_preference=ReadPreference.PRIMARY)
@@ -97,6 +107,13 @@ class _Documents:
             get("b"),
         )
 
+    def may_repeat(self, error: Exception) -> bool:
+        """Return whether a write that failed like this should be sent once more."""
+        if isinstance(error, self._hopeless):
+            return False
+        code = getattr(error, "code", None)
+        return code is None or code in MOVED
+
     def target(self, record: Record) -> Any:
         """Return the collection to write a record with: what ends a websession must survive a failover."""
         return self.sure if record.next == ENDED else self.plain
@@ -109,15 +126,25 @@ class MongoStore:
         collection: `client.app.websessions`.
         durable: every write is journaled by a majority; otherwise only what ends a websession waits for a majority.
         documents: store the data as a document that can be read with the shell; for `codec="bson"` without `seal`.
+        client: one to close with the store.
+        repeats: write once more when a line breaks or a primary steps down, for a client with `retryWrites=false`.
     """
 
     def __init__(
-        self, collection: Any, *, durable: bool = False, documents: bool = False, client: Any = None
+        self,
+        collection: Any,
+        *,
+        durable: bool = False,
+        documents: bool = False,
+        client: Any = None,
+        repeats: bool = False,
     ) -> None:
         self._documents = _Documents(collection, durable=durable, documents=documents)
         self._client = client
+        self._repeats = repeats
         self._plain = self._documents.plain
         self._duplicate = self._documents.duplicate
+        self._failures = self._documents.failures
         self._record = self._documents.record
         self._document = self._documents.document
         self._find_one = self._plain.find_one
@@ -129,6 +156,15 @@ class MongoStore:
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`: an insert, or a replacement that names the version."""
+        try:
+            return await self._put(record, expected)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+        # Refused now: by what somebody else wrote, or by this very record, which had arrived.
+        return await self._put(record, expected) or await self.get(record.key) == record
+
+    async def _put(self, record: Record, expected: int) -> bool:
         collection = self._documents.target(record)
         if expected:
             result = await collection.replace_one({"_id": record.key, "v": expected}, self._document(record))
@@ -141,13 +177,24 @@ class MongoStore:
 
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `e`."""
-        result = await self._plain.update_one({"_id": key}, {"$set": {"e": _date(expires)}})
+        change = {"$set": {"e": _date(expires)}}
+        try:
+            result = await self._plain.update_one({"_id": key}, change)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = await self._plain.update_one({"_id": key}, change)
         return bool(result.matched_count)
 
     async def delete(self, *keys: bytes) -> int:
         """Remove records, acknowledged by a majority."""
-        selector = keys[0] if len(keys) == 1 else {"$in": list(keys)}
-        result = await self._documents.sure.delete_many({"_id": selector})
+        selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
+        try:
+            result = await self._documents.sure.delete_many(selector)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = await self._documents.sure.delete_many(selector)
         return int(result.deleted_count)
 
     async def find(self, user: str) -> list[Record]:
@@ -185,10 +232,17 @@ class BlockingMongoStore:
     """The same for threads, in a collection of `MongoClient`."""
 
     def __init__(
-        self, collection: Any, *, durable: bool = False, documents: bool = False, client: Any = None
+        self,
+        collection: Any,
+        *,
+        durable: bool = False,
+        documents: bool = False,
+        client: Any = None,
+        repeats: bool = False,
     ) -> None:
         self._documents = _Documents(collection, durable=durable, documents=documents)
         self._client = client
+        self._repeats = repeats
         self._plain = self._documents.plain
 
     def get(self, key: bytes) -> Record | None:
@@ -198,6 +252,14 @@ class BlockingMongoStore:
 
     def put(self, record: Record, expected: int) -> bool:
         """As `MongoStore.put`."""
+        try:
+            return self._put(record, expected)
+        except self._documents.failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+        return self._put(record, expected) or self.get(record.key) == record
+
+    def _put(self, record: Record, expected: int) -> bool:
         collection = self._documents.target(record)
         if expected:
             document = self._documents.document(record)
@@ -210,12 +272,25 @@ class BlockingMongoStore:
 
     def touch(self, key: bytes, expires: float) -> bool:
         """As `MongoStore.touch`."""
-        return bool(self._plain.update_one({"_id": key}, {"$set": {"e": _date(expires)}}).matched_count)
+        change = {"$set": {"e": _date(expires)}}
+        try:
+            result = self._plain.update_one({"_id": key}, change)
+        except self._documents.failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = self._plain.update_one({"_id": key}, change)
+        return bool(result.matched_count)
 
     def delete(self, *keys: bytes) -> int:
         """As `MongoStore.delete`."""
-        selector = keys[0] if len(keys) == 1 else {"$in": list(keys)}
-        return int(self._documents.sure.delete_many({"_id": selector}).deleted_count)
+        selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
+        try:
+            result = self._documents.sure.delete_many(selector)
+        except self._documents.failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = self._documents.sure.delete_many(selector)
+        return int(result.deleted_count)
 
     def find(self, user: str) -> list[Record]:
         """As `MongoStore.find`."""
@@ -275,6 +350,9 @@ def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:
     for name in ("socketTimeoutMS", "serverSelectionTimeoutMS"):
         if name.lower() not in names:
             url.options[name] = TIMEOUT_MS
+    if "retrywrites" not in names:
+        url.options["retryWrites"] = "false"
+        own["repeats"] = True
     # The driver checks the rest, and refuses what it does not know.
     text = url.without_query()
     if not url.path:

@@ -1,0 +1,83 @@
+"""The time limit that requests share: who is late is told so, who is cancelled by others stays cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mangonel.websessions.patience import Patience
+
+
+async def wait(patience: Patience, seconds: float) -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    patience.begin(task)
+    try:
+        await asyncio.sleep(seconds)
+        return "in time"
+    except asyncio.CancelledError:
+        patience.judge(task)
+        raise
+    finally:
+        patience.end(task)
+
+
+async def test_each_wait_has_the_whole_time_and_no_more() -> None:
+    loop = asyncio.get_running_loop()
+    patience = Patience(loop, 0.2)
+
+    async def late() -> float:
+        begun = loop.time()
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
+            await wait(patience, 60)
+        return loop.time() - begun
+
+    async def staggered(number: int) -> float | str:
+        await asyncio.sleep(number * 0.03)
+        return await (late() if number % 2 else wait(patience, 0.0))
+
+    results = await asyncio.gather(*(staggered(number) for number in range(10)))
+    assert results[::2] == ["in time"] * 5
+    assert all(isinstance(took, float) and took >= 0.199 for took in results[1::2])
+
+
+async def test_a_task_that_others_cancel_is_cancelled_and_not_late() -> None:
+    patience = Patience(asyncio.get_running_loop(), 30)
+    task = asyncio.ensure_future(wait(patience, 60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert patience._waiting == {}
+
+
+async def test_a_task_that_is_late_and_cancelled_is_cancelled() -> None:
+    patience = Patience(asyncio.get_running_loop(), 30)
+    task = asyncio.ensure_future(wait(patience, 60))
+    await asyncio.sleep(0)
+    patience._waiting[task] = 0.0
+    patience._ring()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert patience._late == {}
+
+
+async def test_a_task_may_wait_again_after_it_was_late() -> None:
+    patience = Patience(asyncio.get_running_loop(), 0.05)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await wait(patience, 60)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert await wait(patience, 0.0) == "in time"
+
+
+async def test_nothing_rings_when_nobody_waits() -> None:
+    patience = Patience(asyncio.get_running_loop(), 0.02)
+    await wait(patience, 0.0)
+    await asyncio.sleep(0.05)
+    assert patience._timer is None
+    assert patience._waiting == {}
