@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,23 @@ from mangonel import AsyncMongoClient
 from mangonel.demo.accounts import AccountPage, Login, Logout, LogoutEverywhere, Revoke
 from mangonel.demo.base import HEADERS
 from mangonel.demo.feed import Feed
+from mangonel.demo.files import BUCKET, Download, FileAPI, FilesAPI, FilesPage, open_by_id
 from mangonel.demo.live import LivePage, LiveSocket, SessionSocket
+from mangonel.demo.metrics import Commands, Events, Pools, Requests
+from mangonel.demo.posts import PlacesAPI, PostsAPI, PostsPage
 from mangonel.demo.seed import seed
 from mangonel.demo.settings import Settings
+from mangonel.demo.status import Health, StatusPage, StatusSocket
+from mangonel.gridfs import AsyncGridFSBucket
 from mangonel.odm import connect
 from mangonel.websessions import WebSessions
+from mangonel.websessions.events import all_of, to_logging
 from mangonel.websessions.stores.mongodb import MongoStore
 
 __all__ = ["Demo", "serve"]
 
 HERE = Path(__file__).parent
+MAX_BODY = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,30 @@ class Demo:
         settings: from the command line.
         client: the process's only client.
         feed: what is written, as it is written.
+        bucket: where the files are.
+        commands, pools, requests, events: what is counted for the status page.
     """
 
     settings: Settings
     client: AsyncMongoClient[Any]
     feed: Feed
+    bucket: AsyncGridFSBucket
+    commands: Commands
+    pools: Pools
+    requests: Requests
+    events: Events
+    began: float = field(default_factory=time.monotonic)
+    _tasks: set[asyncio.Future[Any]] = field(default_factory=set)
+
+    @property
+    def database(self) -> Any:
+        """The database that everything is in."""
+        return self.client[self.settings.database]
+
+    def background(self, task: asyncio.Future[Any]) -> None:
+        """Hold a task that nobody waits for; the loop alone would let it be collected."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 class Static(StaticFileHandler):
@@ -63,7 +90,16 @@ class Static(StaticFileHandler):
 
 ROUTES: list[Any] = [
     (r"/", LivePage),
+    (r"/posts", PostsPage),
+    (r"/files", FilesPage),
+    (r"/status", StatusPage),
+    (r"/api/posts", PostsAPI),
+    (r"/api/places", PlacesAPI),
+    (r"/api/files", FilesAPI),
+    (r"/api/files/([^/]+)", FileAPI),
+    (r"/health", Health),
     (r"/live", LiveSocket),
+    (r"/status/live", StatusSocket),
     (r"/live/session", SessionSocket),
     (r"/login", Login),
     (r"/logout", Logout),
@@ -76,14 +112,14 @@ ROUTES: list[Any] = [
 def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
     """Return the application of the parts."""
     return Application(
-        ROUTES,
+        [*ROUTES, (r"/files/([0-9a-f]{24})", Download, {"bucket": demo.bucket, "find": open_by_id})],
         demo=demo,
         sessions=sessions,
         template_path=str(HERE / "templates"),
         static_path=str(HERE / "static"),
         static_handler_class=Static,
         websocket_ping_interval=20,
-        log_function=lambda handler: None,
+        log_function=demo.requests,
     )
 
 
@@ -94,8 +130,9 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
+        commands, pools, requests, events = Commands(), Pools(), Requests(), Events()
         client: AsyncMongoClient[Any] = await stack.enter_async_context(
-            AsyncMongoClient(settings.uri, appname="mangonel demo")
+            AsyncMongoClient(settings.uri, appname="mangonel demo", event_listeners=[commands, pools])
         )
         connect(database=settings.database, aclient=client)
         await seed(settings.password)
@@ -103,13 +140,17 @@ async def serve(settings: Settings) -> None:
             MongoStore(client[settings.database].websessions),
             secure=settings.is_behind_tls,
             trust_forwarded=settings.is_behind_tls,
+            events=all_of(events, to_logging(everything=False)),
         )
         await sessions.setup()
         feed = Feed(client, settings.database, settings.ring)
         await feed.open()
         await stack.enter_async_context(_running(feed.run()))
+        bucket = AsyncGridFSBucket(client[settings.database], BUCKET)
+        demo = Demo(settings, client, feed, bucket, commands, pools, requests, events)
+        # Bodies are small; the one handler that takes large ones raises its limit itself.
         server = HTTPServer(
-            application(Demo(settings, client, feed), sessions), xheaders=settings.is_behind_tls
+            application(demo, sessions), xheaders=settings.is_behind_tls, max_body_size=MAX_BODY
         )
         sockets = bind_sockets(settings.port, settings.host)
         server.add_sockets(sockets)

@@ -12,7 +12,7 @@ from mangonel.websessions.frameworks.tornado import SessionMixin
 if TYPE_CHECKING:
     from mangonel.demo.app import Demo
 
-__all__ = ["HEADERS", "Base"]
+__all__ = ["HEADERS", "POLICY", "Base"]
 
 # Scripts, styles and connections of this origin only; nothing inline, no HTML from strings, no framing.
 POLICY = "; ".join(
@@ -37,7 +37,13 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-PAGES = (("/", "Live"), ("/account", "Account"))
+PAGES = (
+    ("/", "Live"),
+    ("/posts", "Posts"),
+    ("/files", "Files"),
+    ("/status", "Status"),
+    ("/account", "Account"),
+)
 
 
 class Base(SessionMixin, RequestHandler):

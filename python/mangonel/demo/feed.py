@@ -29,7 +29,7 @@ __all__ = ["Feed", "HistoryLost"]
 
 log = logging.getLogger("mangonel.demo")
 
-ROWS = 50
+ROWS = 100
 """Rows of each kind that the state has, and a page shows."""
 
 # Collections, and what their rows are called.

@@ -62,7 +62,7 @@ class LiveSocket(SessionSocket):
                 self._reader.grant(int(told["credit"]))
                 return
             after = told["after"]
-            position = None if after is None else Position.parse(after)
+            position = None if after is None else Position.parse(str(after))
         except (KeyError, TypeError, ValueError):
             self.close(MISUSE, "expected after or credit")
             return

@@ -31,6 +31,7 @@ PACKAGES = {
     "initdb": "postgresql",
     "nginx": "nginx",
     "ab": "apache2-utils",
+    "chromium": "chromium",
     "wrk": "wrk",
 }
 

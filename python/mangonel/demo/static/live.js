@@ -1,7 +1,7 @@
 // The live page. Frames change a model of bounded size at once; the document is touched once per animation frame.
 import { follow } from "./socket.js";
 
-const ROWS = 50;
+const ROWS = 100;
 const SECONDS = 60;
 const DELAYS = 200;
 

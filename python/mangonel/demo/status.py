@@ -1,0 +1,99 @@
+"""How the process is: a page that is pushed a report every second, and a check for whoever balances the load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import Any
+
+from tornado.websocket import WebSocketClosedError
+
+from mangonel import timeout
+from mangonel.demo.base import Base
+from mangonel.demo.live import SessionSocket
+from mangonel.errors import PyMongoError
+
+__all__ = ["Health", "StatusPage", "StatusSocket"]
+
+EVERY_S = 1.0
+PATIENCE_S = 2.0
+
+
+class StatusPage(Base):
+    """The report, as it changes."""
+
+    async def get(self) -> None:
+        """Show the page; the report comes over its WebSocket."""
+        self.page("status.html", "Status")
+
+
+class StatusSocket(SessionSocket):
+    """Sends the report every second. It comes from memory: looking at it costs the database nothing."""
+
+    _task: asyncio.Task[None] | None = None
+
+    def on_message(self, message: str | bytes) -> None:
+        """Begin, once the page has said that it is there."""
+        if self._task is None and self.session.user is not None:
+            self._task = asyncio.create_task(self._run())
+
+    def on_close(self) -> None:
+        """Stop sending."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self.write_message(json.dumps({"type": "status", "report": report(self.demo)}))
+                await asyncio.sleep(EVERY_S)
+        except WebSocketClosedError:
+            return
+
+
+class Health(Base):
+    """`GET /health`: 200 while the database takes writes, 503 otherwise. Needs no websession."""
+
+    is_public = True
+    use_session = False
+
+    async def get(self) -> None:
+        """Ask the primary."""
+        try:
+            with timeout(PATIENCE_S):
+                await self.demo.database.command("ping")
+        except PyMongoError as error:
+            self.set_status(503)
+            self.finish({"ok": False, "error": type(error).__name__})
+            return
+        self.finish({"ok": True})
+
+
+def report(demo: Any) -> dict[str, Any]:
+    """Return what the parts have counted."""
+    feed, client = demo.feed, demo.client
+    servers = {
+        f"{host}:{port}": {"type": server.server_type_name, "rtt_ms": _milliseconds(server.round_trip_time)}
+        for (host, port), server in client.topology_description.server_descriptions().items()
+    }
+    return {
+        "uptime": round(time.monotonic() - demo.began),
+        "pid": os.getpid(),
+        "servers": servers,
+        "pools": demo.pools.summary(),
+        "commands": demo.commands.summary(),
+        "requests": demo.requests.summary(),
+        "sessions": demo.events.summary(),
+        "feed": {
+            "events": feed.seen,
+            "browsers": feed.readers,
+            "kept": feed.ring.next - feed.ring.first,
+            "opened again": feed.resumes,
+        },
+    }
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 2)

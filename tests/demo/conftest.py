@@ -1,0 +1,49 @@
+"""Fixtures of the demo's tests: web processes on the shared deployment, and people who are logged in to them."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mangonel import MongoClient
+from mangonel.server import Server
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from site_process import Site, Visitor
+
+
+@pytest.fixture(scope="module")
+def site(server: Server) -> Iterator[Site]:
+    """A web process of this module's own database, with a closed shop."""
+    with Site(server.uri, f"demo_{uuid.uuid4().hex[:8]}") as running:
+        yield running
+        with MongoClient[Any](server.uri) as client:
+            client.drop_database(running.database)
+
+
+@pytest.fixture
+def shop(site: Site) -> Iterator[Any]:
+    """The site's database, for writing to it as the shop does."""
+    with MongoClient[Any](site.uri) as client:
+        yield client[site.database]
+
+
+@pytest.fixture
+def ada(site: Site) -> Iterator[Visitor]:
+    """Somebody who is logged in."""
+    with Visitor(site) as visitor:
+        visitor.log_in("ada")
+        yield visitor
+
+
+@pytest.fixture
+def stranger(site: Site) -> Iterator[Visitor]:
+    """Somebody who is not."""
+    with Visitor(site) as visitor:
+        yield visitor

@@ -1,0 +1,116 @@
+"""A web process of the demo, and a visitor without a browser."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+
+PASSWORD = "mangonel"
+
+
+class Site:
+    """`mangonel demo` on a deployment that is there; a context manager that ends it.
+
+    Args:
+        uri: of the deployment.
+        database: for this site alone.
+        arguments: further ones of the command line.
+    """
+
+    def __init__(self, uri: str, database: str, *arguments: str) -> None:
+        self.uri = uri
+        self.database = database
+        self.url = ""
+        self._arguments = ["--rate", "0", *arguments]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, port: int = 0) -> None:
+        """Start it, and return when it listens."""
+        command = [sys.executable, "-m", "mangonel", "demo", "--uri", self.uri, "--database", self.database]
+        command += ["--port", str(port), *self._arguments]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip().rstrip("/")
+        assert self.url, "the demo ended before it listened"
+
+    @property
+    def port(self) -> int:
+        """What it listens on."""
+        return int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        status = self._process.wait(20)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+        return status
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def __enter__(self) -> Site:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self._end(signal.SIGKILL)
+
+
+class Visitor:
+    """Somebody with cookies."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.http = httpx.Client(base_url=site.url, timeout=30)
+        self.token = ""
+
+    def log_in(self, user: str, password: str = PASSWORD, **fields: str) -> httpx.Response:
+        """Fill in the form."""
+        token = token_of(self.http.get("/login").text)
+        answer = self.http.post("/login", data={"user": user, "password": password, "_csrf": token, **fields})
+        if answer.status_code == 302:
+            self.token = token_of(self.http.get("/account", headers={"Accept": "text/html"}).text)
+        return answer
+
+    @property
+    def cookie(self) -> str:
+        """The websession's."""
+        return self.http.cookies.get("sid") or ""
+
+    def upload(self, name: str, content: bytes | Any, **headers: str) -> httpx.Response:
+        """Store a file."""
+        return self.http.put(
+            f"/api/files/{name}", content=content, headers={"X-CSRF-Token": self.token, **headers}
+        )
+
+    def __enter__(self) -> Visitor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.http.close()
+
+
+def token_of(page: str) -> str:
+    """The CSRF token that a page carries."""
+    found = re.search(r'name="csrf" content="([^"]+)"', page)
+    assert found, page[:300]
+    return found[1]
+
+
+def customer(name: str) -> dict[str, Any]:
+    """A customer as the shop writes them."""
+    return {"name": name, "city": "Oslo", "joined": dt.datetime.now(dt.UTC)}
