@@ -64,6 +64,11 @@ impl Exchange {
             }
         };
         let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
+        // A command of the user's own may be a read, and a write does not mind.
+        let is_read = match self.operation.kind {
+            Kind::Command => !stamp.as_ref().is_some_and(|stamp| stamp.is_in_transaction),
+            kind => kind.is_read(),
+        };
         let envelope = Envelope {
             explicit: stamp.as_ref(),
             session: self.session.as_ref(),
@@ -74,7 +79,7 @@ impl Exchange {
             database: &self.operation.database,
             read_preference: wire_preference(
                 self.operation.read_preference.as_ref(),
-                self.operation.kind.is_read(),
+                is_read,
                 server.server_type,
                 client.description().topology_type,
             ),

@@ -16,6 +16,8 @@ pub const MIN_WIRE_VERSION: i32 = 9;
 /// The newest wire version known.
 pub const MAX_WIRE_VERSION: i32 = 29;
 const MIN_SERVER_VERSION: &str = "4.4";
+/// A bound on what a description keeps of servers that it does not have any more.
+pub const MOST_TURNED_AWAY: usize = 8;
 
 /// What a server is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -393,6 +395,9 @@ pub struct TopologyDescription {
     pub logical_session_timeout_minutes: Option<i64>,
     /// Why no operation can run: a server is too old or too new.
     pub compatibility_error: Option<Arc<str>>,
+    /// Servers that turned out not to belong here, the last [`MOST_TURNED_AWAY`] of them, and what they are. Told
+    /// when no server is left, since nobody could find out otherwise what is wrong with the options.
+    pub turned_away: Vec<(Address, Arc<str>)>,
 }
 
 impl TopologyDescription {
@@ -412,6 +417,7 @@ impl TopologyDescription {
             servers: seeds.into_iter().map(describe).collect(),
             logical_session_timeout_minutes: None,
             compatibility_error: None,
+            turned_away: Vec::new(),
         }
     }
 
@@ -423,6 +429,16 @@ impl TopologyDescription {
     /// Puts a server in, in place of what was known of it.
     pub(super) fn put(&mut self, server: ServerDescription) {
         self.servers.insert(server.address.clone(), Arc::new(server));
+    }
+
+    /// Takes a server out, and keeps in mind what it is instead of what was expected.
+    pub(super) fn turn_away(&mut self, address: &Address, what: String) {
+        self.servers.remove(address);
+        self.turned_away.retain(|(known, _)| known != address);
+        if self.turned_away.len() == MOST_TURNED_AWAY {
+            self.turned_away.remove(0);
+        }
+        self.turned_away.push((address.clone(), Arc::from(what)));
     }
 
     /// Works out again what follows from all servers together.
@@ -440,12 +456,18 @@ impl TopologyDescription {
     }
 }
 
-/// Says what is known in a line for error messages: `rs0 has a:27017 (RSSecondary), b:27017 (Unknown: timed out)`.
+/// Says what is known in a line for error messages: `rs0 has a:27017 (RSSecondary), b:27017 (Unknown: timed out)`,
+/// `rs0 has no servers, turned away: a:27017 (a member of replica set "rs1")`.
 impl fmt::Display for TopologyDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.set_name.as_deref().unwrap_or("the deployment"))?;
         if self.servers.is_empty() {
-            return f.write_str(" has no servers");
+            f.write_str(" has no servers")?;
+            for (index, (address, what)) in self.turned_away.iter().enumerate() {
+                let before = if index == 0 { ", turned away:" } else { "," };
+                write!(f, "{before} {address} ({what})")?;
+            }
+            return Ok(());
         }
         for (index, server) in self.servers.values().enumerate() {
             let before = if index == 0 { " has" } else { "," };
@@ -475,6 +497,29 @@ mod tests {
         topology.servers.clear();
         topology.set_name = None;
         assert_eq!(topology.to_string(), "the deployment has no servers");
+    }
+
+    #[test]
+    fn a_deployment_that_turned_every_server_away_says_what_they_are() {
+        let now = Instant(Duration::ZERO);
+        let seeds = (0..10).map(|n| Address::new("a", n));
+        let mut topology =
+            TopologyDescription::new(TopologyType::ReplicaSetNoPrimary, Some(Arc::from("rs0")), seeds, now);
+        for port in 0..10 {
+            let mut server = ServerDescription::unknown(Address::new("a", port), now);
+            server.server_type = if port == 8 { ServerType::Standalone } else { ServerType::RSSecondary };
+            server.set_name = (port != 8).then(|| Arc::from("rs1"));
+            topology = super::super::update::apply(&topology, server, 10);
+        }
+        let message = topology.to_string();
+        assert!(
+            message.starts_with(r#"rs0 has no servers, turned away: a:2 (a member of replica set "rs1"), "#)
+        );
+        assert!(
+            message
+                .ends_with(r#"a:8 (a standalone, in no replica set), a:9 (a member of replica set "rs1")"#)
+        );
+        assert_eq!(topology.turned_away.len(), MOST_TURNED_AWAY);
     }
 
     #[test]

@@ -109,9 +109,23 @@ fn wrong_set_name(server: &ServerDescription, wanted: Option<&str>) -> ServerDes
 }
 
 fn remove(topology: &mut TopologyDescription, server: &ServerDescription) {
-    topology.servers.remove(&server.address);
+    topology.turn_away(&server.address, what_it_is(server));
     if topology.topology_type == TopologyType::ReplicaSetWithPrimary {
         check_primary(topology);
+    }
+}
+
+/// Says what a server is that does not belong here, for the error of a deployment that has no other.
+fn what_it_is(server: &ServerDescription) -> String {
+    match (server.server_type, &server.set_name, &server.me) {
+        (ServerType::Standalone, ..) => "a standalone, in no replica set".to_owned(),
+        (ServerType::Mongos, ..) => "a mongos, in no replica set".to_owned(),
+        (ServerType::RSGhost, ..) => "not initiated as a member of a replica set".to_owned(),
+        (_, Some(name), Some(me)) if *me != server.address => {
+            format!("a member of replica set {name:?} by the name of {me}")
+        }
+        (_, Some(name), _) => format!("a member of replica set {name:?}"),
+        (other, None, _) => other.name().to_owned(),
     }
 }
 
