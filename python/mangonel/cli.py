@@ -1,7 +1,7 @@
 """The command `mangonel`: one small function per sub-command, which names its arguments and who runs it.
 
-Must stay light: whatever a sub-command needs is imported when it runs, so that `mangonel --help` is instant.
-To add one, write `_name(commands)` below and put it into COMMANDS.
+Must stay light: whatever a sub-command needs is imported when it runs, so that `mangonel --help` is instant, and the
+arguments of one are made when it is asked for. To add one, write `_name(commands)` below and put it into COMMANDS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from mangonel._version import __version__
 
 __all__ = ["EXIT_FAILURE", "UsageProblem", "add_command", "main"]
 
@@ -31,8 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Each sub-command sets `run`, a function of the parsed arguments that returns an exit status.
     """
     parser = argparse.ArgumentParser(prog="mangonel", description="A MongoDB stack for Python.")
+    parser.add_argument("--version", action="version", version=f"mangonel {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for register in COMMANDS:
+    for register in _asked_for(sys.argv[1:] if arguments is None else arguments):
         register(commands)
     options, unknown = parser.parse_known_args(arguments)
     # argparse would blame the main parser, whose usage line does not help.
@@ -50,6 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone, as in `mangonel … | head`; it knows.
         sys.stderr.close()
         return EXIT_FAILURE
+
+
+def _asked_for(arguments: Sequence[str]) -> Sequence[Callable[[Commands], None]]:
+    """Return the one sub-command that is named first; none for the version; all for the help and for a slip."""
+    first = next(iter(arguments), "")
+    if first == "--version":
+        return ()
+    return [register for register in COMMANDS if register.__name__ == f"_{first}"] or COMMANDS
 
 
 def add_command(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
@@ -116,4 +127,12 @@ def _demo(commands: Commands) -> None:
     add_arguments(add_command(commands, "demo", "run the demo: a shop's admin pages, live"))
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _lab, _gridfs, _odm, _websessions, _demo)
+def _doctor(commands: Commands) -> None:
+    from mangonel.doctor.cli import add_arguments, dispatch
+
+    parser = add_command(commands, "doctor", "say what keeps a client from its deployment, and what to do")
+    add_arguments(parser)
+    parser.set_defaults(run=dispatch)
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_serve, _doctor, _lab, _gridfs, _odm, _websessions, _demo)

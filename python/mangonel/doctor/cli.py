@@ -1,0 +1,62 @@
+"""`mangonel doctor`: the arguments, and the report as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from mangonel.doctor.report import STEPS, Finding
+
+__all__ = ["add_arguments", "dispatch"]
+
+_EPILOG = (
+    "exit status: 0 the deployment can be used; "
+    + ", ".join(f"{status} {title} failed first" for title, status in STEPS.values())
+    + "; 10 a warning, with --strict; 2 wrong arguments. Passwords are never printed."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments to their parser."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "uri",
+        metavar="URI",
+        help="connection string or host:port; - reads it from standard input, so that no list of processes shows it",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of text")
+    parser.add_argument("--strict", action="store_true", help="exit with 10 when there are warnings")
+    parser.add_argument(
+        "--timeout", type=float, default=5.0, metavar="S", help="seconds for each connection (default: 5)"
+    )
+    parser.add_argument("--pings", type=int, default=10, metavar="N", help="for the latency (default: 10)")
+
+
+def dispatch(options: argparse.Namespace) -> int:
+    """Run the check-up, print it and return its exit status."""
+    from mangonel.cli import UsageProblem
+    from mangonel.doctor.checkup import examine
+
+    if options.timeout <= 0 or options.pings < 1:
+        raise UsageProblem("expected --timeout above 0 and --pings of 1 or more")
+    uri = sys.stdin.readline().strip() if options.uri == "-" else options.uri
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def show(finding: Finding) -> None:
+        print(_printable(finding.lines(colour=colour)), flush=True)
+
+    report = examine(
+        uri, timeout=options.timeout, pings=options.pings, listener=None if options.json else show
+    )
+    if options.json:
+        print(json.dumps(report.as_dict(), indent=2, default=str))
+    else:
+        print(f"\n{report.verdict()}")
+    return report.exit_status(strict=options.strict)
+
+
+def _printable(text: str) -> str:
+    encoding = sys.stdout.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)

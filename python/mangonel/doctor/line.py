@@ -1,0 +1,137 @@
+"""One connection to one server, for looking at it: no pool, no retry, no login. Plain sockets and the standard TLS.
+
+Says what a peer that is no mongod seems to be. Knows neither the report nor the client. Spec: OP_MSG.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import ssl
+import struct
+from typing import Any
+
+from mangonel.bson import CodecOptions, decode, encode
+
+__all__ = ["Line", "NotMongoDB", "identify", "open_line"]
+
+_HEADER = struct.Struct("<iiii")
+_OP_MSG = 2013
+_MOST_BYTES = 48_000_000
+# What a peer says first, or to a request that it cannot read -> what it is.
+_GREETINGS = (
+    (b"HTTP/", "an HTTP server"),
+    (b"SSH-", "an SSH server"),
+    (b"220 ", "an FTP or mail server"),
+    (b"-ERR", "a Redis server"),
+    (b"-DENIED", "a Redis server"),
+    (b"ERROR\r\n", "a memcached server"),
+    (b"\x15\x03", "a server that speaks TLS"),
+)
+_NATIVE_PORT = b"It looks like you are trying to access MongoDB over HTTP"
+_CODEC = CodecOptions[dict[str, Any]](tz_aware=True)
+
+
+class NotMongoDB(Exception):
+    """The peer answered, but not as a MongoDB server does; `peer` says what it seems to be."""
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(f"expected a MongoDB server, found {peer}")
+        self.peer = peer
+
+
+class Line:
+    """A connection that runs commands one after the other; a context manager."""
+
+    _ids = itertools.count(1)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply to a command on `admin`, be it an error.
+
+        Raises:
+            OSError: the line broke, or no answer came in time.
+            NotMongoDB: something else answered.
+        """
+        number = next(Line._ids)
+        body = struct.pack("<iB", 0, 0) + encode({**command, "$db": "admin"})
+        self.sock.sendall(_HEADER.pack(_HEADER.size + len(body), number, 0, _OP_MSG) + body)
+        header = self._receive(_HEADER.size)
+        length, _, answers, opcode = _HEADER.unpack(header)
+        if opcode != _OP_MSG or answers != number or not _HEADER.size < length <= _MOST_BYTES:
+            raise NotMongoDB(_guess(header) or "a server that speaks another protocol")
+        return decode(self._receive(length - _HEADER.size)[5:], _CODEC)
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _receive(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            part = self.sock.recv(size - len(received))
+            if not part:
+                if peer := _guess(bytes(received)):
+                    raise NotMongoDB(peer)
+                raise ConnectionResetError("the server closed the connection")
+            received += part
+        return bytes(received)
+
+
+def open_line(host: str, port: int | None, timeout: float, context: ssl.SSLContext | None = None) -> Line:
+    """Connect, in `timeout` seconds for each address of the host, and secure the line when there is a context.
+
+    Raises:
+        OSError: of connecting, or ssl.SSLError.
+    """
+    if port is None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(timeout)
+        try:
+            sock.connect(host)
+        except OSError:
+            sock.close()
+            raise
+    else:
+        sock = socket.create_connection((host, port), timeout)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if context is None:
+        return Line(sock)
+    try:
+        return Line(context.wrap_socket(sock, server_hostname=host))
+    except OSError:
+        sock.close()
+        raise
+
+
+def identify(host: str, port: int | None, timeout: float) -> str | None:
+    """Return what seems to listen there when it is no MongoDB server, else None. Blocks up to twice `timeout`."""
+    for request in (b"", b"GET / HTTP/1.0\r\n\r\n"):
+        with contextlib.suppress(OSError), open_line(host, port, timeout) as line:
+            if request:
+                line.sock.sendall(request)
+            said = line.sock.recv(400)
+            if _NATIVE_PORT in said:
+                return None
+            if peer := _guess(said):
+                return peer
+    return None
+
+
+def _guess(said: bytes) -> str | None:
+    for beginning, peer in _GREETINGS:
+        if said.startswith(beginning):
+            return peer
+    if b"mysql_native_password" in said or b"caching_sha2_password" in said:
+        return "a MySQL server"
+    return None

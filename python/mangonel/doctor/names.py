@@ -1,0 +1,154 @@
+"""The DNS step: SRV and TXT records of a seed list, and the addresses of hosts. Blocks while it asks.
+
+Spec: initial-dns-seedlist-discovery.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from mangonel import _srv
+from mangonel.common import SRV_SERVICE_NAME
+from mangonel.doctor.report import FAILURE, NOTE, OK, WARNING, Report
+from mangonel.doctor.sight import Sight
+from mangonel.doctor.target import Target
+from mangonel.errors import ConfigurationError
+
+__all__ = ["look_up", "report_addresses", "resolve_seeds"]
+
+_RESOLVER_REMEDY = (
+    "look at this machine's resolver (/etc/resolv.conf) and at the VPN; "
+    "`dig {name} {kind}` asks the same question"
+)
+
+
+def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
+    """Ask for the SRV and TXT records and put the hosts into the target's options; False when there are none."""
+    if not target.is_srv:
+        return True
+    assert target.options.srv is not None
+    fqdn: str = target.options.srv._parts["fqdn"]
+    service = target.given("srvServiceName") or SRV_SERVICE_NAME
+    name = f"_{service}._tcp.{fqdn}"
+    if not _has_records(name, fqdn, report, timeout):
+        return False
+    try:
+        target.options = target.options.with_resolved_hosts()
+    except Exception as error:
+        report.add(
+            "dns",
+            FAILURE,
+            "dns-srv-refused",
+            f"the records of {fqdn} cannot be used: {target.shown(error)}",
+            remedy="let whoever keeps the zone mend its SRV and TXT records: hosts must lie in the domain of the name, "
+            "and one TXT record may hold authSource, replicaSet and loadBalanced",
+        )
+        return False
+    seeds = [f"{host}:{port}" for host, port in target.options.seeds]
+    report.add("dns", OK, "dns-srv", f"{name} names {', '.join(seeds)}", hosts=seeds)
+    from_dns = [
+        f"{option}={value}"
+        for option in ("authSource", "replicaSet", "loadBalanced")
+        if (value := target.given(option)) is not None
+    ]
+    if from_dns:
+        report.add("dns", NOTE, "dns-txt", f"options with those of the TXT record: {', '.join(from_dns)}")
+    return True
+
+
+def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
+    try:
+        resolver = _srv._dnspython()
+    except ConfigurationError as error:
+        report.add("dns", FAILURE, "dns-package", str(error), remedy='pip install "mangonel[srv]"')
+        return False
+    try:
+        _srv.query(name, "SRV", timeout)
+        return True
+    except (resolver.NXDOMAIN, resolver.NoAnswer):
+        if _exists(fqdn, resolver, timeout):
+            report.add(
+                "dns",
+                FAILURE,
+                "dns-no-srv",
+                f"{fqdn} exists, but has no SRV records ({name})",
+                remedy="use mongodb:// when it is a host, or the name that the operator of the deployment gives for "
+                "mongodb+srv://",
+            )
+        else:
+            report.add(
+                "dns",
+                FAILURE,
+                "dns-name-not-found",
+                f"DNS knows neither {name} nor {fqdn}",
+                remedy="look for a slip in the name; a private zone is visible from its own network only",
+            )
+    except Exception as error:
+        report.add(
+            "dns",
+            FAILURE,
+            "dns-no-answer",
+            f"DNS does not answer for {name}: {error}",
+            remedy=_RESOLVER_REMEDY.format(name=name, kind="SRV")
+            + "; some resolvers drop SRV questions: then use mongodb:// with the hosts themselves",
+        )
+    return False
+
+
+def _exists(fqdn: str, resolver: Any, timeout: float) -> bool:
+    for kind in ("A", "AAAA", "TXT"):
+        try:
+            _srv.query(fqdn, kind, timeout)
+            return True
+        except resolver.NXDOMAIN:
+            return False
+        except resolver.NoAnswer:
+            # There is such a name; it has records of another kind.
+            return True
+        except Exception:
+            continue
+    return False
+
+
+def look_up(sight: Sight) -> None:
+    """Find the IP addresses of a host and put them, or what is wrong, into the sight. Blocks."""
+    if sight.port is None:
+        return
+    try:
+        found = socket.getaddrinfo(sight.host, sight.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        sight.failed_at, sight.error = "dns", error
+        return
+    sight.addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def report_addresses(sights: list[Sight], report: Report, *, others: bool = False) -> None:
+    """Report what `look_up` found; a failure is a warning while another server stands, here or among `others`."""
+    some = others or any(sight.failed_at is None for sight in sights)
+    for sight in sights:
+        if sight.port is None:
+            continue
+        if sight.failed_at is None:
+            text = ", ".join(sight.addresses)
+            if text != sight.host:
+                report.add(
+                    "dns", OK, "dns-addresses", f"{sight.host} is {text}", sight.name, hosts=sight.addresses
+                )
+            continue
+        error = sight.error
+        is_temporary = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+        if is_temporary:
+            code, text = "dns-no-answer", f"no answer about {sight.host}: {error}"
+            remedy = _RESOLVER_REMEDY.format(name=sight.host, kind="A")
+        else:
+            code, text = "dns-name-not-found", f"no such host: {sight.host}"
+            remedy = "look for a slip in the name; a private zone is visible from its own network only"
+        if sight.named_by:
+            code = "dns-member-unknown"
+            text = f"the replica set names this member, but {text}"
+            remedy = (
+                "give this machine the name (DNS or its hosts file), or configure the set with names that clients can "
+                "resolve (rs.reconfig); to use one member only, set directConnection=true"
+            )
+        report.add("dns", WARNING if some else FAILURE, code, text, sight.name, remedy)

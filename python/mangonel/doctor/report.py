@@ -1,0 +1,142 @@
+"""What a check-up found: findings by step, how bad they are, how they are shown. Does no I/O and holds no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["EXIT_STRICT", "FAILURE", "NOTE", "OK", "SKIPPED", "STEPS", "WARNING", "Finding", "Report"]
+
+OK, NOTE, WARNING, FAILURE, SKIPPED = "ok", "note", "warning", "failure", "skipped"
+
+# In the order of the check-up: step -> what it is called, exit status when it is the first that failed.
+STEPS: dict[str, tuple[str, int]] = {
+    "uri": ("URI", 3),
+    "dns": ("DNS", 4),
+    "tcp": ("TCP", 5),
+    "tls": ("TLS", 6),
+    "hello": ("Hello", 7),
+    "auth": ("Login", 8),
+    "topology": ("Topology", 9),
+    "versions": ("Versions", 11),
+    "latency": ("Latency", 12),
+    "concerns": ("Concerns", 13),
+    "pool": ("Pool", 14),
+    "clock": ("Clock", 15),
+    "limits": ("Limits", 16),
+}
+EXIT_STRICT = 10  # a warning, where warnings were asked to count
+
+_RANKS = {OK: 0, SKIPPED: 0, NOTE: 0, WARNING: 1, FAILURE: 2}
+_MARKS = {OK: "✓", NOTE: "·", WARNING: "!", FAILURE: "✗", SKIPPED: "-"}
+_COLOURS = {OK: "32", NOTE: "36", WARNING: "33", FAILURE: "31", SKIPPED: "90"}
+_INDENT = " " * 13
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Args:
+        step: a key of STEPS.
+        status: OK, NOTE, WARNING, FAILURE or SKIPPED.
+        code: names the kind of finding for programs, such as `tcp-refused`; it does not change between versions.
+        text: what was found, for people.
+        about: the server, as `host:port`; empty when it is about the whole deployment or this machine.
+        remedy: what to do about it; empty when nothing has to be done.
+        facts: the values in `text`, for programs.
+    """
+
+    step: str
+    status: str
+    code: str
+    text: str
+    about: str = ""
+    remedy: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def lines(self, *, colour: bool = False) -> str:
+        """Return the finding as it is printed, without a newline at the end."""
+        title = STEPS[self.step][0]
+        mark = _MARKS[self.status]
+        if colour:
+            mark = f"\033[{_COLOURS[self.status]}m{mark}\033[0m"
+        about = f"{self.about}: " if self.about else ""
+        shown = f" {mark} {title:<9} {about}{self.text}"
+        return f"{shown}\n{_INDENT}→ {self.remedy}" if self.remedy else shown
+
+
+class Report:
+    """All findings of a check-up, in order.
+
+    Args:
+        uri: the connection string, without its secrets.
+        listener: called with each finding as it is made.
+    """
+
+    def __init__(self, uri: str, listener: Callable[[Finding], None] | None = None) -> None:
+        self.uri = uri
+        self.findings: list[Finding] = []
+        self._listener = listener
+
+    def add(
+        self, step: str, status: str, code: str, text: str, about: str = "", remedy: str = "", **facts: Any
+    ) -> None:
+        """Add a finding; see Finding."""
+        finding = Finding(step, status, code, text, about, remedy, facts)
+        self.findings.append(finding)
+        if self._listener is not None:
+            self._listener(finding)
+
+    def has_failed(self) -> bool:
+        """Whether anything that was found so far keeps the deployment from being used."""
+        return any(finding.status == FAILURE for finding in self.findings)
+
+    @property
+    def status(self) -> str:
+        """The worst of all: OK, WARNING or FAILURE."""
+        worst = max((_RANKS[finding.status] for finding in self.findings), default=0)
+        return (OK, WARNING, FAILURE)[worst]
+
+    def exit_status(self, *, strict: bool = False) -> int:
+        """Return 0 when the deployment can be used, else the status of the first step that failed (see STEPS).
+
+        Args:
+            strict: return EXIT_STRICT for warnings as well.
+        """
+        for finding in self.findings:
+            if finding.status == FAILURE:
+                return STEPS[finding.step][1]
+        return EXIT_STRICT if strict and self.status == WARNING else 0
+
+    def verdict(self) -> str:
+        """Return the last line: whether the deployment can be used, and what to look at."""
+        failed = [finding for finding in self.findings if finding.status == FAILURE]
+        warned = sum(finding.status == WARNING for finding in self.findings)
+        if failed:
+            more = f", and {len(failed) - 1} more below it" if len(failed) > 1 else ""
+            return f"Cannot be used as it is: {STEPS[failed[0].step][0]} failed{more}."
+        if warned:
+            return f"Can be used; {warned} warning{'s' if warned > 1 else ''}."
+        return "All is well."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values that JSON has."""
+        return {
+            "uri": self.uri,
+            "status": self.status,
+            "exit_status": self.exit_status(),
+            "findings": [
+                {
+                    "step": finding.step,
+                    "status": finding.status,
+                    "code": finding.code,
+                    "about": finding.about,
+                    "text": finding.text,
+                    "remedy": finding.remedy,
+                    "facts": dict(finding.facts),
+                }
+                for finding in self.findings
+            ],
+        }

@@ -1,0 +1,78 @@
+"""What the check-up knows of one server: filled step by step, read by the steps behind. Does nothing by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Sight"]
+
+
+@dataclass
+class Sight:
+    """One server as it is seen from here.
+
+    Args:
+        host: name, IP address or path of a socket.
+        port: None for a socket's path.
+        named_by: the server that named it as a member; empty for a seed.
+    """
+
+    host: str
+    port: int | None
+    named_by: str = ""
+    addresses: list[str] = field(default_factory=list)
+    # The step it failed at, the error, and what else listens there.
+    failed_at: str | None = None
+    error: BaseException | None = None
+    peer: str | None = None
+    connect_seconds: float = 0.0
+    refused: list[str] = field(default_factory=list)  # IP addresses that did not take a connection
+    tls: dict[str, Any] = field(default_factory=dict)
+    certificates: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # as ssl.getpeercert gives them, leaf first
+    hello: dict[str, Any] = field(default_factory=dict)
+    pings: list[float] = field(default_factory=list)  # seconds of each hello
+    clock_skew: float | None = None  # seconds that the server's clock is ahead
+    build: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict)  # of serverStatus: connections
+    defaults: dict[str, Any] = field(default_factory=dict)  # getDefaultRWConcern
+
+    @property
+    def name(self) -> str:
+        """The server as it is written in a connection string."""
+        if self.port is None:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether it answered hello."""
+        return bool(self.hello)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in the specification's words."""
+        hello = self.hello
+        if not hello:
+            return "Unknown"
+        if hello.get("msg") == "isdbgrid":
+            return "Mongos"
+        if hello.get("isreplicaset"):
+            return "RSGhost"
+        if "setName" not in hello:
+            return "Standalone"
+        if hello.get("hidden"):
+            return "RSOther"
+        if hello.get("isWritablePrimary") or hello.get("ismaster"):
+            return "RSPrimary"
+        if hello.get("secondary"):
+            return "RSSecondary"
+        return "RSArbiter" if hello.get("arbiterOnly") else "RSOther"
+
+    @property
+    def set_name(self) -> str | None:
+        """The replica set it belongs to."""
+        name: str | None = self.hello.get("setName")
+        return name
