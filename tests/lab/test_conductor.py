@@ -30,7 +30,12 @@ def play(server, database_name, monkeypatch):
     monkeypatch.syspath_prepend(PLUGINS)
 
     def run(
-        *contenders: str, rounds: int = 1, seed: int = 7, patience: float = 60.0, budget: float = 0.0
+        *contenders: str,
+        rounds: int = 1,
+        seed: int = 7,
+        patience: float = 60.0,
+        budget: float = 0.0,
+        **changes,
     ) -> Record:
         plan = Plan(
             server.uri,
@@ -42,6 +47,7 @@ def play(server, database_name, monkeypatch):
             budget=budget,
             database=database_name,
             patience=patience,
+            **changes,
         )
         return Conductor(plan).run()
 
@@ -50,6 +56,10 @@ def play(server, database_name, monkeypatch):
 
 def cell(record: Record, contender: str):
     return record.cells["planted", "only", contender]
+
+
+def plan_of(*contenders: str, **changes) -> Plan:
+    return Plan("", ("find-one",), contenders, Size(True), 1, 1, **changes)
 
 
 def order(record: Record) -> list[list[str]]:
@@ -91,7 +101,7 @@ def test_raw_samples_of_every_round_are_kept(play):
     record = play(*SOUND, rounds=2)
     content = json.loads(json.dumps(results.to_file(record, fingerprint.fingerprint(["x"]))))
 
-    assert content["schema"] == 1
+    assert content["schema"] == 2
     assert content["plan"]["seed"] == 7
     assert {"date", "cpu", "cores", "kernel", "python", "commit", "server", "versions"} <= set(
         content["fingerprint"]
@@ -175,7 +185,7 @@ def test_the_reference_plays_twice_under_two_names(monkeypatch):
     from mangonel.lab.conductor import line_up
 
     experiment = registry.experiments()["find-one"]
-    playing, _ = line_up(experiment, ("pymongo", "pymongo-async", "raw-socket"), Size(True))
+    playing, _ = line_up(experiment, plan_of("pymongo", "pymongo-async", "raw-socket"))
 
     names = [contender.id for contender in playing]
     assert names == ["pymongo", "pymongo#2", "pymongo-async", "pymongo-async#2", "raw-socket"]

@@ -41,13 +41,15 @@ def cell(contender: str, wall_us: float, sentinel_ns: int = 1000, **more) -> dic
 
 
 def shown(*cells: dict, **more) -> str:
-    plan = {"experiments": ["find-one"], "seed": 1, "quick": True}
+    plan = {"experiments": ["find-one"], "seed": 1, "quick": True, "order": []}
     content = {
         "fingerprint": FINGERPRINT,
         "plan": plan,
         "cells": list(cells),
         "missing": [],
         "exits": [],
+        "marked": [],
+        "end": {"how": "complete"},
         **more,
     }
     lines: list[str] = []
@@ -94,10 +96,12 @@ def test_rich_and_plain_show_the_same_words():
     cells = [cell("pymongo", 100), cell("mangonel", 25)]
     content = {
         "fingerprint": FINGERPRINT,
-        "plan": {"experiments": ["find-one"], "seed": 1, "quick": True},
+        "plan": {"experiments": ["find-one"], "seed": 1, "quick": True, "order": []},
         "cells": cells,
         "missing": [],
         "exits": [],
+        "marked": [],
+        "end": {"how": "complete"},
     }
     lines: list[str] = []
     table.show(content, lines.append)

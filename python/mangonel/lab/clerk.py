@@ -52,12 +52,27 @@ class Clerk:
         )
         self._database: Any = self._client[database]
         self._status: dict[str, Any] = {"serverStatus": 1, **dict.fromkeys(UNREAD, 0)}
-        pairs = [(self._cpu_ns(), self._cpu_ns()) for _ in range(15)]
-        self._cost = int(statistics.median(second - first for first, second in pairs))
+        asked = [self._ask() for _ in range(30)]
+        pairs = list(zip(asked[::2], asked[1::2], strict=True))
+        self._cost = int(statistics.median(after[0] - before[0] for before, after in pairs))
+        self._own = {
+            name: int(statistics.median(after[1][name] - before[1].get(name, 0) for before, after in pairs))
+            for name in asked[0][1]
+        }
 
     def cpu(self) -> dict[str, Any]:
-        """Return the server's processor time in ns, and in `cost` what asking adds to it."""
-        return {"cpu_ns": self._cpu_ns(), "cost": self._cost}
+        """Return the server's processor time in ns and its counters; `cost` and `own` are what asking adds to them."""
+        cpu_ns, counters = self._ask()
+        return {"cpu_ns": cpu_ns, "cost": self._cost, "counters": counters, "own": self._own}
+
+    def pings(self) -> dict[str, Any]:
+        """Return the median of 50 round trips in µs."""
+        taken = []
+        for _ in range(50):
+            start = time.perf_counter_ns()
+            self._client.admin.command("ping")
+            taken.append(time.perf_counter_ns() - start)
+        return {"ping_us": round(statistics.median(taken) / 1000, 1)}
 
     def prepare(self, dataset: str) -> dict[str, Any]:
         """Fill a collection unless it holds the data set already."""
@@ -90,11 +105,6 @@ class Clerk:
             default = admin.command("getDefaultRWConcern").get("defaultWriteConcern")
         except Exception as error:
             default = f"unknown: {type(error).__name__}"
-        pings = []
-        for _ in range(50):
-            start = time.perf_counter_ns()
-            admin.command("ping")
-            pings.append(time.perf_counter_ns() - start)
         members = len(hello.get("hosts", []))
         mongos = hello.get("msg") == "isdbgrid"
         return {
@@ -103,7 +113,8 @@ class Clerk:
             "engine": status.get("storageEngine", {}).get("name", ""),
             "topology": "sharded" if mongos else f"replica set of {members}" if members else "standalone",
             "default_write_concern": default,
-            "ping_us": round(statistics.median(pings) / 1000, 1),
+            "options": self._options(),
+            **self.pings(),
         }
 
     def drop(self) -> dict[str, Any]:
@@ -111,9 +122,48 @@ class Clerk:
         self._client.drop_database(self._database.name)
         return {}
 
-    def _cpu_ns(self) -> int:
-        usage = self._client.admin.command(self._status).get("extra_info", {})
-        return 1000 * int(usage.get("user_time_us", 0) + usage.get("system_time_us", 0))
+    def _options(self) -> dict[str, Any]:
+        """Return the cache's size and what the server was started with, as far as we may ask."""
+        found: dict[str, Any] = {}
+        try:
+            status = self._client.admin.command({"serverStatus": 1, "metrics": 0, "locks": 0})
+            found["cache_mb"] = status["wiredTiger"]["cache"]["maximum bytes configured"] // 2**20
+            parsed = self._client.admin.command("getCmdLineOpts")["parsed"]
+            found["parameters"] = {k: str(v) for k, v in parsed.get("setParameter", {}).items()}
+            found["journal"] = parsed.get("storage", {}).get("journal", {}).get("enabled", True)
+        except Exception as error:
+            found["unknown"] = type(error).__name__
+        return found
+
+    def _ask(self) -> tuple[int, dict[str, int]]:
+        status = self._client.admin.command(self._status)
+        usage = status.get("extra_info", {})
+        counters = {
+            name: int(count) for name, count in status.get("opcounters", {}).items() if _is_count(count)
+        }
+        network = status.get("network", {})
+        for name, field in (("bytes in", "bytesIn"), ("bytes out", "bytesOut"), ("requests", "numRequests")):
+            counters[name] = int(network.get(field, 0))
+        for verb, kinds in status.get("opWriteConcernCounters", {}).items():
+            counters.update(_concerns(verb, kinds))
+        return 1000 * int(usage.get("user_time_us", 0) + usage.get("system_time_us", 0)), counters
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _concerns(verb: str, kinds: dict[str, Any]) -> dict[str, int]:
+    """Return the counts of one verb by write concern, as "w:1 insert"."""
+    if verb not in ("insert", "update"):
+        return {}
+    found = {
+        "w:majority " + verb: int(kinds.get("wmajority", 0)),
+        "w:default " + verb: int(kinds.get("none", 0)),
+    }
+    for number, count in kinds.get("wnum", {}).items():
+        found[f"w:{number} {verb}"] = int(count)
+    return found
 
 
 def _modules() -> tuple[Any, Any]:

@@ -1,165 +1,236 @@
-"""`mangonel lab`: run experiments, list them, show a result file again."""
+"""`mangonel lab`: the arguments of its sub-commands. What they do is in `commands` and is imported when one runs."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
-import time
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-# In the short form, a round of an experiment is left out when it would end later than this.
-QUICK_BUDGET = 200.0
 QUICK_ROUNDS = 5
 FULL_ROUNDS = 10
-RESULTS = Path("results")
+# In the short form, a round of an experiment is left out when it would end later than this.
+QUICK_BUDGET = 200.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the lab's own sub-commands to its parser."""
     commands = parser.add_subparsers(title="lab commands", metavar="LAB_COMMAND", required=True)
-    run = commands.add_parser("run", help="play experiments and print the tables")
-    run.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help="which ones (default: all)")
-    run.add_argument(
+    for add in (_run, _list, _show, _report, _compare, _guard, _aa, _profile, _doctor):
+        add(commands)
+
+
+def dispatch(options: argparse.Namespace) -> int:
+    """Run the sub-command that was chosen and return its exit status."""
+    import os
+
+    from mangonel.lab.registry import PLUGINS
+
+    if files := getattr(options, "plugin", []):
+        # Workers find them by the same variable.
+        known = [os.environ[PLUGINS]] if os.environ.get(PLUGINS) else []
+        os.environ[PLUGINS] = ",".join([*known, *(str(path.absolute()) for path in files)])
+    module = importlib.import_module(f"mangonel.lab.commands.{options.module}")
+    run: Callable[[argparse.Namespace], int] = getattr(module, f"{options.lab}_command")
+    return run(options)
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, module: str, help: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=help, description=help)
+    parser.set_defaults(lab=name, module=module, parser=parser)
+    return parser
+
+
+def _playing(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that plays experiments takes."""
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help="which ones (default: all)")
+    parser.add_argument(
         "--contender", action="append", default=[], metavar="NAME", help="only these; may be repeated"
     )
-    run.add_argument("--quick", action="store_true", help="the short form: all of it in under 4 minutes")
-    run.add_argument("--rounds", type=int, default=0, metavar="N", help="rounds (default: as time allows)")
-    run.add_argument(
-        "--budget", type=float, default=0.0, metavar="S", help="stop after whole rounds, in seconds"
+    parser.add_argument("--quick", action="store_true", help="the short form: all of it in a few minutes")
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="rounds (default: as time allows)")
+    parser.add_argument(
+        "--budget", type=_seconds, default=0.0, metavar="S", help="begin no round after so long: 90, 90s, 5m"
     )
-    run.add_argument(
+    parser.add_argument(
         "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
     )
-    run.add_argument("--out", type=Path, metavar="FILE", help="the result file (default: results/DATE.json)")
-    run.add_argument("--seed", type=int, help="of order and keys (default: a new one, recorded)")
-    run.add_argument("--plain", action="store_true", help="tables as plain text")
-    run.add_argument(
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="the result file (default: results/DATE.jsonl)"
+    )
+    parser.add_argument("--seed", type=int, help="of order and keys (default: a new one, recorded)")
+    parser.add_argument("--plain", action="store_true", help="tables as plain text")
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=N",
         help="a parameter of an experiment, as exits=200",
     )
-    run.set_defaults(lab=run_command, parser=run)
-    listing = commands.add_parser("list", help="experiments, contenders, and who cannot take part and why")
-    listing.set_defaults(lab=list_command, parser=listing)
-    show = commands.add_parser("show", help="print the tables of a result file")
-    show.add_argument("file", type=Path)
-    show.add_argument("--plain", action="store_true", help="tables as plain text")
-    show.set_defaults(lab=show_command, parser=show)
+    parser.add_argument(
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a .py file with an experiment or contenders",
+    )
 
 
-def dispatch(options: argparse.Namespace) -> int:
-    """Run the sub-command that was chosen and return its exit status."""
-    status: int = options.lab(options)
-    return status
+def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "run", "play", "play experiments and print the tables")
+    _playing(parser)
+    parser.add_argument("--all", action="store_true", help="every experiment, as when none is named")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="only this experiment; may be repeated"
+    )
+    parser.add_argument(
+        "--latency",
+        type=_latencies,
+        default=(0.0,),
+        metavar="MS,MS",
+        help="round trips put between a local server and the contenders, as 0,5ms",
+    )
+    parser.add_argument(
+        "--install-peers", action="store_true", help="install the peers that are missing, with pip"
+    )
+    parser.add_argument(
+        "--plant",
+        type=_plant,
+        action="append",
+        default=[],
+        metavar="NAME=15%",
+        help="slow a contender down, to test the lab",
+    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the HTML report as well")
 
 
-def run_command(options: argparse.Namespace) -> int:
-    """Play, print, write. Exit status 1 when a cell failed, since its figure is missing."""
-    import json
-    import random
-
-    from mangonel.lab import fingerprint, registry, results, table
-    from mangonel.lab.conductor import Conductor, Plan
-    from mangonel.lab.experiment import Size
-    from mangonel.lab.protocol import ChildError
-
-    known, contenders = registry.experiments(), registry.contenders()
-    _check(options, "experiment", options.experiments, list(known))
-    _check(options, "contender", options.contender, list(contenders))
-    budget = options.budget or (QUICK_BUDGET if options.quick and not options.rounds else 0.0)
-    plan_values: dict[str, Any] = {
-        "experiments": tuple(options.experiments or known),
-        "contenders": tuple(options.contender or contenders),
-        "size": Size(options.quick, _parameters(options)),
-        "rounds": options.rounds or (QUICK_ROUNDS if options.quick else FULL_ROUNDS),
-        "seed": random.randrange(2**31) if options.seed is None else options.seed,
-        "budget": budget,
-    }
-    found = fingerprint.fingerprint(sys.argv)
-    with _deployment(options.uri) as uri, _progress() as say:
-        try:
-            record = Conductor(Plan(uri=uri, **plan_values), say).run()
-        except ChildError as error:
-            print(f"the lab stopped: {error}", file=sys.stderr)
-            return 1
-    content = results.to_file(record, found)
-    out: Path = options.out or RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(content) + "\n")
-    table.show(content, plain=options.plain)
-    print(f"\nresult file: {out}")
-    return 1 if any(cell.failures for cell in record.cells.values()) else 0
+def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "list", "look", "experiments, contenders, and who cannot take part and why")
+    parser.add_argument(
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a .py file with an experiment or contenders",
+    )
 
 
-def list_command(options: argparse.Namespace) -> int:
-    """Print experiments with their parts, and contenders with what keeps them out."""
-    from mangonel.lab import registry
-    from mangonel.lab.experiment import Size
-
-    contenders = registry.contenders().values()
-    for experiment in registry.experiments().values():
-        print(f"{experiment.id}: {experiment.title}")
-        for part in experiment.parts(Size()):
-            names = [c.id for c in contenders if not part.excludes(c)]
-            concern = f", {part.write_concern}" if part.write_concern else ""
-            print(f"    {part.id}: {part.title}{concern}  ({', '.join(names)})")
-    print("\ncontenders")
-    for contender in contenders:
-        reason = contender.missing()
-        print(f"    {contender.id}: {contender.title}" + (f"  ({reason})" if reason else ""))
-    return 0
+def _show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "show", "look", "print the tables of a result file")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--plain", action="store_true", help="tables as plain text")
 
 
-def show_command(options: argparse.Namespace) -> int:
-    """Print the tables of a result file."""
-    from mangonel.lab import results, table
-
-    try:
-        content = results.load(options.file)
-    except (OSError, ValueError) as error:
-        print(f"cannot read {options.file}: {error}", file=sys.stderr)
-        return 1
-    table.show(content, plain=options.plain)
-    return 0
+def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "report", "look", "make one HTML file of a result file, or the README's table")
+    parser.add_argument("file", type=Path)
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="the HTML file (default: beside the result file)"
+    )
+    parser.add_argument("--readme", action="store_true", help="print the README's table in Markdown instead")
 
 
-def _check(options: argparse.Namespace, kind: str, chosen: list[str], known: list[str]) -> None:
-    for name in chosen:
-        if name not in known:
-            options.parser.error(f"no {kind} is called {name!r}; there are {', '.join(known)}")
+def _compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "compare", "judge", "what changed between two result files beyond the noise")
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    _comparing(parser)
+    parser.add_argument(
+        "--fail-on", type=_share, metavar="5%", help="exit status 1 for a loss larger than this"
+    )
 
 
-def _parameters(options: argparse.Namespace) -> dict[str, int]:
-    parameters = {}
-    for text in options.set:
-        name, _, figure = text.partition("=")
-        if not figure.isdigit():
-            options.parser.error(f"expected NAME=N after --set, got {text!r}")
-        parameters[name] = int(figure)
-    return parameters
+def _guard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "guard", "judge", "fail when this driver has become slower than a baseline")
+    parser.add_argument("baseline", type=Path)
+    parser.add_argument(
+        "after", type=Path, nargs="?", help="a result file (default: the baseline's experiments are played)"
+    )
+    parser.add_argument(
+        "--max-loss", type=_share, default=0.10, metavar="10%", help="what may be lost (default: 10%%)"
+    )
+    parser.add_argument(
+        "--contender", default="mangonel", metavar="PREFIX", help="whose loss counts (default: mangonel)"
+    )
+    parser.add_argument(
+        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
+    )
+    _comparing(parser)
 
 
-@contextlib.contextmanager
-def _deployment(uri: str | None) -> Iterator[str]:
-    if uri is not None:
-        yield uri
-        return
-    from mangonel.server import start
+def _comparing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--force", action="store_true", help="compare different machines or servers nevertheless"
+    )
+    parser.add_argument(
+        "--absolute", action="store_true", help="times as they are, not against the reference of the same run"
+    )
+    parser.add_argument("--plain", action="store_true", help="tables as plain text")
 
-    with start(replica_set=1) as server:
-        yield server.uri
+
+def _aa(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "aa", "judge", "play every contender twice: do the intervals hold the ratio 1?")
+    _playing(parser)
+    parser.add_argument(
+        "--from", dest="file", type=Path, metavar="FILE", help="the null controls of a result file instead"
+    )
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Any]:
-    """Give a function that shows one line: in place on a terminal, not at all elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda line: None
-        return
-    yield lambda line: print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
-    print("\r\033[K", end="", file=sys.stderr, flush=True)
+def _profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(
+        commands,
+        "profile",
+        "profile",
+        "where the time of one contender goes: a flame graph and a callgrind file",
+    )
+    parser.add_argument("experiment", metavar="EXPERIMENT")
+    parser.add_argument(
+        "--part", metavar="NAME", help="which part (default: the first that the contender plays)"
+    )
+    parser.add_argument("--contender", metavar="NAME", help="who (default: this driver)")
+    parser.add_argument(
+        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results"
+    )
+    parser.add_argument("--quick", action="store_true", help="the short form of the work")
+    parser.add_argument(
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a .py file with an experiment or contenders",
+    )
+
+
+def _doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "doctor", "look", "is this machine fit for measuring, and what is missing?")
+    parser.add_argument(
+        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
+    )
+
+
+def _seconds(text: str) -> float:
+    factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
+    return float(text[:-1]) * factor if factor else float(text)
+
+
+def _share(text: str) -> float:
+    return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+
+
+def _latencies(text: str) -> tuple[float, ...]:
+    return tuple(float(word.strip().removesuffix("ms")) for word in text.split(","))
+
+
+def _plant(text: str) -> tuple[str, float]:
+    name, equals, share = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=15%, got {text!r}")
+    return name, _share(share)

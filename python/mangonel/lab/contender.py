@@ -5,6 +5,7 @@ A module that defines contenders is read by the conductor too, so it imports its
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import importlib.util
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -123,6 +124,11 @@ class Contender:
     copy_of: str = ""
     unsuited: Callable[[str], str] | None = None
 
+    @property
+    def is_floor(self) -> bool:
+        """Return whether it is there as a limit, not as a choice: a raw socket, a page without a database."""
+        return "floor" in self.offers or self.id.startswith(("raw-", "bare", "objects-floor"))
+
     def missing(self) -> str:
         """Return why it cannot take part, or "". Imports nothing."""
         absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
@@ -148,4 +154,16 @@ class Contender:
                 found[name] = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 found[name] = "source tree" if name == "mangonel" else "unknown"
+        return found
+
+    def builds(self) -> dict[str, str]:
+        """Return a digest of each package's installed files as its own list of them (RECORD) names them."""
+        found = {}
+        for name in self.packages:
+            try:
+                told = importlib.metadata.distribution(name).read_text("RECORD")
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            if told:
+                found[name] = hashlib.sha256(told.encode()).hexdigest()[:16]
         return found

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from mangonel.lab.contender import Asynchronous, Blocking, Contender, Target
+from mangonel.lab.latency import Paced, at_rate, at_rate_async
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,18 @@ class Bench:
         else:
             _threads(call, arguments, in_flight)
 
+    def drive_at_rate(
+        self, call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, in_flight: int = 1
+    ) -> Paced:
+        """Call a verb once per argument, `rate` times a second, and return the latencies from when calls were due.
+
+        Tasks on a loop are started whatever is under way; blocking verbs are called by `in_flight` threads.
+        """
+        if self.is_async:
+            paced: Paced = self._loop_runner().run(at_rate_async(call, arguments, rate))
+            return paced
+        return at_rate(call, arguments, rate, in_flight)
+
     def close_adapter(self) -> None:
         """Close the adapter, if one is open."""
         if self.adapter is not None:
@@ -165,18 +178,34 @@ class Task:
         """
         return {}
 
+    def histograms(self) -> dict[str, str]:
+        """Return latency histograms of the sample just taken, by name, as `Latencies.encode` makes them.
+
+        "response" counts from when a request was due, "service" from when it was sent; the report draws both.
+        """
+        return {}
+
     def written(self) -> int | None:
         """Return how many documents the collection must hold now, or None when nothing was written."""
         return None
 
 
 class Experiment:
-    """A subject of measurement. Raise `version` when the work changes: two versions do not compare."""
+    """A subject of measurement. Raise `version` when the work changes: two versions do not compare.
+
+    Attributes:
+        dataset: a collection of the clerk's that is filled before, or "" for a new one in each worker.
+        references: contenders that the others are compared with, the first that plays; each of them plays twice,
+            and the second time is the null control. Empty: the drivers' own references.
+        shows: what the figures tell and what they do not, for the report.
+    """
 
     id: str = ""
     version: int = 1
     title: str = ""
     dataset: str = ""
+    references: tuple[str, ...] = ()
+    shows: str = ""
     #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 

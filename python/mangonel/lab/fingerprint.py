@@ -1,4 +1,4 @@
-"""What machine and which software a result was measured with: results of two fingerprints do not compare."""
+"""What machine and which software a result was measured with: results of two machines do not compare."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mangonel.lab.sentinel import pressure, read, ticks
+
+# What two results must share to be compared, and how a difference is named.
+SAME = {"cpu": "processor", "cores": "cores", "memory_gb": "memory in GiB", "virtual": "virtual machine"}
+
 
 def fingerprint(argv: list[str]) -> dict[str, Any]:
     """Return the machine, the interpreter and the source tree as they are now."""
+    stolen, total = ticks()
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown",
-        "virtual": " hypervisor" in (_read("/proc/cpuinfo") or ""),
+        "governor": (read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown").strip(),
+        "virtual": " hypervisor" in (read("/proc/cpuinfo") or ""),
+        "mitigations": _mitigations(),
+        "stolen_since_boot": round(stolen / max(1, total), 4),
         "kernel": platform.release(),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
         "python_build": sysconfig.get_config_var("CONFIG_ARGS") or "",
         "load": [round(figure, 2) for figure in os.getloadavg()],
-        "pressure": _pressure(),
+        "pressure": pressure(),
         "commit": _commit(),
-        "argv": argv,
+        "argv": [os.path.basename(word) if number == 0 else word for number, word in enumerate(argv)],
     }
 
 
@@ -41,19 +49,42 @@ def machine(found: dict[str, Any]) -> str:
     )
 
 
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return what makes two fingerprints those of different machines or servers, in words."""
+    found = []
+    for name, word in SAME.items():
+        values = [_same(each, name) for each in (one, other)]
+        if values[0] != values[1]:
+            found.append(f"{word}: {values[0]} and {values[1]}")
+    for name in ("version", "topology"):
+        values = [each.get("server", {}).get(name) for each in (one, other)]
+        if values[0] != values[1]:
+            found.append(f"server {name}: {values[0]} and {values[1]}")
+    if one["python"] != other["python"]:
+        found.append(f"CPython: {one['python']} and {other['python']}")
+    return found
+
+
+def _same(found: dict[str, Any], name: str) -> Any:
+    return round(found["memory_mb"] / 1024) if name == "memory_gb" else found[name]
+
+
 def _cpu() -> str:
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
-def _pressure() -> float:
-    """Return the share of the last ten seconds in which some task waited for a core, in percent."""
-    for word in (_read("/proc/pressure/cpu") or "").split():
-        if word.startswith("avg10="):
-            return float(word.partition("=")[2])
-    return -1.0
+def _mitigations() -> dict[str, str]:
+    """Return what the kernel does against the processor's flaws; it costs system calls their time."""
+    folder = Path("/sys/devices/system/cpu/vulnerabilities")
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return {}
+    told = {name: (read(str(folder / name)) or "").strip() for name in names}
+    return {name: text for name, text in told.items() if text.startswith("Mitigation")}
 
 
 def _commit() -> str:
@@ -69,10 +100,3 @@ def _commit() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     return told.stdout.strip() or "unknown"
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return None

@@ -1,14 +1,20 @@
-"""Finds contenders and experiments by looking into their folders. Imports no driver.
+"""Finds contenders and experiments: in the lab's folders, in other packages, in single files. Imports no driver.
 
-The variable MANGONEL_LAB_PLUGINS names further modules, with commas between, that hold either or both.
+A module holds `EXPERIMENT`, or `CONTENDERS`, or both. Packages name theirs as entry points of the groups
+`mangonel.lab.experiments` and `mangonel.lab.contenders`; the variable MANGONEL_LAB_PLUGINS names modules or `.py`
+files, with commas between.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
+import importlib.metadata
+import importlib.util
 import os
 import pkgutil
+import sys
 from types import ModuleType
 
 from mangonel.lab import contenders as contenders_package
@@ -17,6 +23,9 @@ from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment
 
 AGAIN = "#2"
+PLUGINS = "MANGONEL_LAB_PLUGINS"
+# Whom the others are compared with where an experiment does not say; each plays twice.
+REFERENCES = ("pymongo", "pymongo-async")
 
 
 def contenders() -> dict[str, Contender]:
@@ -58,10 +67,39 @@ def again(original: Contender) -> Contender:
     )
 
 
+def title(name: str) -> str:
+    """Return how a contender is called in tables, its id when it is not known here."""
+    try:
+        return contender(name).title
+    except KeyError:
+        return name
+
+
 def _modules(package: ModuleType) -> list[ModuleType]:
     names = sorted(
         info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")
     )
     own = [f"{package.__name__}.{name}" for name in names]
-    plugins = [name for name in os.environ.get("MANGONEL_LAB_PLUGINS", "").split(",") if name]
-    return [importlib.import_module(name) for name in own + plugins]
+    group = f"mangonel.lab.{package.__name__.rpartition('.')[2]}"
+    named = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
+    return [_load(name) for name in dict.fromkeys([*own, *_entry_points(group), *named])]
+
+
+@functools.cache
+def _entry_points(group: str) -> tuple[str, ...]:
+    return tuple(point.module for point in importlib.metadata.entry_points(group=group))
+
+
+def _load(name: str) -> ModuleType:
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = os.path.abspath(name)
+    title = f"mangonel_lab_plugin_{os.path.basename(path)[:-3]}"
+    if title not in sys.modules:
+        spec = importlib.util.spec_from_file_location(title, path)
+        if spec is None or spec.loader is None or not os.path.exists(path):
+            raise ValueError(f"no such plugin: {name}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[title] = module
+        spec.loader.exec_module(module)
+    return sys.modules[title]

@@ -1,74 +1,115 @@
-"""The result file: JSON, schema 1, every sample of every round. Tables are made from it and nothing else."""
+"""The result file, read: tables, reports and comparisons are made from it and nothing else.
+
+The file is JSON lines (see `record`); here its lines become one dict, and that one the rows of tables.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mangonel.lab import statistics
-from mangonel.lab.conductor import Record
+from mangonel.lab import registry, statistics
+from mangonel.lab.noise import marked_rounds, replaced
+from mangonel.lab.record import SCHEMA, Line, Record
 from mangonel.lab.statistics import Estimate, Rounds
 
-SCHEMA = 1
 Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
 
 def to_file(record: Record, fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """Return the run as what the file holds."""
-    plan = record.plan
-    return {
-        "schema": SCHEMA,
-        "fingerprint": {**fingerprint, "server": record.server, "versions": record.versions},
-        "plan": {
-            "experiments": list(plan.experiments),
-            "contenders": list(plan.contenders),
-            "quick": plan.size.quick,
-            "parameters": plan.size.parameters,
-            "rounds": plan.rounds,
-            "budget_s": plan.budget,
-            "seed": plan.seed,
-            "order": record.order,
-        },
-        "cells": [
-            {
-                "experiment": cell.experiment,
-                "version": cell.version,
-                "part": cell.part.id,
-                "title": cell.part.title,
-                "unit": cell.part.unit,
-                "operations": cell.part.operations,
-                "bytes_each": cell.part.bytes_each,
-                "write_concern": cell.part.write_concern,
-                "judge": cell.part.judge,
-                "contender": cell.contender,
-                "rounds": cell.rounds,
-                "failures": cell.failures,
-            }
-            for cell in record.cells.values()
-        ],
-        "missing": record.missing,
-        "exits": record.exits,
-    }
+    """Return a run as what reading its file would return."""
+    lines = [dict(line) for line in record.lines]
+    lines[0]["fingerprint"] = fingerprint
+    return assemble(lines)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return a result file.
+    """Return what a result file holds. A last line that was cut off is left out.
 
     Raises:
         ValueError: it is not a result file, or one of another schema.
     """
-    content = json.loads(path.read_text())
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise ValueError(f"expected a result file of schema {SCHEMA} in {path}")
+    lines: list[Line] = []
+    texts = path.read_text().splitlines()
+    for number, text in enumerate(texts):
+        try:
+            line = json.loads(text)
+        except ValueError:
+            if number and number == len(texts) - 1:
+                break
+            raise ValueError(f"expected JSON in line {number + 1} of {path}") from None
+        if not lines and (not isinstance(line, dict) or line.get("schema") != SCHEMA):
+            raise ValueError(f"expected a result file of schema {SCHEMA} in {path}")
+        lines.append(line)
+    if not lines:
+        raise ValueError(f"expected a result file of schema {SCHEMA} in {path}, found an empty file")
+    return assemble(lines)
+
+
+def assemble(lines: Iterable[Line]) -> dict[str, Any]:
+    """Return the lines of a run as one dict."""
+    cells: dict[Key, dict[str, Any]] = {}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("missing", "exit", "played", "note")}
+    content: dict[str, Any] = {"end": {"how": "cut off"}}
+    server: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    builds: dict[str, str] = {}
+    for line in lines:
+        kind = line["kind"]
+        entry = {name: value for name, value in line.items() if name not in ("kind", "cell")}
+        if kind == "run":
+            content.update(entry)
+        elif kind == "server":
+            server = entry
+        elif kind == "cell":
+            cells[entry["experiment"], entry["part"], entry["contender"]] = {
+                **entry,
+                "rounds": [],
+                "failures": [],
+            }
+        elif kind == "round":
+            cells[_key(line)]["rounds"].append(entry)
+        elif kind == "failure":
+            cells[_key(line)]["failures"].append(entry["reason"])
+        elif kind == "versions":
+            versions.update(entry["versions"])
+            builds.update(entry["builds"])
+        elif kind == "end":
+            content["end"] = entry
+        elif kind in found:
+            found[kind].append(entry)
+    content["fingerprint"] = {
+        **content["fingerprint"],
+        "server": server,
+        "versions": versions,
+        "builds": builds,
+    }
+    content["plan"] = {**content["plan"], "order": found["played"]}
+    content["cells"] = list(cells.values())
+    content["missing"] = found["missing"]
+    content["exits"] = [entry for entry in found["exit"] if not entry["clean"]]
+    content["workers"] = len(found["exit"])
+    content["notes"] = [entry["text"] for entry in found["note"]]
+    rounds = ((cell["experiment"], entry) for cell in content["cells"] for entry in cell["rounds"])
+    content["marked"] = marked_rounds(found["played"], rounds)
     return content
+
+
+def _key(line: Line) -> Key:
+    experiment, part, contender = line["cell"]
+    return experiment, part, contender
 
 
 @dataclass
 class Row:
-    """What the rounds of one cell say. Times are in µs per operation, memory in bytes."""
+    """What the rounds of one cell say. Times are in µs per operation, memory in bytes.
+
+    Attributes:
+        rounds: those that count; `content` has the others too.
+    """
 
     key: Key
     title: str
@@ -78,6 +119,10 @@ class Row:
     failures: list[str]
     rounds: list[dict[str, Any]]
     bytes_each: int = 0
+    name: str = ""
+    floor: bool = False
+    version: int = 1
+    references: tuple[str, ...] = ()
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     def per_round(self, figure: str) -> dict[int, list[float]]:
@@ -102,6 +147,9 @@ class Results:
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
         self.rows: dict[Key, Row] = {}
+        order = content["plan"].get("order", [])
+        marked = [(name, number) for name, number in content.get("marked", [])]
+        self.left_out = replaced(order, marked)
         for cell in content["cells"]:
             key = (cell["experiment"], cell["part"], cell["contender"])
             self.rows[key] = Row(
@@ -111,8 +159,12 @@ class Results:
                 cell["write_concern"],
                 cell["judge"],
                 cell["failures"],
-                cell["rounds"],
+                [entry for entry in cell["rounds"] if (key[0], entry["round"]) not in self.left_out],
                 cell.get("bytes_each", 0),
+                cell.get("contender_title") or registry.title(key[2]),
+                cell.get("floor", key[2].startswith(("raw-", "bare"))),
+                cell["version"],
+                tuple(cell.get("references", ())),
             )
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:
@@ -123,6 +175,30 @@ class Results:
         names = self.content["plan"]["experiments"]
         for (experiment, part), rows in sorted(groups.items(), key=lambda item: names.index(item[0][0])):
             yield experiment, part, rows
+
+    def reference(self, rows: list[Row]) -> Row | None:
+        """Return the row that the others of a table are compared with."""
+        named = {row.key[2]: row for row in rows if not row.failures and row.rounds}
+        wanted = rows[0].references or registry.REFERENCES
+        return next((named[name] for name in wanted if name in named), None)
+
+    def null(self, rows: list[Row], name: str = "") -> Estimate | None:
+        """Return the ratio of a contender to itself under its second name: the noise floor of a table.
+
+        Args:
+            name: of which contender; by default the reference, or else the first that played twice.
+        """
+        reference = self.reference(rows)
+        wanted = name or (reference.key[2] if reference else "")
+        twice = [row for row in rows if row.key[2].endswith(registry.AGAIN)]
+        twice.sort(key=lambda row: row.key[2] != wanted + registry.AGAIN)
+        for row in twice:
+            original = (*row.key[:2], row.key[2].removesuffix(registry.AGAIN))
+            if name and original[2] != name:
+                continue
+            if (found := self.ratio(original, row.key, row.judge)) is not None:
+                return found
+        return None
 
     def ratio(self, above: Key, below: Key, figure: str = "wall") -> Estimate | None:
         """Return how many times the first cell's figure is the second's, or None if either has none."""
@@ -145,5 +221,8 @@ def _figure(sample: dict[str, Any], figure: str) -> float | None:
         return float(sample["server_cpu_ns"] / operations / 1000) if "server_cpu_ns" in sample else None
     if figure == "rss":
         return float(sample["peak_rss"])
+    if figure.startswith("counter "):
+        counted = sample.get("counters", {})
+        return float(counted.get(figure.partition(" ")[2], 0) / operations) if counted else None
     found = sample["extras"].get(figure)
     return None if found is None else float(found)

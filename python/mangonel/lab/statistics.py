@@ -1,9 +1,14 @@
-"""Medians and bootstrap intervals. A round is the unit: samples of one process depend on each other."""
+"""Medians and bootstrap intervals. A round is the unit: samples of one process depend on each other.
+
+Intervals from few rounds would be too narrow, since the median of five resampled values never leaves them: they are
+widened by what Student's t asks over the normal, so that 95 % are 95 % from three rounds on.
+"""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,6 +16,26 @@ Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples
 
 RESAMPLES = 400
 CONFIDENCE = 0.95
+NORMAL = 1.959964
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom.
+STUDENT = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+)
+TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -24,6 +49,10 @@ class Estimate:
     def excludes(self, figure: float) -> bool:
         """Return whether the interval lies on one side of a figure."""
         return figure < self.low or figure > self.high
+
+    def spread(self) -> float:
+        """Return for a ratio how far its interval reaches from 1, as a share: the noise floor of a null control."""
+        return math.expm1(max(abs(math.log(max(self.low, TINY))), abs(math.log(max(self.high, TINY)))))
 
 
 def median(values: Sequence[float]) -> float:
@@ -39,21 +68,30 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def widening(rounds: int) -> float:
+    """Return by how much a bootstrap interval of so many rounds is too narrow; one round has nothing to go by: 1."""
+    if rounds < 2:
+        return 1.0
+    student = STUDENT[rounds - 2] if rounds - 2 < len(STUDENT) else NORMAL + 2.6 / (rounds - 1)
+    return student / NORMAL * math.sqrt(rounds / (rounds - 1))
+
+
 def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
     """Return the median of the rounds' medians; the interval resamples rounds, then their samples."""
     source = random.Random(seed)
-
-    def once() -> float:
-        chosen = source.choices(rounds, k=len(rounds))
-        return median([median(source.choices(samples, k=len(samples))) for samples in chosen])
-
-    return _interval(median([median(samples) for samples in rounds]), once)
+    drawn = sorted(_resampled(source, rounds) for _ in range(RESAMPLES))
+    value = median([median(samples) for samples in rounds])
+    low, high = _interval(value, drawn, widening(len(rounds)))
+    floor = min(0.0, *(min(samples) for samples in rounds))
+    return Estimate(value, max(low, floor), high)
 
 
 def ratio(
     above: Mapping[int, Sequence[float]], below: Mapping[int, Sequence[float]], seed: int = 0
 ) -> Estimate:
     """Return the median ratio of two contenders, paired by the number of the round both have played.
+
+    What is resampled is the logarithm, so that twice as fast and half as fast are equally far from 1.
 
     Raises:
         ValueError: they have no round in common.
@@ -63,19 +101,71 @@ def ratio(
         raise ValueError("expected at least one round in common, got none")
     source = random.Random(seed)
 
-    def once() -> float:
-        return median(
-            [draw(above[number]) / draw(below[number]) for number in source.choices(shared, k=len(shared))]
+    def draw(number: int) -> float:
+        one, other = above[number], below[number]
+        return _log(median(source.choices(one, k=len(one)))) - _log(
+            median(source.choices(other, k=len(other)))
         )
 
-    def draw(samples: Sequence[float]) -> float:
-        return max(median(source.choices(samples, k=len(samples))), 1e-12)
+    drawn = sorted(
+        median([draw(number) for number in source.choices(shared, k=len(shared))]) for _ in range(RESAMPLES)
+    )
+    value = median([_log(median(above[number])) - _log(median(below[number])) for number in shared])
+    return _exp(value, drawn, len(shared))
 
-    value = median([median(above[number]) / max(median(below[number]), 1e-12) for number in shared])
-    return _interval(value, once)
+
+def change(before: Rounds, after: Rounds, seed: int = 0) -> Estimate:
+    """Return the ratio of two runs' medians, after over before; their rounds have nothing to do with each other."""
+    source = random.Random(seed)
+    drawn = sorted(
+        _log(_resampled(source, after)) - _log(_resampled(source, before)) for _ in range(RESAMPLES)
+    )
+    value = _log(median([median(samples) for samples in after])) - _log(
+        median([median(samples) for samples in before])
+    )
+    return _exp(value, drawn, min(len(before), len(after)))
 
 
-def _interval(value: float, once: Callable[[], float]) -> Estimate:
-    drawn = sorted(once() for _ in range(RESAMPLES))
+def p_value(found: Estimate) -> float:
+    """Return how likely a ratio at least as far from 1 is when there is no difference; agrees with its interval."""
+    value, low, high = (_log(figure) for figure in (found.value, found.low, found.high))
+    reach = value - low if value > 0 else high - value
+    if reach <= 0:
+        return 0.0 if value else 1.0
+    return math.erfc(abs(value) / reach * NORMAL / math.sqrt(2))
+
+
+def discoveries(chances: Sequence[float], rate: float = 0.05) -> list[bool]:
+    """Return which of many tests stand when at most `rate` of those that stand may be false (Benjamini-Hochberg)."""
+    ranked = sorted(range(len(chances)), key=lambda place: chances[place])
+    last = 0
+    for rank, place in enumerate(ranked, 1):
+        if chances[place] <= rate * rank / len(chances):
+            last = rank
+    stands = set(ranked[:last])
+    return [place in stands for place in range(len(chances))]
+
+
+def _resampled(source: random.Random, rounds: Rounds) -> float:
+    chosen = source.choices(rounds, k=len(rounds))
+    return median([median(source.choices(samples, k=len(samples))) for samples in chosen])
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, TINY))
+
+
+def _exp(value: float, drawn: list[float], rounds: int) -> Estimate:
+    low, high = _interval(value, drawn, widening(rounds))
+    return Estimate(_plain(value), _plain(max(low, -50.0)), _plain(min(high, 50.0)))
+
+
+def _plain(logarithm: float) -> float:
+    """Return the ratio without the last digits, which going through logarithms has spoilt: 2.4 must be 2.4."""
+    return float(f"{math.exp(logarithm):.12g}")
+
+
+def _interval(value: float, drawn: list[float], wider: float) -> tuple[float, float]:
     cut = int(RESAMPLES * (1 - CONFIDENCE) / 2)
-    return Estimate(value, min(value, drawn[cut]), max(value, drawn[-1 - cut]))
+    low, high = min(value, drawn[cut]), max(value, drawn[-1 - cut])
+    return value - (value - low) * wider, value + (high - value) * wider

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangonel.lab import registry, scores
-from mangonel.lab.conductor import REFERENCES
 from mangonel.lab.fingerprint import machine
 from mangonel.lab.marks import Verdict, verdicts
+from mangonel.lab.noise import TRUSTED, unfit
 from mangonel.lab.results import Results, Row
 from mangonel.lab.statistics import Estimate
 
-TRUSTED = 1.1  # the null control's median ratio beyond which a table says that it is noise
-DISTURBED = 1.25  # a round whose sentinel took so many times the run's best began on a busy machine
+DISTURBED = 1.25  # a part whose sentinel took so many times the run's best began on a busy machine
 
 Write = Callable[[str], None]
 HEADINGS = (
@@ -43,18 +42,21 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
     """Print everything a result file says."""
     results = Results(content)
     draw = _plain if plain or importlib.util.find_spec("rich") is None else _rich
-    _head(content, write)
+    _head(results, write)
     failures = []
     for experiment, _, rows in results.parts():
-        reference = _reference(rows)
+        reference = results.reference(rows)
         concern = f", {rows[0].write_concern}" if rows[0].write_concern else ""
         title = f"{experiment}: {rows[0].title}{concern}{_noise(results, rows)}"
-        name = _title(reference.key[2]) if reference else "the reference"
-        by = "CPU " if rows[0].judge == "client" else ""
+        name = reference.name if reference else "the reference"
+        judge = rows[0].judge
+        by = {"wall": "", "client": "CPU "}.get(judge, f"{judge} ")
         headings = [text.format(unit=rows[0].unit, reference=by + name) for text in HEADINGS]
+        if judge not in ("wall", "client"):
+            headings[1] = f"{judge} latency [95 %]"
         draw(title, headings, _lines(results, rows, reference), write)
         failures += [line for row in rows for line in _failures(row)]
-    for title, headings, cells in scores.tables(results, _title):
+    for title, headings, cells in scores.tables(results, registry.title):
         draw(title, headings, [Line(row) for row in cells], write)
     tables = (
         ("failed: no figure counts", ["experiment", "part", "contender", "why"], failures),
@@ -70,7 +72,8 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         draw(title, ["experiment", "what", "asked", "reached [95 %]", "verdict"], _marks(judged), write)
 
 
-def _head(content: dict[str, Any], write: Write) -> None:
+def _head(results: Results, write: Write) -> None:
+    content = results.content
     found, plan = content["fingerprint"], content["plan"]
     server = found["server"]
     write(f"{found['date']}  {machine(found)}")
@@ -85,6 +88,12 @@ def _head(content: dict[str, Any], write: Write) -> None:
     form = "short form" if plan["quick"] else "full form"
     write(f"{form}, {rounds} rounds in shuffled order, each in new processes; medians [95 % interval]")
     write(_disturbance(content))
+    if plan.get("plants"):
+        write(f"PLANTED slowdowns, to test the lab: {plan['plants']}")
+    reasons = unfit(results)
+    write("fit to be quoted: " + ("yes" if not reasons else "NO: " + "; ".join(reasons)))
+    for text in content.get("notes", []):
+        write(f"note: {text}")
 
 
 def _disturbance(content: dict[str, Any]) -> str:
@@ -98,7 +107,10 @@ def _missing(content: dict[str, Any]) -> list[Line]:
     told: dict[tuple[str, str], list[str]] = {}
     for entry in content["missing"]:
         told.setdefault((entry["contender"], entry["reason"]), []).append(entry["experiment"])
-    return [Line([_title(name), reason, ", ".join(names)]) for (name, reason), names in told.items()]
+    return [
+        Line([registry.title(name) if name else "everybody", reason, ", ".join(names)])
+        for (name, reason), names in told.items()
+    ]
 
 
 def _failures(row: Row) -> list[Line]:
@@ -106,10 +118,10 @@ def _failures(row: Row) -> list[Line]:
     for text in row.failures:
         where, colon, why = text.partition(": ")
         told.setdefault(why if colon else text, []).append(where if colon else "")
-    experiment, part, contender = row.key
+    experiment, part, _ = row.key
     return [
         Line(
-            [experiment, part, _title(contender), f"{why[:300]} ({', '.join(filter(None, rounds))})"],
+            [experiment, part, row.name, f"{why[:300]} ({', '.join(filter(None, rounds))})"],
             "failed",
         )
         for why, rounds in told.items()
@@ -118,7 +130,7 @@ def _failures(row: Row) -> list[Line]:
 
 def _exits(content: dict[str, Any]) -> list[Line]:
     return [
-        Line([e["experiment"], _title(e["contender"]), str(e["round"] + 1), _exit(e)], "failed")
+        Line([e["experiment"], registry.title(e["contender"]), str(e["round"] + 1), _exit(e)], "failed")
         for e in content["exits"]
     ]
 
@@ -132,11 +144,6 @@ def _marks(judged: list[Verdict]) -> list[Line]:
         cells = [mark.experiment, mark.text, asked, reached, verdict.word]
         lines.append(Line(cells, "best" if verdict.met else "failed"))
     return lines
-
-
-def _reference(rows: list[Row]) -> Row | None:
-    named = {row.key[2]: row for row in rows if not row.failures}
-    return next((named[name] for name in REFERENCES if name in named), None)
 
 
 def _unclean(row: Row) -> str:
@@ -155,14 +162,14 @@ def _unclean(row: Row) -> str:
 def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Line]:
     judge = rows[0].judge
     timed = {row.key: row.estimate(judge) for row in rows}
-    contending = [row for row in rows if not row.key[2].startswith(("raw-", "bare"))]
+    contending = [row for row in rows if not row.floor]
     known = {row.key: timed[row.key] for row in contending}
     best = min((e.value for e in known.values() if e is not None), default=None)
-    band = _null_ratio(results, rows)
+    band = results.null(rows)
     lines = []
     for row in sorted(rows, key=lambda row: e.value if (e := timed[row.key]) else float("inf")):
         figure, wall = timed[row.key], row.estimate("wall")
-        name = _title(row.key[2]) + _unclean(row)
+        name = row.name + _unclean(row)
         if wall is None or figure is None:
             lines.append(Line([name, "FAILED" if row.failures else "no samples", "", "", "", ""], "failed"))
             continue
@@ -171,8 +178,7 @@ def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Lin
             speed = results.ratio(reference.key, row.key, judge)
             if speed is not None:
                 against = f"{speed.value:.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
-                inside = band is not None and not (speed.low > band.high or speed.high < band.low)
-                mood = "noise" if inside or not speed.excludes(1.0) else ""
+                mood = "noise" if is_noise(speed, band) else ""
         if best is not None and row in contending and figure.value == best:
             mood = "best"
         client, rss = row.estimate("client"), row.estimate("rss")
@@ -192,30 +198,21 @@ def _lines(results: Results, rows: list[Row], reference: Row | None) -> list[Lin
     return lines
 
 
-def _null_ratio(results: Results, rows: list[Row]) -> Estimate | None:
-    for row in rows:
-        experiment, part, contender = row.key
-        if contender.endswith(registry.AGAIN):
-            original = (experiment, part, contender.removesuffix(registry.AGAIN))
-            return results.ratio(original, row.key, row.judge)
-    return None
+def is_noise(speed: Estimate, band: Estimate | None) -> bool:
+    """Return whether a ratio cannot be told from 1: by its own interval, or by what the reference shows alone."""
+    small = band is not None and 1 / (1 + band.spread()) <= speed.value <= 1 + band.spread()
+    return small or not speed.excludes(1.0)
 
 
 def _noise(results: Results, rows: list[Row]) -> str:
-    band = _null_ratio(results, rows)
+    band = results.null(rows)
     if band is None:
         return ""
     warning = "" if 1 / TRUSTED <= band.value <= TRUSTED else "; TOO NOISY to trust"
     return (
-        f"  (noise: the reference against itself {band.value:.2f} [{band.low:.2f}, {band.high:.2f}]{warning})"
+        f"  (noise: the reference against itself {band.value:.2f} [{band.low:.2f}, {band.high:.2f}], "
+        f"differences below {100 * band.spread():.0f} % are grey{warning})"
     )
-
-
-def _title(name: str) -> str:
-    try:
-        return registry.contender(name).title
-    except KeyError:
-        return name
 
 
 def _exit(entry: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import time
 import traceback
 from typing import Any
 
-from mangonel.lab import protocol, registry
+from mangonel.lab import profile, protocol, registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size, Task
 
@@ -34,12 +34,17 @@ def main() -> int:
     size = Size(order["quick"], order["parameters"])
     target = Target(order["uri"], order["database"], order["collection"])
     bench = Bench(contender, target, size, order["seed"])
-    channel.send({"event": "hello", "versions": contender.versions()})
+    channel.send({"event": "hello", "versions": contender.versions(), "builds": contender.builds()})
     parts = {part.id: part for part in experiment.parts(size)}
     while (message := channel.receive()) is not None and "part" in message:
         part = parts[message["part"]]
         try:
-            _play(channel, part, experiment.task(part, bench))
+            task = experiment.task(part, bench)
+            if "profile" in message:
+                profile.record(task, message["profile"])
+                channel.send({"event": "profiled"})
+            else:
+                _play(channel, part, task, order.get("plant", 0.0))
         except Exception as error:
             traceback.print_exc()
             where = traceback.extract_tb(error.__traceback__)[-1]
@@ -50,7 +55,7 @@ def main() -> int:
     return 0
 
 
-def _play(channel: protocol.Channel, part: Part, task: Task) -> None:
+def _play(channel: protocol.Channel, part: Part, task: Task, plant: float) -> None:
     channel.send({"event": "verified", "digest": task.verify()})
     task.warm_up()
     for _ in range(part.samples):
@@ -60,15 +65,17 @@ def _play(channel: protocol.Channel, part: Part, task: Task) -> None:
         gate = channel.receive()
         if gate is None or not gate.get("go"):
             raise EOFError("the conductor went away")
-        channel.send({"event": "sample", **_measure(part, task)})
+        channel.send({"event": "sample", **_measure(part, task, plant)})
     channel.send({"event": "done", "written": task.written()})
 
 
-def _measure(part: Part, task: Task) -> dict[str, Any]:
+def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
     who = WHO[part.meter]
     before = resource.getrusage(who)
     start = time.perf_counter_ns()
     operations = task.act()
+    if plant > 0:
+        _burn(int((time.perf_counter_ns() - start) * plant))
     wall = time.perf_counter_ns() - start
     after = resource.getrusage(who)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -81,7 +88,15 @@ def _measure(part: Part, task: Task) -> dict[str, Any]:
         "peak_rss": after.ru_maxrss * 1024,
         "switches": after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw,
         "extras": extras,
+        "histograms": task.histograms(),
     }
+
+
+def _burn(ns: int) -> None:
+    """Waste so much time: a planted slowdown, with which the lab is tested."""
+    end = time.perf_counter_ns() + ns
+    while time.perf_counter_ns() < end:
+        pass
 
 
 if __name__ == "__main__":

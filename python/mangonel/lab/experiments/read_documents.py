@@ -69,6 +69,7 @@ class ReadDocuments(Experiment):
 
     id = "read-documents"
     title = "150 x 200 documents into objects"
+    references = ("objects-pymongo",)
 
     def parts(self, size: Size) -> list[Part]:
         """From the server and alone, five keys and a post."""

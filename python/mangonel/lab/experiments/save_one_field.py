@@ -54,6 +54,7 @@ class SaveOneField(Experiment):
 
     id = "save-one-field"
     title = "one scalar of a loaded post changed and saved"
+    references = ("mongoengine",)
 
     def parts(self, size: Size) -> list[Part]:
         """Up to the wire, and with the server."""

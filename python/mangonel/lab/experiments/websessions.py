@@ -37,7 +37,7 @@ CALLS: dict[str, dict[str, float]] = {
     "anonymous": {},
     "seed": {"put": 1},
 }
-STATELESS = ("web-none", "web-cookie")
+STATELESS = ("none", "cookie")
 
 NGINX = """
 worker_processes 1; daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log crit;
@@ -166,7 +166,8 @@ class SiteTask(Task):
             processes=4 if is_seed else 1,
             behind_nginx=is_seed,
         )
-        self._is_stateless = bench.contender.id in STATELESS
+        self._store = store
+        self._is_stateless = store in STATELESS
         self._cookies: list[str] = [""]
         self._loads = 0
 
@@ -175,7 +176,7 @@ class SiteTask(Task):
         count = 200 if self._part.id in ("known-reads", "known-writes", "mixed") else 1
         cookies = self._visit([(f"/?v={PAYLOAD}", "")] * count)
         self._cookies = cookies or [""]
-        if self._bench.contender.id != "web-none" and len(cookies) != count:
+        if self._store != "none" and len(cookies) != count:
             raise RuntimeError(f"expected {count} cookies, got {len(cookies)}")
         if cookies:
             self._visit([("/read", cookies[0])])
@@ -295,6 +296,7 @@ class WebSessionsExperiment(Experiment):
 
     id = "websessions"
     title = "websessions behind Tornado"
+    references = ("web-none",)
 
     def parts(self, size: Size) -> list[Part]:
         """The original's handler in both classes, known visitors, anonymous readers, the original layout, the layer."""

@@ -1,0 +1,156 @@
+"""`mangonel lab run`: play, print, write. What else plays experiments borrows its parts."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mangonel.lab import fingerprint, registry, results, table
+from mangonel.lab.cli import FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
+from mangonel.lab.conductor import Conductor, Progress
+from mangonel.lab.experiment import Size
+from mangonel.lab.protocol import ChildError
+from mangonel.lab.record import Plan, Record
+
+RESULTS = Path("results")
+INTERRUPTED = 130
+# The server tells by it which write concern it was asked for; only at its start can it be turned on.
+COUNTED = {"reportOpWriteConcernCountersInServerStatus": True}
+
+Say = Callable[[Progress], None]
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Play, print, write. Exit status 1 when a cell failed, since its figure is missing."""
+    content, status = play(options)
+    if content is None:
+        return status
+    table.show(content, plain=options.plain)
+    if options.report is not None:
+        from mangonel.lab.report import page
+
+        options.report.parent.mkdir(parents=True, exist_ok=True)
+        options.report.write_text(page.render(content))
+        print(f"\nreport: {options.report}")
+    print(f"\nresult file: {options.out}")
+    return status
+
+
+def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
+    """Play what the arguments say and return what the result file holds, and the exit status.
+
+    Args:
+        changes: fields of the plan that the command decides, not its user.
+    """
+    known, contenders = registry.experiments(), registry.contenders()
+    chosen = [*options.experiments, *getattr(options, "only", [])]
+    check(options, "experiment", chosen, list(known))
+    check(options, "contender", options.contender, list(contenders))
+    if getattr(options, "install_peers", False):
+        from mangonel.lab import peers
+
+        peers.install([contenders[name] for name in options.contender or contenders])
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else FULL_ROUNDS)
+    values: dict[str, Any] = {
+        "experiments": tuple(dict.fromkeys(chosen)) or tuple(known),
+        "contenders": tuple(options.contender or contenders),
+        "size": Size(options.quick, _parameters(options)),
+        "rounds": rounds,
+        "seed": random.randrange(2**31) if options.seed is None else options.seed,
+        "budget": options.budget or (QUICK_BUDGET if options.quick and not options.rounds else 0.0),
+        "again": 0 if options.rounds == 1 else max(1, rounds // 2),
+        "delays_ms": getattr(options, "latency", (0.0,)),
+        "plants": dict(getattr(options, "plant", [])),
+        **changes,
+    }
+    check(options, "contender", list(values["plants"]), list(contenders))
+    if options.out is None:
+        options.out = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
+    found = fingerprint.fingerprint(sys.argv)
+    status = 0
+    with deployment(options.uri) as uri, progress() as say:
+        record = Record(Plan(uri=uri, **values), options.out, found)
+        try:
+            Conductor(record.plan, say, record).run()
+        except ChildError as error:
+            print(f"the lab stopped: {error}", file=sys.stderr)
+            status = 1
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        finally:
+            record.close()
+    if not record.cells:
+        return None, status or 1
+    content = results.to_file(record, found)
+    failed = any(cell.failures for cell in record.cells.values()) or _has_failed(record)
+    return content, status or int(failed)
+
+
+def check(options: argparse.Namespace, kind: str, chosen: list[str], known: list[str]) -> None:
+    """Refuse a name that nobody has, with those there are."""
+    for name in chosen:
+        if name not in known:
+            options.parser.error(f"no {kind} is called {name!r}; there are {', '.join(known)}")
+
+
+@contextlib.contextmanager
+def deployment(uri: str | None) -> Iterator[str]:
+    """Give the URI of the deployment that was named, or of a private one of this block."""
+    if uri is not None:
+        yield uri
+        return
+    from mangonel.server import start
+
+    with start(replica_set=1, set_parameters=COUNTED) as server:
+        yield server.uri
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Say]:
+    """Give a function that shows how far a run is and how long it will take: on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda at: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+    except ImportError:
+        yield lambda at: print(f"\r\033[K{words(at)}", end="", file=sys.stderr, flush=True)
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        return
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("preparing", total=None)
+
+        def show(at: Progress) -> None:
+            bar.update(task, description=words(at, share=False), completed=at.done, total=at.total)
+
+        yield show
+
+
+def words(at: Progress, share: bool = True) -> str:
+    """Return a line that says how far a run is."""
+    left = "" if at.left_s is None else f", {int(at.left_s) // 60}:{int(at.left_s) % 60:02} left"
+    part = f"{100 * at.done // at.total:3} %  " if share else ""
+    return f"{part}{at.text}{left}"
+
+
+def _has_failed(record: Record) -> bool:
+    return any(not entry["contender"] for entry in record.missing)
+
+
+def _parameters(options: argparse.Namespace) -> dict[str, int]:
+    parameters = {}
+    for text in options.set:
+        name, _, figure = text.partition("=")
+        if not figure.isdigit():
+            options.parser.error(f"expected NAME=N after --set, got {text!r}")
+        parameters[name] = int(figure)
+    return parameters

@@ -1,0 +1,196 @@
+"""Latencies as HdrHistograms, and calls at a constant rate whose latency counts from when they were due.
+
+A generator that waits for a slow answer before it sends the next request omits the very requests that would have
+waited: their latency is counted here from the intended start, so nothing is omitted. Knows no driver and no server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LOWEST_NS = 100
+HIGHEST_NS = 120_000_000_000
+DIGITS = 3
+PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 100.0)
+# Sleeping wakes late: by some 60 us in a thread, and by a whole millisecond on epoll's clock. The rest is spun.
+THREAD_SPIN_S = 0.0003
+LOOP_SPIN_S = 0.002
+
+
+class Latencies:
+    """Durations in ns, from 100 ns to two minutes with three digits; longer ones count as two minutes."""
+
+    def __init__(self, encoded: Iterable[str] = ()) -> None:
+        """Begin empty, or with everything that other histograms hold.
+
+        Args:
+            encoded: histograms as `encode` returned them.
+
+        Raises:
+            ModuleNotFoundError: the package `hdrhistogram` is missing; `mangonel[lab]` brings it.
+        """
+        from hdrh.histogram import HdrHistogram
+
+        self._kept: Any = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+        for text in encoded:
+            self._kept.add(HdrHistogram.decode(text))
+
+    def __len__(self) -> int:
+        """Return how many durations are in it."""
+        return int(self._kept.total_count)
+
+    def record(self, ns: int) -> None:
+        """Count one duration."""
+        self._kept.record_value(min(max(ns, 0), HIGHEST_NS))
+
+    def record_corrected(self, ns: int, expected_ns: int) -> None:
+        """Count one duration of a generator that waits for answers, and those it left out while it waited.
+
+        Args:
+            ns: how long the answer took.
+            expected_ns: how long after one request the next was due.
+        """
+        self._kept.record_corrected_value(min(max(ns, 0), HIGHEST_NS), expected_ns)
+
+    def at(self, percentile: float) -> float:
+        """Return the duration in µs that so many percent do not exceed; 0 when there are none."""
+        return float(self._kept.get_value_at_percentile(percentile)) / 1000 if len(self) else 0.0
+
+    def encode(self) -> str:
+        """Return it in HdrHistogram's V2 format, base64, as every implementation reads it."""
+        return bytes(self._kept.encode()).decode()
+
+    def buckets(self, per_decade: int = 12) -> list[tuple[float, float, int]]:
+        """Return counts in buckets of equal width on a logarithmic scale: from µs, to µs, count."""
+        if not len(self):
+            return []
+        found: dict[int, int] = {}
+        import math
+
+        for item in self._kept.get_recorded_iterator():
+            value = max(item.value_iterated_to, LOWEST_NS) / 1000
+            place = math.floor(math.log10(value) * per_decade)
+            found[place] = found.get(place, 0) + item.count_at_value_iterated_to
+        places = range(min(found), max(found) + 1)
+        return [(10 ** (p / per_decade), 10 ** ((p + 1) / per_decade), found.get(p, 0)) for p in places]
+
+
+@dataclass
+class Paced:
+    """What calls at a constant rate showed.
+
+    Attributes:
+        response: from when a call was due to its answer: what a user feels.
+        service: from when it began to its answer: what a closed loop would have reported.
+        lag: how late the generator itself was where nothing kept it; its own fault, not the contender's.
+        backlog_s: seconds from the last call's due time to the last answer.
+    """
+
+    rate: float
+    response: Latencies = field(default_factory=Latencies)
+    service: Latencies = field(default_factory=Latencies)
+    lag: Latencies = field(default_factory=Latencies)
+    backlog_s: float = 0.0
+
+    def histograms(self) -> dict[str, str]:
+        """Return what a task hands to the result file."""
+        return {
+            "response": self.response.encode(),
+            "service": self.service.encode(),
+            "lag": self.lag.encode(),
+        }
+
+    def extras(self) -> dict[str, float]:
+        """Return the figures tables show, in µs."""
+        names = {f"p{p:g}": self.response.at(p) for p in PERCENTILES[:-1]}
+        return {
+            **names,
+            "max": self.response.at(100),
+            "lag_p99": self.lag.at(99),
+            "saturated": float(self.backlog_s > 1.0),
+            "rate": self.rate,
+        }
+
+
+def at_rate(call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, in_flight: int = 1) -> Paced:
+    """Call once for each argument, so many times a second, from so many threads."""
+    paced = Paced(rate)
+    period = 1e9 / rate
+    turns = itertools.count()
+    start = time.perf_counter_ns() + 5_000_000
+    errors: list[BaseException] = []
+    kept: list[list[tuple[int, int, int]]] = []
+
+    def play() -> None:
+        mine: list[tuple[int, int, int]] = []
+        kept.append(mine)
+        clock, spin = time.perf_counter_ns, int(THREAD_SPIN_S * 1e9)
+        try:
+            while (turn := next(turns)) < len(arguments):
+                due = start + int(turn * period)
+                free = clock()
+                if due - free > spin:
+                    time.sleep((due - free - spin) / 1e9)
+                while (begun := clock()) < due:
+                    pass
+                call(arguments[turn])
+                # Late because the one before took long is the contender's lateness, not the generator's.
+                mine.append((clock() - due, begun - due if free <= due else -1, clock() - begun))
+        except BaseException as error:
+            errors.append(error)
+
+    if in_flight == 1:
+        play()
+    else:
+        threads = [threading.Thread(target=play) for _ in range(in_flight)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return _sum_up(paced, [entry for mine in kept for entry in mine], start, period, len(arguments))
+
+
+async def at_rate_async(
+    call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any], rate: float
+) -> Paced:
+    """Start a task for each argument, so many a second, whatever is still under way."""
+    paced = Paced(rate)
+    period = 1e9 / rate
+    clock = time.perf_counter_ns
+    start = clock() + 5_000_000
+    spin = int(LOOP_SPIN_S * 1e9)
+    kept: list[tuple[int, int, int]] = []
+
+    async def play(argument: Any, due: int) -> None:
+        begun = clock()
+        await call(argument)
+        kept.append((clock() - due, begun - due, clock() - begun))
+
+    async with asyncio.TaskGroup() as group:
+        for turn, argument in enumerate(arguments):
+            due = start + int(turn * period)
+            if (left := due - clock()) > spin:
+                await asyncio.sleep((left - spin) / 1e9)
+            while clock() < due:
+                await asyncio.sleep(0)
+            group.create_task(play(argument, due))
+            await asyncio.sleep(0)
+    return _sum_up(paced, kept, start, period, len(arguments))
+
+
+def _sum_up(paced: Paced, kept: list[tuple[int, int, int]], start: int, period: float, count: int) -> Paced:
+    for response, lag, service in kept:
+        paced.response.record(response)
+        paced.service.record(service)
+        if lag >= 0:
+            paced.lag.record(lag)
+    paced.backlog_s = max(0.0, (time.perf_counter_ns() - start - (count - 1) * period) / 1e9)
+    return paced

@@ -1,0 +1,83 @@
+"""Whether a run can be trusted: which rounds were disturbed, which was played again, and what makes a run unfit.
+
+Pure functions of what was written down. Spec: reference lab method (null control, sentinel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mangonel.lab.sentinel import DISTURBED, STOLEN
+from mangonel.lab.statistics import median
+
+if TYPE_CHECKING:
+    from mangonel.lab.results import Results
+
+TRUSTED = 1.1  # the null control's median ratio beyond which a table says that it is noise
+UNFIT_SHARE = 0.25  # of the rounds disturbed, or of the tables too noisy
+UNFIT_FLOOR = 0.15  # the median noise floor of the tables
+
+
+def marked_rounds(
+    order: Iterable[dict[str, Any]], rounds: Iterable[tuple[str, dict[str, Any]]]
+) -> list[tuple[str, int]]:
+    """Return the rounds, as experiment and number, that began or ran on a busy machine.
+
+    A round counts as disturbed when the fixed loop took more than 1.25 times the run's best before it or, as a median,
+    before its parts; or when the hypervisor took more than 3 % of its processor time.
+    """
+    played = [entry for entry in order if "sentinel" in entry]
+    inside: dict[tuple[str, int], list[float]] = {}
+    for experiment, entry in rounds:
+        inside.setdefault((experiment, entry["round"]), []).append(entry["sentinel_ns"])
+    looks = [float(entry["sentinel"]["loop_ns"]) for entry in played]
+    best = min([*looks, *(value for values in inside.values() for value in values)], default=0.0)
+    found = []
+    for entry, look in zip(played, looks, strict=True):
+        key = (entry["experiment"], entry["round"])
+        slow = max(look, median(inside[key]) if key in inside else 0.0) > DISTURBED * best
+        if slow or entry["sentinel"]["stolen"] > STOLEN:
+            found.append(key)
+    return found
+
+
+def replaced(order: list[dict[str, Any]], marked: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return the rounds that do not count: of a disturbed round and the one played instead, the busier one."""
+    disturbed = set(marked)
+    looks = {(e["experiment"], e["round"]): e.get("sentinel", {}).get("loop_ns", 0) for e in order}
+    left_out = set()
+    for entry in order:
+        if (number := entry.get("instead_of")) is None:
+            continue
+        again, first = (entry["experiment"], entry["round"]), (entry["experiment"], number)
+        is_better = again not in disturbed or looks[again] < looks.get(first, 0)
+        left_out.add(first if is_better else again)
+    return left_out
+
+
+def unfit(results: Results) -> list[str]:
+    """Return why the run as a whole should not be quoted, or nothing when it may be."""
+    reasons = []
+    order = results.content["plan"]["order"]
+    marked = {(name, number) for name, number in results.content["marked"]}
+    counting = [e for e in order if (e["experiment"], e["round"]) not in results.left_out]
+    busy = sum((e["experiment"], e["round"]) in marked for e in counting)
+    if counting and busy > UNFIT_SHARE * len(counting):
+        reasons.append(
+            f"{busy} of {len(counting)} rounds that count ran while the machine was busy or stolen from"
+        )
+    bands = [band for _, _, rows in results.parts() if (band := results.null(rows)) is not None]
+    wild = sum(not 1 / TRUSTED <= band.value <= TRUSTED for band in bands)
+    if bands and wild > UNFIT_SHARE * len(bands):
+        reasons.append(
+            f"in {wild} of {len(bands)} tables the reference differs from itself by more than 10 %"
+        )
+    floors = [band.spread() for band in bands]
+    if floors and median(floors) > UNFIT_FLOOR:
+        reasons.append(
+            f"differences below {100 * median(floors):.0f} % cannot be told from noise (median of tables)"
+        )
+    if results.content["end"].get("how") != "complete":
+        reasons.append("the run was cut off before its end")
+    return reasons

@@ -1,0 +1,74 @@
+"""How quiet the machine is just now: a fixed loop, a small fsync, pressure and steal. Knows no driver and no server.
+
+Slower than at its best means that somebody else works. A round that began so is marked, and played again at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+STEPS = 100_000
+DISTURBED = 1.25  # so many times the run's best
+STOLEN = 0.03  # share of a round's processor time that the hypervisor gave to others
+FSYNC_BYTES = 4096
+
+
+def loop_ns() -> int:
+    """Return the ns a fixed piece of Python takes just now."""
+    start = time.perf_counter_ns()
+    total = 0
+    while total < STEPS:
+        total += 1
+    return time.perf_counter_ns() - start
+
+
+def fsync_ns(folder: str | None = None) -> int:
+    """Return the ns that writing 4 KiB and waiting for the disk takes."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"\0" * FSYNC_BYTES)
+        file.flush()
+        start = time.perf_counter_ns()
+        os.fsync(file.fileno())
+        return time.perf_counter_ns() - start
+
+
+def pressure() -> float:
+    """Return the share of the last ten seconds in which some task waited for a core, in percent; -1: unknown."""
+    for word in (read("/proc/pressure/cpu") or "").split():
+        if word.startswith("avg10="):
+            return float(word.partition("=")[2])
+    return -1.0
+
+
+def ticks() -> tuple[int, int]:
+    """Return the processor time that was stolen and all of it, in ticks since the machine started."""
+    words = (read("/proc/stat") or "").partition("\n")[0].split()[1:]
+    figures = [int(word) for word in words[:8]]
+    return (figures[7], sum(figures)) if len(figures) == 8 else (0, 0)
+
+
+def stolen(before: tuple[int, int], after: tuple[int, int]) -> float:
+    """Return the share of the processor time between two `ticks` that the hypervisor took."""
+    return (after[0] - before[0]) / max(1, after[1] - before[1])
+
+
+def look() -> dict[str, Any]:
+    """Return what the machine is like before a round."""
+    return {
+        "loop_ns": min(loop_ns() for _ in range(3)),
+        "fsync_ns": fsync_ns(),
+        "pressure": pressure(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def read(path: str) -> str | None:
+    """Return a small file's text, or None where there is none."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return None
