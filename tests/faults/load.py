@@ -21,7 +21,8 @@ from typing import Any
 
 THREADS, TASKS = 8, 64
 PAUSE_S = {"thread": 0.02, "task": 0.1}
-OPTIONS = {"w": "majority", "heartbeatFrequencyMS": 1000, "connectTimeoutMS": 2000}
+# With a time limit an operation is tried again as often as the time allows, not once: two faults may meet one write.
+OPTIONS = {"w": "majority", "heartbeatFrequencyMS": 1000, "connectTimeoutMS": 2000, "timeoutMS": 60_000}
 
 
 @dataclass

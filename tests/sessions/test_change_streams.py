@@ -212,6 +212,19 @@ def test_decoders_of_the_user_leave_the_token_as_it_is(face: Face, collection: A
     face.wait(stream.close())
 
 
+def test_time_limit_ends_a_next_that_waits_and_the_stream_goes_on(face: Face, collection: Any) -> None:
+    limited = face.connect(_uri(collection), timeoutMS=2000)
+    stream = face.wait(limited[collection.database.name][collection.name].watch())
+
+    with pytest.raises(errors.PyMongoError) as caught:
+        next_of(face, stream)
+    assert caught.value.timeout
+
+    face.wait(collection.insert_one({"_id": 5}))
+    assert seen(next_of(face, stream)) == ("insert", 5)
+    face.wait(stream.close())
+
+
 def test_close_ends_a_next_that_waits_elsewhere_without_an_error(face: Face, collection: Any) -> None:
     face.wait(collection.insert_one({}))
     stream = face.wait(collection.watch(max_await_time_ms=1000))

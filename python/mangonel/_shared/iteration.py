@@ -98,6 +98,7 @@ class AsyncChanges(Generic[_DocumentType]):
 
     if TYPE_CHECKING:
         _pop: Any
+        _port: Any
         _next_or_end_flow: Any
 
         def close(self) -> Awaitable[None]: ...
@@ -108,7 +109,7 @@ class AsyncChanges(Generic[_DocumentType]):
     async def __anext__(self) -> _DocumentType:
         change = self._pop()
         if change is None:
-            change = await self._next_or_end_flow()
+            change = await self._port.flow(self._next_or_end_flow())
             if change is None:
                 raise StopAsyncIteration
         return change  # type: ignore[no-any-return]
