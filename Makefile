@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test test-websessions-long bench soak lint fmt stubs fuzz docs demo lock clean
+.PHONY: help build run test instructions test-websessions-long bench soak lint fmt stubs fuzz docs demo lock clean
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ test: lint    ## Lint, then every test: Rust without a server, Python with a rea
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 $(BIN)/python -m pytest tests/websessions/test_model.py -s $(ARGS)
+
+instructions: build    ## Count the codec's and the protocol's instructions; UPDATE=1 keeps the counts
+	$(BIN)/python tools/instructions.py $(if $(UPDATE),--update)
 
 bench: build    ## The full lab, as for the README's table
 	$(BIN)/python -m compileall -q python/mangonel

@@ -32,6 +32,7 @@ PACKAGES = {
     "nginx": "nginx",
     "ab": "apache2-utils",
     "chromium": "chromium",
+    "valgrind": "valgrind",
     "wrk": "wrk",
 }
 

@@ -1,0 +1,181 @@
+"""Count the instructions of the codec's and the protocol's usual work, and compare with the counts that are kept.
+
+    python tools/instructions.py             compare; exit status 1 when a row takes over 2 % more than it did
+    python tools/instructions.py --update    keep what was counted, in tools/instructions.toml
+
+A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
+instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
+Runs `tools/instructions` (a release build) below valgrind's callgrind; what a row is, is said there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "tools" / "instructions.toml"
+PROGRAM = "mangonel-instructions"
+TOLERANCE = 0.02
+HEAD = """\
+# Instructions of each row of tools/instructions, by compiler, C library and vector instructions.
+# Written by `make instructions UPDATE=1`; a change here is a change of speed, and its commit says why.
+"""
+# Otherwise the C library copies large pieces by one instruction where the processor is good at it, and counts differ.
+TUNABLES = (
+    "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000"
+    ":glibc.cpu.x86_non_temporal_threshold=1000000000"
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row against what is kept."""
+
+    name: str
+    kept: int | None
+    found: int
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it takes more than the tolerance allows."""
+        return self.kept is not None and self.found > self.kept * (1 + TOLERANCE)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether what is kept no longer guards it."""
+        return self.kept is not None and self.found < self.kept * (1 - TOLERANCE)
+
+    def __str__(self) -> str:
+        if self.kept is None:
+            return f"{self.name:<26} {'':>10} {self.found:>10}  new"
+        word = "  SLOWER" if self.is_slower else "  faster" if self.is_faster else ""
+        return f"{self.name:<26} {self.kept:>10} {self.found:>10}  {self.found / self.kept - 1:+.2%}{word}"
+
+
+def environment() -> str:
+    """Return what counts depend on, as one line."""
+    told = subprocess.run(["rustc", "-vV"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    version, host = told.splitlines()[0], told.partition("host: ")[2].splitlines()[0]
+    libc = " ".join(platform.libc_ver())
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    vectors = "AVX2" if " avx2 " in flags else "no AVX2"
+    return f"{version}, {host}, {libc}, {vectors}"
+
+
+def build() -> Path:
+    """Build the program as the release is built, whatever profile the shell asks for; return its path."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("CARGO_PROFILE_")}
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", PROGRAM]
+    subprocess.run(command, cwd=ROOT, env=plain, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / PROGRAM
+
+
+def count(program: Path, valgrind: str, slow: str = "") -> dict[str, int]:
+    """Return instructions per operation by row; in `slow` a twentieth of the work is done again."""
+    with tempfile.TemporaryDirectory(prefix="mangonel-instructions-") as folder:
+        out = Path(folder) / "out"
+        command = [valgrind, "--tool=callgrind", f"--callgrind-out-file={out}"]
+        command += ["--zero-before=*::counting_begins", "--dump-before=*::counting_ends", str(program)]
+        told = subprocess.run(
+            [*command, *(["--slow", slow] if slow else [])],
+            env={**os.environ, "GLIBC_TUNABLES": TUNABLES},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if told.returncode:
+            raise RuntimeError(f"{program.name} failed: {told.stderr[-600:]}")
+        rows = [line.split() for line in told.stdout.splitlines()]
+        dumps = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
+        if len(dumps) != len(rows):
+            raise RuntimeError(f"expected {len(rows)} dumps, one for each row, found {len(dumps)}")
+        totals = [_total(dump) for dump in dumps]
+    return {name: round(total / int(times)) for (name, times), total in zip(rows, totals, strict=True)}
+
+
+def _total(dump: Path) -> int:
+    for line in dump.read_text().splitlines():
+        if line.startswith("totals: "):
+            return int(line.split()[1])
+    raise RuntimeError(f"{dump.name} holds no total")
+
+
+def kept_counts(path: Path = KEPT) -> dict[str, dict[str, int]]:
+    """Return the counts that are kept, by environment."""
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
+def compare(kept: dict[str, int], found: dict[str, int]) -> list[Change]:
+    """Return every row that was counted, against what is kept."""
+    return [Change(name, kept.get(name), figure) for name, figure in found.items()]
+
+
+def keep(found: dict[str, int], where: str, path: Path = KEPT) -> None:
+    """Write the counts of this environment; those of others stay."""
+    everything = {**kept_counts(path), where: found}
+    sections = []
+    for name in sorted(everything):
+        rows = "".join(f"{row} = {figure}\n" for row, figure in everything[name].items())
+        sections.append(f'\n["{name}"]\n{rows}')
+    path.write_text(HEAD + "".join(sections))
+
+
+def verdict(changes: list[Change]) -> list[str]:
+    """Return what is wrong, in words; nothing when every row is within the tolerance."""
+    problems = [
+        f"{change.name} takes {change.found / (change.kept or 1) - 1:.1%} more instructions than before: "
+        f"{change.found}, kept {change.kept}"
+        for change in changes
+        if change.is_slower
+    ]
+    problems += [f"{change.name} is not kept yet" for change in changes if change.kept is None]
+    return problems
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Count, compare or keep; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--update", action="store_true", help="keep what was counted")
+    options = parser.parse_args(arguments)
+
+    from mangonel.lab.stores import Missing, find_program
+
+    try:
+        valgrind = find_program("valgrind")
+    except Missing as error:
+        print(f"instructions are not counted: {error}")
+        return 0
+    where = environment()
+    found = count(build(), valgrind)
+    if options.update:
+        keep(found, where)
+        print(f"kept {len(found)} rows of {where}")
+        return 0
+    kept = kept_counts().get(where)
+    changes = compare(kept or {}, found)
+    print(f"{where}\n{'row':<26} {'kept':>10} {'found':>10}")
+    for change in changes:
+        print(change)
+    if kept is None:
+        print(
+            "no counts are kept of this environment: nothing was compared; make instructions UPDATE=1 keeps these"
+        )
+        return 0
+    problems = verdict(changes)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print("if that is meant: make instructions UPDATE=1, and say why in the commit", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
