@@ -127,3 +127,14 @@ def test_closing_a_site_ends_its_own_process_only(server, database_name):
     finally:
         other.close()
     assert AT_ONCE == 100
+
+
+def test_a_page_of_gevents_server_does_not_wait_for_an_acknowledgement(play):
+    from mangonel.lab.webload import generate
+
+    task = play("mangonel-gevent", "new-connections")
+    task.verify()
+    port = task._site.port
+    # The fastest of them: a delayed acknowledgement takes 40 ms in each, whatever the machine does.
+    seen = generate(port, 40, 1, rate=100)
+    assert seen.services_us[0] < 30_000

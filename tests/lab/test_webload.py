@@ -155,14 +155,25 @@ def test_a_load_that_is_not_answered_in_time_ends(site):
 
 
 def test_a_run_whose_generator_lagged_has_no_latencies():
-    late = Seen(1.0, [1000] * 100, [5] * 98 + [101, 101], 0, 0.1)
-    good = Seen(1.0, [1000] * 100, [5] * 98 + [100, 100], 0, 0.1)
-    closed = Seen(1.0, [1000] * 100, [], 0, 0.1)
+    late = Seen(1.0, [1000] * 100, [900] * 100, [5] * 98 + [101, 101], 0, 0.1)
+    good = Seen(1.0, [1000] * 100, [900] * 100, [5] * 98 + [100, 100], 0, 0.1)
+    closed = Seen(1.0, [1000] * 100, [1000] * 100, [], 0, 0.1)
 
     assert late.figures() == {"lag_p99": 101.0, "void": 1.0}
     assert good.figures()["p50"] == 1000.0
     assert good.figures()["void"] == 0.0
     assert "void" not in closed.figures()
+
+
+def test_histograms_keep_response_and_service_apart():
+    pytest.importorskip("hdrh", reason="the lab's histograms are not installed")
+    from mangonel.lab.latency import Latencies
+
+    steady = Seen(1.0, [5000] * 100, [1000] * 100, [5] * 100, 0, 0.1).histograms()
+    assert Latencies([steady["response"]]).at(50) == pytest.approx(5000, rel=0.01)
+    assert Latencies([steady["service"]]).at(50) == pytest.approx(1000, rel=0.01)
+    assert Seen(1.0, [5000] * 100, [1000] * 100, [5000] * 100, 0, 0.1).histograms() == {}
+    assert Seen(1.0, [1000] * 100, [1000] * 100, [], 0, 0.1).histograms().keys() == {"service"}
 
 
 def test_percentiles_are_nearest_ranks():

@@ -45,7 +45,7 @@ class Clerk:
     """Answers the conductor's questions about one deployment."""
 
     def __init__(self, uri: str, database: str) -> None:
-        driver, types = _modules()
+        driver, types = modules()
         self._types: Any = types
         self._client: Any = driver.MongoClient(
             uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab clerk"
@@ -166,7 +166,8 @@ def _concerns(verb: str, kinds: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-def _modules() -> tuple[Any, Any]:
+def modules() -> tuple[Any, Any]:
+    """Return PyMongo and its bson, or this package's own where PyMongo is missing."""
     names = ("pymongo", "bson") if importlib.util.find_spec("pymongo") else ("mangonel", "mangonel.bson")
     return importlib.import_module(names[0]), importlib.import_module(names[1])
 

@@ -130,6 +130,7 @@ class Load:
         self._epoll = select.epoll()
         self._lines: dict[int, Line] = {}
         self._latencies: list[int] = []
+        self._services: list[int] = []
         self._lags: list[int] = []
         self._sent = 0
         self._deepest = 0
@@ -157,6 +158,7 @@ class Load:
             "seconds": seconds,
             "answered": len(self._latencies),
             "latencies_us": self._latencies,
+            "services_us": self._services,
             "lags_us": self._lags,
             "waiting": self._deepest,
             "body_bytes": self._size,
@@ -239,7 +241,9 @@ class Load:
         return self._requests[number % len(self._requests)]
 
     def _answered(self, line: Line, body: bytes) -> None:
-        self._latencies.append(round((clock() - line.intended) * 1e6))
+        now = clock()
+        self._latencies.append(round((now - line.intended) * 1e6))
+        self._services.append(round((now - line.sent) * 1e6))
         if self._expected is not None and body != self._expected:
             raise WrongAnswer(f"expected {self._expected[:60]!r}..., got {body[:60]!r}...")
         self._size += len(body)

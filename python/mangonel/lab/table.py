@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mangonel.lab import registry, scores
+from mangonel.lab import originals, registry, scores
 from mangonel.lab.fingerprint import machine
 from mangonel.lab.marks import Verdict, verdicts
 from mangonel.lab.noise import TRUSTED, unfit
@@ -58,6 +58,8 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         failures += [line for row in rows for line in _failures(row)]
     for title, headings, cells in scores.tables(results, registry.title):
         draw(title, headings, [Line(row) for row in cells], write)
+    for experiment in content["plan"]["experiments"]:
+        _beside(results, experiment, draw, write)
     tables = (
         ("failed: no figure counts", ["experiment", "part", "contender", "why"], failures),
         ("not taking part", ["contender", "reason", "experiments"], _missing(content)),
@@ -70,6 +72,34 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
     if judged:
         title = f"marks: {sum(verdict.met for verdict in judged)} of {len(judged)} met"
         draw(title, ["experiment", "what", "asked", "reached [95 %]", "verdict"], _marks(judged), write)
+
+
+def _beside(results: Results, experiment: str, draw: Callable[..., None], write: Write) -> None:
+    """Draw what was printed years ago beside what its repetition gave today, and say what was wrong with it."""
+    original = originals.of_experiment(experiment)
+    measured = [line for line in originals.beside(results, experiment) if line.today is not None]
+    if original is None or not measured:
+        return
+    lines = [
+        Line(
+            [
+                line.figure.what,
+                line.figure.stack,
+                f"{line.figure.value:g} {line.figure.unit}",
+                _figure(line.today, line.figure.unit) if line.today else "",
+            ]
+        )
+        for line in measured
+    ]
+    draw(
+        f"{experiment}, as printed: {original.title}",
+        ["what", "stack", "printed", "today [95 %]"],
+        lines,
+        write,
+    )
+    write(f"  {original.setting}; {original.tool}. What was wrong:")
+    for flaw in original.flaws:
+        write(f"  - {flaw}")
 
 
 def _head(results: Results, write: Write) -> None:

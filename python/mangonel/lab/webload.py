@@ -94,6 +94,7 @@ class Seen:
     Attributes:
         seconds: from the first request, or its intended moment, to the last answer.
         latencies_us: one for each answer, in ascending order; at a constant rate from the intended moment.
+        services_us: the same from the moment of sending: what a closed loop would have told.
         lags_us: how late the generator sent, ascending; empty for closed loops.
         waiting: the most requests that were due and had no connection free.
         cpu_s: the generator's own processor time.
@@ -101,6 +102,7 @@ class Seen:
 
     seconds: float
     latencies_us: list[int]
+    services_us: list[int]
     lags_us: list[int]
     waiting: int
     cpu_s: float
@@ -111,6 +113,26 @@ class Seen:
         if not self.lags_us:
             return False
         return percentile(self.lags_us, 99.0) > LAG_SHARE * percentile(self.latencies_us, 99.0)
+
+    def histograms(self) -> dict[str, str]:
+        """Return what the result file keeps, in HdrHistogram's own format; nothing for a void run.
+
+        A closed loop has "service" alone: it sends nothing while it waits, so it cannot tell a response time.
+        """
+        from mangonel.lab.latency import Latencies
+
+        if self.is_void:
+            return {}
+        measured = {"service": self.services_us}
+        if self.lags_us:
+            measured |= {"response": self.latencies_us, "lag": self.lags_us}
+        found = {}
+        for name, values in measured.items():
+            kept = Latencies()
+            for value in values:
+                kept.record(value * 1000)
+            found[name] = kept.encode()
+        return found
 
     def figures(self) -> dict[str, float]:
         """Return percentiles and lag by the names that results have, in µs: `p50`, `p99.9`, `max`, `lag_p99`, `void`.
@@ -193,7 +215,12 @@ def generate(
     if "error" in told:
         raise RuntimeError(f"the load generator stopped: {told['error']}")
     return Seen(
-        told["seconds"], sorted(told["latencies_us"]), sorted(told["lags_us"]), told["waiting"], told["cpu_s"]
+        told["seconds"],
+        sorted(told["latencies_us"]),
+        sorted(told["services_us"]),
+        sorted(told["lags_us"]),
+        told["waiting"],
+        told["cpu_s"],
     )
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
 import sys
+import threading
+from types import TracebackType
 
+from mangonel.lab.contenders._programs import INSIDE_FD, ORIGINAL_INSERTS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Task
 
@@ -60,3 +64,85 @@ class ProgramTask(Task):
         self.status = os.waitstatus_to_exitcode(status)
         if self.status > 0:
             raise ProgramError(f"the program {kind} ended with exit status {self.status}")
+
+
+class OriginalTask(ProgramTask):
+    """One sample is one process of the original comparison, on a terminal that somebody reads from.
+
+    Tells real, user and system time as `time` does, and what lay inside the program: a driver that waits for a
+    sleeping thread at exit would otherwise be charged with that as if it were an insert.
+    """
+
+    def __init__(self, bench: Bench, kind: str) -> None:
+        super().__init__(bench, kind, ORIGINAL_INSERTS[kind])
+        self._told: dict[str, float] = {}
+
+    def extras(self) -> dict[str, float]:
+        """Return the last run's times in seconds, the lines it printed, and its exit status."""
+        return {**self._told, **super().extras()}
+
+    def run(self, kind: str) -> None:
+        """Run the program on a terminal, and keep its times.
+
+        Raises:
+            ProgramError: it raised.
+        """
+        make = self._bench.contender.program
+        assert make is not None
+        source = make(kind, self._bench.target)
+        inside_read, inside_write = os.pipe()
+        try:
+            with _Terminal() as terminal:
+                actions = [
+                    (os.POSIX_SPAWN_DUP2, terminal.writer, 1),
+                    (os.POSIX_SPAWN_DUP2, inside_write, INSIDE_FD),
+                ]
+                pid = os.posix_spawn(
+                    sys.executable, [sys.executable, "-c", source], os.environ, file_actions=actions
+                )
+                _, status, usage = os.wait4(pid, 0)
+            os.close(inside_write)
+            inside_write = -1
+            inside = os.read(inside_read, 100)
+        finally:
+            os.close(inside_read)
+            if inside_write >= 0:
+                os.close(inside_write)
+        self._runs += 1
+        self.status = os.waitstatus_to_exitcode(status)
+        if self.status > 0:
+            raise ProgramError(f"the program {kind} ended with exit status {self.status}")
+        self._told = {
+            "user_s": usage.ru_utime,
+            "sys_s": usage.ru_stime,
+            "inside_s": int(inside or b"0") / 1e9,
+            "lines": float(terminal.lines),
+        }
+
+
+class _Terminal:
+    """A pseudo terminal with a thread that reads from it, as whoever looked at the original did."""
+
+    def __init__(self) -> None:
+        self._reader, self.writer = pty.openpty()
+        self.lines = 0
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+
+    def __enter__(self) -> _Terminal:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What is still in the terminal is read before its end is told.
+        os.close(self.writer)
+        self._thread.join()
+        os.close(self._reader)
+
+    def _drain(self) -> None:
+        try:
+            while data := os.read(self._reader, 65536):
+                self.lines += data.count(b"\n")
+        except OSError:
+            pass  # the last writer is gone

@@ -10,10 +10,16 @@ from typing import Any
 from mangonel.lab.contender import ASYNCIO, BLOCKING, PROGRAM
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._process import ProgramTask
+from mangonel.lab.experiments._process import OriginalTask, ProgramTask
 
 IN_FLIGHT = 100
 STEPS = 10_000
+ORIGINALS = (
+    ("original-a", "A, one insert and three prints"),
+    ("original-b", "B, 1000 inserts in a loop"),
+    ("original-c", "C, 100 inserts, each with callbacks that print 10 100 lines"),
+    ("original-c-silent", "C without its prints"),
+)
 
 
 class InsertTask(Task):
@@ -156,10 +162,28 @@ class Insert(Experiment):
                     server=False,
                 )
             )
+        if not size.quick:
+            parts += [
+                Part(
+                    name,
+                    f"as printed, a whole process on a terminal: {title}",
+                    frozenset({PROGRAM}),
+                    1,
+                    1,
+                    unit="process",
+                    write_concern="w:1",
+                    meter="children",
+                    refuses=frozenset({"floor"}),
+                    server=False,
+                )
+                for name, title in ORIGINALS
+            ]
         return parts
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task with the part's load."""
+        if part.id.startswith("original"):
+            return OriginalTask(bench, part.id)
         if part.unit == "process":
             return ProgramTask(
                 bench, part.id, {"insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}[part.id]

@@ -6,6 +6,7 @@ very bytes that the first, checked answer had. The client CPU of a row is the si
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import threading
 import urllib.request
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from mangonel.lab import documents
+from mangonel.lab.clerk import modules
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders.pages import (
@@ -210,25 +212,28 @@ class PageTask(Task):
         """Return the load's time, the site's processor time, and percentiles of the latency in µs."""
         return {**self._told, "cpu_ns": self._site.cpu() * 1e9}
 
+    def histograms(self) -> dict[str, str]:
+        """Return the latencies that the load's generator saw."""
+        if self._seen is None or importlib.util.find_spec("hdrh") is None:
+            return {}
+        return self._seen.histograms()
+
 
 def ensure_posts(target: Target, collection: str, count: int) -> None:
     """Fill a collection with so many posts and their index, unless it holds them; once for each server."""
-    from mangonel import MongoClient
-
-    with MongoClient[Any](target.uri) as client:
+    driver, types = modules()
+    with driver.MongoClient(target.uri) as client:
         posts: Any = client[target.database].get_collection(collection)
         if posts.estimated_document_count() == count:
             return
         posts.drop()
         for start in range(0, count, BATCH):
-            posts.insert_many([_stored(number) for number in range(start, min(count, start + BATCH))])
+            posts.insert_many([_stored(types, number) for number in range(start, min(count, start + BATCH))])
         posts.create_index("created")
 
 
-def _stored(number: int) -> dict[str, Any]:
-    from mangonel.bson import ObjectId
-
-    return {**documents.post(number), "_id": ObjectId(f"{number:024x}")}
+def _stored(types: Any, number: int) -> dict[str, Any]:
+    return {**documents.post(number), "_id": types.ObjectId(f"{number:024x}")}
 
 
 def _post(number: int, *, original: bool) -> dict[str, str]:
@@ -243,6 +248,12 @@ class Web(Experiment):
     id = "web"
     title = "a page of 30 posts over HTTP"
     references = ("page-pymongo-async",)
+    shows = (
+        "What a site pays for reading a page, with the load, the site and the server on one machine: where all three "
+        "share the cores, the client CPU of a row, which is the site's, says more than its requests per second. "
+        "gevent's rows run on gevent's own server, not on Tornado, so they compare as sites, not as drivers. The "
+        "parts as printed keep the original's flaws."
+    )
 
     def parts(self, size: Size) -> list[Part]:
         """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
