@@ -190,6 +190,17 @@ def test_indexes_are_planned_created_rebuilt_and_dropped(db: Connection, face: A
     assert collection.index_information()["name_1"]["unique"] is True
 
 
+class Weighed(Document):
+    __indexes__ = (Index("title", "body", kind="text", weights={"title": 3}),)
+    title: str
+    body: str
+
+
+def test_text_index_that_weighs_some_of_its_fields_is_not_rebuilt(db: Connection, face: Any) -> None:
+    face.call(Weighed, "sync_indexes")
+    assert not face.call(Weighed, "sync_indexes", plan=True)
+
+
 def test_server_enforces_the_schema(db: Connection, face: Any) -> None:
     face.call(Rich, "create_collection", validate=True)
     face.save(Rich(name="x", place=Place(city="Oslo")))

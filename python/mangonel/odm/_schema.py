@@ -134,9 +134,9 @@ def _shape(index: dict[str, Any]) -> Any:
     """What makes two indexes the same."""
     keys = index["key"]
     if any(kind == "text" for kind in keys.values()) or "_fts" in keys:
-        weights = index.get("weights") or dict.fromkeys(
-            (key for key, kind in keys.items() if kind == "text"), 1
-        )
+        # A declaration may weigh some of its fields; the server names the weight of each.
+        weights = dict.fromkeys((key for key, kind in keys.items() if kind == "text" and key != "_fts"), 1)
+        weights.update(index.get("weights") or {})
         others = [
             (key, kind) for key, kind in keys.items() if kind != "text" and key not in ("_fts", "_ftsx")
         ]
