@@ -1,0 +1,298 @@
+"""The demo in headless Chromium, the system's own: what a person sees.
+
+Chromium is Debian's package, found or installed as the servers of other tests are. No test here asserts a speed but
+within generous bounds; the figures are printed (`pytest -s`).
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from site_process import PASSWORD, Site, customer
+
+from mangonel import MongoClient, server
+from mangonel.errors import PyMongoError
+from mangonel.lab.stores import Missing, find_program
+from mangonel.write_concern import WriteConcern
+
+PAGES = ["/login", "/", "/posts", "/files", "/status", "/account"]
+SIZES = {"desk": (1280, 800), "phone": (390, 844)}
+PATIENCE_MS = 60_000
+
+# Notes when each customer's row is put into the table, and how often.
+OBSERVE = """() => {
+  const rows = document.getElementById("customer-rows");
+  const note = (node) => window.seen.push([node.dataset.id, performance.timeOrigin + performance.now()]);
+  window.seen = [];
+  new MutationObserver((changes) => {
+    for (const change of changes) for (const node of change.addedNodes) note(node);
+  }).observe(rows, { childList: true });
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without a window."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    try:
+        program = find_program("chromium")
+    except Missing as error:
+        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    with playwright.sync_playwright() as tools:
+        # Its sandbox needs rights that containers seldom give; what it shows here is ours.
+        browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Person:
+    """A browser context, and what went wrong in it."""
+
+    def __init__(self, chromium: Any, site: Site, **settings: Any) -> None:
+        self.context = chromium.new_context(base_url=site.url, **settings)
+        self.context.set_default_timeout(PATIENCE_MS)
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def log_in(self, user: str = "ada") -> Any:
+        """Fill in the form, and return the live page."""
+        self.page.goto("/login")
+        self.page.get_by_label("Name").fill(user)
+        self.page.get_by_label("Password").fill(PASSWORD)
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_url("**/")
+        self.page.locator('#state[data-state="live"]').wait_for()
+        return self.page
+
+
+@pytest.fixture
+def person(chromium: Any, site: Site) -> Iterator[Any]:
+    """Return a function that brings somebody to the site."""
+    people: list[Person] = []
+
+    def come(**settings: Any) -> Person:
+        people.append(Person(chromium, site, **settings))
+        return people[-1]
+
+    yield come
+    for one in people:
+        one.context.close()
+
+
+def test_a_customer_appears_soon_after_the_insert(person: Any, shop: Any) -> None:
+    page = person().log_in()
+    page.evaluate(OBSERVE)
+    acknowledged: dict[str, float] = {}
+    for number in range(20):
+        added = shop.customers.insert_one(customer(f"soon {number}"))
+        acknowledged[str(added.inserted_id)] = time.time() * 1000
+        page.wait_for_function("count => window.seen.length >= count", arg=number + 1)
+    shown = dict(page.evaluate("window.seen"))
+    # Shown before the acknowledgement was here: no time at all.
+    delays = sorted(max(0.0, shown[id] - at) for id, at in acknowledged.items())
+    print(f"insert to row: median {statistics.median(delays):.1f} ms, {delays[0]:.1f} to {delays[-1]:.1f}")
+    assert delays[0] < 200
+    assert statistics.median(delays) < 2000
+
+
+class Shopping(threading.Thread):
+    """Writes customers, one at a time, and never far ahead of what was shown.
+
+    Attributes:
+        acknowledged: ids of those whose write was acknowledged by a majority.
+        doubtful: ids of those whose write failed, and may be there for all that.
+        shown: set by the test: how many rows the page has had.
+    """
+
+    AHEAD = 60  # below the rows of the table, so that each has to come by
+
+    def __init__(self, uri: str, database: str) -> None:
+        super().__init__(daemon=True)
+        self._uri = uri
+        self._database = database
+        self._has_closed = threading.Event()
+        self.acknowledged: list[str] = []
+        self.doubtful: list[str] = []
+        self.shown = 0
+
+    def run(self) -> None:
+        """Write until told to close."""
+        with MongoClient[Any](self._uri) as client:
+            customers = client[self._database].get_collection(
+                "customers", write_concern=WriteConcern("majority")
+            )
+            while not self._has_closed.wait(0.05):
+                if len(self.acknowledged) - self.shown > self.AHEAD:
+                    continue
+                new = customer(f"number {len(self.acknowledged)}")
+                try:
+                    customers.insert_one(new)
+                except PyMongoError:
+                    self.doubtful.append(str(new["_id"]))
+                else:
+                    self.acknowledged.append(str(new["_id"]))
+
+    def close(self) -> None:
+        """Write no more, and return when the last write has ended."""
+        self._has_closed.set()
+        self.join(60)
+
+
+def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are_killed(
+    chromium: Any,
+) -> None:
+    with server.start(3) as deployment, Site(deployment.uri, "demo") as site:
+        ann = Person(chromium, site)
+        page = ann.log_in()
+        page.evaluate(OBSERVE)
+        shopping = Shopping(deployment.uri, "demo")
+        shopping.start()
+
+        def wait_for(more: int) -> None:
+            """Let the shop go on until the page has had so many rows more."""
+            wanted = shopping.shown + more
+            deadline = time.monotonic() + PATIENCE_MS / 1000
+            while shopping.shown < wanted:
+                assert time.monotonic() < deadline, f"{shopping.shown} of {wanted} rows"
+                page.wait_for_timeout(100)
+                shopping.shown = page.evaluate("window.seen.length")
+
+        wait_for(20)
+        killed = deployment.wait_for_primary()
+        killed.kill()
+        wait_for(40)
+        port = site.port
+        site.kill()
+        page.locator('#state[data-state="reconnecting"]').wait_for()
+        site.start(port)
+        wait_for(40)
+        killed.restart()
+        wait_for(20)
+        shopping.close()
+        total = shopping.acknowledged[-1]
+        page.wait_for_function("id => window.seen.some(([seen]) => seen === id)", arg=total)
+
+        seen = Counter(id for id, _ in page.evaluate("window.seen"))
+        lost = [id for id in shopping.acknowledged if id not in seen]
+        print(
+            f"{len(shopping.acknowledged)} acknowledged, {len(shopping.doubtful)} doubtful, {len(seen)} shown"
+        )
+        assert not lost
+        assert [id for id, count in seen.items() if count > 1] == []
+        assert set(seen) <= {*shopping.acknowledged, *shopping.doubtful}
+        assert page.locator("#customer-total").inner_text() == str(len(seen))
+        ann.context.close()
+
+
+def test_a_file_is_stored_with_progress_and_comes_back_whole(person: Any, tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "photo.jpg").write_bytes(content)
+    page = person().log_in()
+    page.goto("/files")
+    page.get_by_label("File, of").set_input_files(tmp_path / "photo.jpg")
+    page.get_by_role("button", name="Store").click()
+    page.get_by_text("photo.jpg is stored.").wait_for()
+    assert page.locator("#bar").evaluate("bar => bar.value") == 1
+    with page.expect_download() as download:
+        page.get_by_role("link", name="photo.jpg").click()
+    assert Path(download.value.path()).read_bytes() == content
+    assert download.value.suggested_filename == "photo.jpg"
+    page.get_by_role("button", name="Remove photo.jpg").click()
+    page.get_by_role("link", name="photo.jpg").wait_for(state="detached")
+
+
+def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) -> None:
+    here, elsewhere = person(), person()
+    page = here.log_in("linus")
+    other = elsewhere.log_in("linus")
+    page.goto("/account")
+    page.get_by_role("button", name="Log out everywhere").click()
+    page.get_by_text("You are logged out everywhere.").wait_for()
+    other.wait_for_url("**/login?next=**")
+    other.goto("/")
+    assert "/login" in other.url
+
+
+def test_posts_are_found_by_words_and_on_the_map(person: Any) -> None:
+    page = person().log_in()
+    page.goto("/posts")
+    page.get_by_text("1,000 posts found.").wait_for()
+    page.get_by_role("button", name="More").click()
+    page.locator("#results > li:nth-child(40)").wait_for()
+    page.get_by_label("Words").fill("bicycle")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("1,000 posts found.").wait_for(state="detached")
+    everywhere = int(page.locator("#found").inner_text().split()[0])
+    page.get_by_label("Around").select_option("Oslo")
+    page.wait_for_function(
+        "count => parseInt(document.getElementById('found').textContent) < count", arg=everywhere
+    )
+    titles = page.locator("#results h3").all_inner_texts()
+    assert titles
+    assert all(title.endswith("Oslo") for title in titles)
+    page.locator("#map").click(position={"x": 40, "y": 40})
+    page.get_by_text("0 posts found.").wait_for()
+
+
+def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: Any, shop: Any) -> None:
+    page = person().log_in()
+    total = shop.customers.count_documents({})
+    for _ in range(30):
+        shop.customers.insert_many([customer("many") for _ in range(100)], ordered=False)
+    page.wait_for_function(
+        "total => parseInt(document.getElementById('customer-total').textContent.replaceAll(',', '')) === total",
+        arg=total + 3000,
+    )
+    assert page.locator("#customer-rows > tr").count() == 100
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, size: str, theme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    shop.customers.insert_one(customer("Somebody with quite a long name, and a Title"))
+    width, height = SIZES[size]
+    one = person(viewport={"width": width, "height": height}, color_scheme=theme)
+    problems: list[str] = []
+    for path in PAGES:
+        if path == "/":
+            one.log_in()
+        one.page.goto(path)
+        one.page.wait_for_load_state("networkidle")
+        if path in ("/", "/status"):
+            one.page.locator('#state[data-state="live"]').wait_for()
+        # A fresh row's colour fades; its contrast is judged at rest.
+        one.page.wait_for_function("() => document.getAnimations().length === 0")
+        if folder := os.environ.get("MANGONEL_DEMO_PICTURES"):
+            one.page.screenshot(path=f"{folder}/{path.strip('/') or 'live'}-{size}-{theme}.png")
+        found = Axe().run(one.page).response["violations"]
+        problems += [f"{path}: {rule['id']} at {rule['nodes'][0]['html'][:120]}" for rule in found]
+        wide = one.page.evaluate("document.documentElement.scrollWidth")
+        if wide > width:
+            problems.append(f"{path} is {wide} pixels wide")
+    assert problems == []
+    assert one.problems == []
+
+
+def test_the_choice_of_light_or_dark_is_kept(person: Any) -> None:
+    page = person(color_scheme="light").log_in()
+    page.get_by_role("button", name="Change between light and dark").click()
+    page.goto("/files")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 23)"
