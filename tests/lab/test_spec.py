@@ -161,6 +161,7 @@ def results(*rows: tuple[str, str, float]) -> Results:
         cells.append(
             {
                 "experiment": "spec",
+                "version": 1,
                 "part": part,
                 "title": part,
                 "unit": "operation",

@@ -1,0 +1,208 @@
+"""The longest stall of a writer when the primary is killed, in a replica set of three of the worker's own.
+
+How long the members take to elect another primary is chance, the same for every driver: an observer beside it asks
+them every few milliseconds, so the part that the driver adds is told apart. Members elect after one second of silence,
+not after ten as those of a deployment that spans data centres.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from typing import Any
+
+from mangonel.lab.contender import ASYNCIO, BLOCKING, SESSIONS, Target
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+
+WRITERS = 4
+BEFORE_S = 0.3  # of undisturbed writing
+POLL_S = 0.005
+PATIENCE_S = 60.0
+# Of a failed operation, before the writer goes on.
+PAUSE_S = 0.01
+SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 250}
+
+_servers: list[Any] = []
+
+
+class Writers:
+    """Inserts without pause, by several writers, until each has gone on after the failover."""
+
+    def __init__(self, bench: Bench, numbers: itertools.count[int]) -> None:
+        self._bench = bench
+        self._adapter = bench.adapter
+        self._numbers = numbers
+        self.is_over = threading.Event()
+        self.acknowledged = 0
+        self.errors = 0
+        self.longest_s = 0.0
+
+    def run(self) -> None:
+        """Write until the event is set, and once more."""
+        if self._bench.is_async:
+            self._bench.run(self._tasks())
+            return
+        threads = [threading.Thread(target=self._write) for _ in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _write(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last, begun = self.is_over.is_set(), time.monotonic()
+            try:
+                self._adapter.insert_one({"_id": next(self._numbers)})
+            except Exception:
+                self.errors += 1
+                time.sleep(PAUSE_S)
+            else:
+                self._note(begun)
+
+    async def _tasks(self) -> None:
+        await asyncio.gather(*(self._write_async() for _ in range(WRITERS)))
+
+    async def _write_async(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last, begun = self.is_over.is_set(), time.monotonic()
+            try:
+                await self._adapter.insert_one({"_id": next(self._numbers)})
+            except Exception:
+                self.errors += 1
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self._note(begun)
+
+    def _note(self, begun: float) -> None:
+        self.acknowledged += 1
+        self.longest_s = max(self.longest_s, time.monotonic() - begun)
+
+
+class Killer(threading.Thread):
+    """Kills the primary while others write, and watches for the next one."""
+
+    def __init__(self, server: Any, writers: Writers) -> None:
+        super().__init__()
+        self._server = server
+        self._primary = server.wait_until_settled()
+        self._writers = writers
+        self.election_s = 0.0
+
+    def run(self) -> None:
+        """Kill, and wait until another member takes writes."""
+        try:
+            time.sleep(BEFORE_S)
+            begun = time.monotonic()
+            self._primary.kill()
+            others = [member for member in self._server.members if member is not self._primary]
+            while not any(member.state == "primary" for member in others):
+                if time.monotonic() - begun > PATIENCE_S:
+                    return
+                time.sleep(POLL_S)
+            self.election_s = time.monotonic() - begun
+        finally:
+            self._writers.is_over.set()
+
+    def mend(self) -> None:
+        """Start the killed member again."""
+        self._primary.restart()
+
+
+class FailoverTask(Task):
+    """A sample is one failover; its time is the longest operation."""
+
+    def __init__(self, bench: Bench) -> None:
+        from mangonel import server
+
+        if not _servers:
+            _servers.append(server.start(replica_set=3, settings=SETTINGS))
+        self._server = _servers[0]
+        self._bench = bench
+        self._numbers = itertools.count(1)
+        self._stored = 0
+        bench.target = Target(self._server.uri, bench.target.database, bench.target.collection, "majority")
+        self._adapter = bench.connect(WRITERS)
+        self._writers: Writers | None = None
+        self._killer: Killer | None = None
+
+    def verify(self) -> str:
+        """Write and read once."""
+        self._bench.run(self._adapter.insert_one({"_id": 0}))
+        self._stored = 1
+        return digest(self._bench.run(self._adapter.find_one(0)))
+
+    def arrange(self) -> None:
+        """Have all members up again."""
+        if self._killer is not None:
+            self._killer.mend()
+        self._writers = Writers(self._bench, self._numbers)
+        self._killer = Killer(self._server, self._writers)
+
+    def act(self) -> int:
+        """Write while the primary is killed."""
+        assert self._killer is not None
+        assert self._writers is not None
+        self._killer.start()
+        self._writers.run()
+        self._killer.join()
+        return 1
+
+    def extras(self) -> dict[str, float]:
+        """Return the stall as the time, the election, what the driver added, and errors, after a count.
+
+        Raises:
+            AssertionError: nobody was elected, or an acknowledged document is not there.
+        """
+        assert self._killer is not None
+        assert self._writers is not None
+        writers, election = self._writers, self._killer.election_s
+        if not election:
+            raise AssertionError(f"expected a new primary within {PATIENCE_S:.0f} s")
+        self._stored += writers.acknowledged
+        found = len(self._bench.run(self._adapter.to_list()))
+        if found < self._stored:
+            raise AssertionError(f"expected {self._stored} acknowledged documents, found {found}")
+        # What an error left unknown may be there too.
+        self._stored = found
+        return {
+            "wall_ns": writers.longest_s * 1e9,
+            "election_ms": election * 1000,
+            "beyond_election_ms": (writers.longest_s - election) * 1000,
+            "errors": float(writers.errors),
+        }
+
+
+class Failover(Experiment):
+    """Both faces, in the short form the blocking one."""
+
+    id = "failover"
+    title = "the primary is killed"
+
+    def parts(self, size: Size) -> list[Part]:
+        """Each face."""
+        faces = [("blocking", "blocking", BLOCKING), ("asyncio", "event loop", ASYNCIO)]
+        return [
+            Part(
+                name,
+                f"{WRITERS} writers, {face}: the longest stall; a member elects after one second",
+                frozenset({flag, SESSIONS}),
+                1,
+                size.choose(1, 3),
+                unit="failover",
+                write_concern="w:majority",
+                server=False,
+            )
+            for name, face, flag in faces[: size.choose(1, 2)]
+        ]
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task."""
+        return FailoverTask(bench)
+
+
+EXPERIMENT = Failover()

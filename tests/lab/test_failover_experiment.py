@@ -1,0 +1,108 @@
+"""The failover experiment tells the longest stall, the election's part of it, and finds what was lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from mangonel.lab import registry
+from mangonel.lab.contender import Target
+from mangonel.lab.experiment import Bench, Size
+from mangonel.lab.experiments import failover
+
+ELECTION_S = 0.2
+
+
+class FakeMember:
+    """A member that is what it was told to be."""
+
+    def __init__(self, state):
+        self.state = state
+
+
+class FakeServer:
+    """Three members; killing the primary makes another one primary a moment later."""
+
+    uri = "mongodb://a.example/?replicaSet=rs0"
+
+    def __init__(self):
+        self.has_primary = threading.Event()
+        self.has_primary.set()
+        self.members = [FakeMember("primary"), FakeMember("secondary"), FakeMember("secondary")]
+        self.members[0].kill = self.kill
+        self.members[0].restart = lambda: None
+
+    def wait_until_settled(self):
+        return self.members[0]
+
+    def kill(self):
+        self.has_primary.clear()
+        self.members[0].state = "down"
+        threading.Timer(ELECTION_S, self.elect).start()
+
+    def elect(self):
+        self.members[1].state = "primary"
+        self.has_primary.set()
+
+
+class FakeDriver:
+    """Waits for a primary as a driver does, and loses a document when it was told to."""
+
+    def __init__(self, server, loses):
+        self.server, self.loses, self.stored = server, loses, []
+
+    def insert_one(self, document):
+        self.server.has_primary.wait(10)
+        time.sleep(0.001)
+        self.stored.append(document)
+
+    def find_one(self, key):
+        return {"_id": key}
+
+    def to_list(self):
+        return self.stored[: -1 if self.loses else None]
+
+    def close(self):
+        pass
+
+
+def task(monkeypatch, *, loses: bool = False) -> failover.FailoverTask:
+    server = FakeServer()
+    monkeypatch.setattr(failover, "_servers", [server])
+    monkeypatch.setattr(failover, "BEFORE_S", 0.02)
+    contender = replace(
+        registry.contender("mangonel"), blocking=lambda target: FakeDriver(server, loses), copy_of=""
+    )
+    made = failover.FailoverTask(Bench(contender, Target("", "lab", "scratch"), Size(True), 1))
+    made.verify()
+    made.arrange()
+    return made
+
+
+def test_a_stall_is_the_longest_operation_and_is_told_beside_the_election(monkeypatch):
+    played = task(monkeypatch)
+    assert played.act() == 1
+    extras = played.extras()
+
+    assert extras["wall_ns"] >= 0.9 * ELECTION_S * 1e9
+    assert extras["election_ms"] >= ELECTION_S * 1000
+    assert extras["errors"] == 0
+    assert extras["beyond_election_ms"] == pytest.approx(extras["wall_ns"] / 1e6 - extras["election_ms"])
+
+
+def test_a_lost_document_voids_the_figure(monkeypatch):
+    played = task(monkeypatch, loses=True)
+    played.act()
+    with pytest.raises(AssertionError, match="acknowledged documents, found"):
+        played.extras()
+
+
+def test_a_set_that_elects_nobody_voids_the_figure(monkeypatch):
+    monkeypatch.setattr(failover, "PATIENCE_S", 0.05)
+    played = task(monkeypatch)
+    played.act()
+    with pytest.raises(AssertionError, match="expected a new primary"):
+        played.extras()
