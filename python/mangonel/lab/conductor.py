@@ -122,7 +122,8 @@ class Conductor:
             costs: dict[str, float] = {}
             for number in range(plan.rounds):
                 for experiment in chosen:
-                    if number and self._is_over(costs.get(experiment.id, 0.0)):
+                    cost = costs.get(experiment.id, 0.0)
+                    if number and (self._is_over(cost) or self._is_enough(experiment, number, cost)):
                         continue
                     costs[experiment.id] = self._whole_round(experiment, number)
             self._again(chosen, costs)
@@ -187,6 +188,10 @@ class Conductor:
         budget = self._plan.budget
         return bool(budget) and time.monotonic() - self._started + cost > budget
 
+    def _is_enough(self, experiment: Experiment, played: int, cost: float) -> bool:
+        """Return whether one more round is more than the experiment asks for in the short form."""
+        return bool(self._plan.budget) and 0 < experiment.short_budget < (played + 1) * cost
+
     def _whole_round(self, experiment: Experiment, number: int, instead_of: int | None = None) -> float:
         """Play a round, whatever it raises, and return the seconds it took."""
         begun = time.monotonic()
@@ -221,7 +226,9 @@ class Conductor:
         spent = time.monotonic() - self._started
         for name, number in marked:
             cost = costs.get(name, 0.0)
-            over = self._is_over(cost) or (time.monotonic() - self._started + cost > 1.5 * spent)
+            rounds = self._plan.rounds + extra[name]
+            over = self._is_over(cost) or self._is_enough(by_name[name], rounds, cost)
+            over = over or (time.monotonic() - self._started + cost > 1.5 * spent)
             if over or extra[name] >= self._plan.again:
                 continue
             self._whole_round(by_name[name], self._plan.rounds + extra[name], instead_of=number)

@@ -198,6 +198,7 @@ class Experiment:
         references: contenders that the others are compared with, the first that plays; each of them plays twice,
             and the second time is the null control. Empty: the drivers' own references.
         shows: what the figures tell and what they do not, for the report.
+        short_budget: seconds for all rounds in the short form, unless rounds were asked for; 0: what the lab has.
     """
 
     id: str = ""
@@ -206,6 +207,7 @@ class Experiment:
     dataset: str = ""
     references: tuple[str, ...] = ()
     shows: str = ""
+    short_budget: float = 0.0
     #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 

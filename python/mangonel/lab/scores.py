@@ -29,6 +29,10 @@ def tables(
         left_out = ", ".join(sorted(set(_parts(experiment, names)) - _played(experiment, results)))
         note = f"; not played by anyone: {left_out}" if left_out else ""
         yield f"{experiment.id}: composite scores, MB/s [95 %]{note}", ["contender", *names], rows
+    if any(name == "websessions" for name, _, _ in results.rows):
+        from mangonel.lab.experiments._site_tables import site_tables
+
+        yield from site_tables(results, title)
 
 
 def scores(experiment: Experiment, results: Results) -> dict[str, dict[str, Estimate | str]]:

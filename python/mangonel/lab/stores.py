@@ -227,7 +227,8 @@ def _mysql(directory: str, durable: bool) -> Engine:
         f"--port={port}",
         *user,
     ]
-    command += ["--bind-address=127.0.0.1", "--skip-log-bin", "--max-connections=400", "--skip-name-resolve"]
+    command += ["--bind-address=127.0.0.1", "--max-connections=400", "--skip-name-resolve"]
+    command += ["--log-bin=binlog", "--sync-binlog=1", "--server-id=1"] if durable else ["--skip-log-bin"]
     command += [f"--innodb-flush-log-at-trx-commit={1 if durable else 2}", "--innodb-buffer-pool-size=64M"]
     url = f"mysql://root@127.0.0.1:{port}/mysql"
     return Engine("mysql", url, port, command, directory, None, lambda: _greets(port))

@@ -69,14 +69,18 @@ def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -
     return AbRun(float(rate[1]), float(took[1]), lines)
 
 
-def run_wrk(url: str, seconds: float, at_once: int) -> float:
+def run_wrk(url: str, seconds: float, at_once: int, *, script: str = "") -> float:
     """Load a site with `wrk` over connections that stay, and return its requests per second.
+
+    Args:
+        script: path of a Lua program that makes the requests, as one with cookies.
 
     Raises:
         RuntimeError: an answer was not 2xx, or a connection failed.
         Missing: there is no `wrk`.
     """
-    command = [find_program("wrk"), "-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s", url]
+    command = [find_program("wrk"), "-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s"]
+    command += [*(["-s", script] if script else []), url]
     result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     wrong = _WRK_WRONG.search(result.stdout)
     count = _WRK_COUNT.search(result.stdout)

@@ -2,6 +2,7 @@
 
 Run as `python -m mangonel.lab.website STORE_URL`; "none" is the same site without sessions. Prints its port. `/calls`
 tells the store's calls and the processor time since it was asked before, which is how the experiment voids wrong runs.
+`/populate` puts websessions into the store by its own interface, `/visitors` names some of them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ import asyncio
 import json
 import resource
 import sys
+import time
 from typing import Any
 
 __all__ = ["main"]
+
+WRITERS = 50  # that populate the store at once
+VISITORS = 1000  # of the population whose cookies are kept
+HOUR = 3600.0
 
 
 def main() -> int:
@@ -29,6 +35,7 @@ async def _serve(url: str) -> None:
 
     meter, settings, mixin = await _sessions(url)
     before = [_cpu()]
+    visitors: list[str] = []
 
     class Calls(tornado.web.RequestHandler):
         def get(self) -> None:
@@ -37,8 +44,18 @@ async def _serve(url: str) -> None:
             before[0] = now
             meter.by_name.clear()
 
+    class Populate(tornado.web.RequestHandler):
+        async def get(self) -> None:
+            visitors.extend(await _populate(meter.store, int(self.get_argument("count"))))
+            self.write(str(len(visitors)))
+
+    class Visitors(tornado.web.RequestHandler):
+        def get(self) -> None:
+            self.write(json.dumps(visitors[-VISITORS:]))
+
+    own = [("/calls", Calls), ("/populate", Populate), ("/visitors", Visitors)]
     application = tornado.web.Application(
-        [*_handlers(mixin), ("/calls", Calls)], log_function=lambda handler: None, **settings
+        [*_handlers(mixin), *own], log_function=lambda handler: None, **settings
     )
     # A backlog for the load's 300 connections, which arrive at once.
     sock, port = bind_unused_port()
@@ -65,7 +82,7 @@ def _handlers(mixin: Any) -> list[Any]:
             async def get(self) -> None:
                 self.write("reader")
 
-        return [("/", Write), ("/read", Read), ("/anonymous", Read)]
+        return [("/", Write), ("/read", Read), ("/anonymous", Read), ("/health", Read)]
 
     class WriteStored(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
         async def get(self) -> None:
@@ -78,7 +95,69 @@ def _handlers(mixin: Any) -> list[Any]:
             self.session.get("v")
             self.write("reader")
 
-    return [("/", WriteStored), ("/read", ReadStored), ("/anonymous", ReadStored)]
+    class Add(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        async def get(self) -> None:
+            self.session[self.get_argument("key")] = 1
+            self.write("added")
+
+    class Keys(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        async def get(self) -> None:
+            self.write(str(len(self.session)))
+
+    class Login(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        async def get(self) -> None:
+            self.session.login(self.get_argument("user"))
+            self.redirect("/page")
+
+    class Page(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        async def get(self) -> None:
+            self.write(self.session.user or "nobody")
+
+    class Health(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
+        use_session = False
+
+        def get(self) -> None:
+            self.write("reader")
+
+    return [
+        ("/", WriteStored),
+        ("/read", ReadStored),
+        ("/anonymous", ReadStored),
+        ("/add", Add),
+        ("/keys", Keys),
+        ("/login", Login),
+        ("/page", Page),
+        ("/health", Health),
+    ]
+
+
+async def _populate(store: Any, count: int) -> list[str]:
+    """Put so many websessions, and return the cookies of some, evenly spread."""
+    from mangonel.websessions.codecs import codec_named
+    from mangonel.websessions.cookies import key_of, new_token
+    from mangonel.websessions.record import Record
+
+    data = codec_named("msgpack").encode({"v": "x" * 100})
+    now = int(time.time() * 1000) / 1000
+    step = max(1, count // VISITORS)
+    kept: list[str] = []
+    numbers = iter(range(count))
+
+    async def fill() -> None:
+        for number in numbers:
+            token = new_token()
+            key = key_of(token)
+            # Neither a touch nor a renewal comes due in a run, so the store's calls can be foretold.
+            record = Record(
+                key, data, 1, now, now + 6 * HOUR, now + 12 * HOUR, issued=now + HOUR, sid=key[:8]
+            )
+            if not await store.put(record, 0):
+                raise RuntimeError("the store refused a new websession")
+            if number % step == 0:
+                kept.append(f"sid={token}")
+
+    await asyncio.gather(*(fill() for _ in range(WRITERS)))
+    return kept
 
 
 async def _sessions(url: str) -> tuple[Any, dict[str, Any], Any]:

@@ -9,7 +9,9 @@ from mangonel.lab.contender import Contender
 WEB = "web"
 DURABLE = "web-durable"
 LAYER = "web-layer"
-SHORT = "web-short"
+STORED = "web-stored"  # keeps websessions where several requests meet
+KNOWN = "web-known"  # knows a visitor again
+STALLS = "web-stalls"  # has a server or a lock that can be stopped
 
 TITLES = {
     "none": "no sessions",
@@ -59,8 +61,12 @@ def _offers(store: str) -> frozenset[str]:
         offers.add(DURABLE)
     if store == "memory":
         offers.add(LAYER)
-    if store in ("none", "mongodb", "redis"):
-        offers.add(SHORT)
+    if store != "none":
+        offers.add(KNOWN)
+    if store not in ("none", "cookie"):
+        offers.add(STORED)
+    if store not in ("none", "cookie", "memory"):
+        offers.add(STALLS)
     return frozenset(offers)
 
 

@@ -1,0 +1,87 @@
+"""What one figure for a row cannot say of the experiment `websessions`: worst and best, latencies, stalls, merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from mangonel.lab.results import Results
+from mangonel.lab.statistics import median
+
+__all__ = ["site_tables"]
+
+Table = tuple[str, list[str], list[list[str]]]
+# Title, then by heading: the extra, its factor, and the digits behind the point.
+Columns = dict[str, tuple[str, float, int]]
+
+LATENCY: Columns = {
+    "p50": ("p50", 0.001, 2),
+    "p99": ("p99", 0.001, 2),
+    "p99.9": ("p99.9", 0.001, 2),
+    "slowest": ("max", 0.001, 1),
+}
+STALL: Columns = {
+    "bystanders' p50": ("p50", 0.001, 2),
+    "p99": ("p99", 0.001, 2),
+    "slowest": ("max", 0.001, 1),
+    "waited for the store, requests": ("waited", 1, 0),
+    "answered 503": ("refused", 1, 0),
+    "recovery after the stall": ("recovery_ms", 1, 1),
+    "after a restart": ("restart_ms", 1, 1),
+}
+TABLES: dict[str, tuple[str, Columns]] = {
+    "mixed-steady": ("D at 70 % of the fastest rate, ms", LATENCY),
+    "parallel-writers": (
+        "F conflicts of twenty writers",
+        {"conflicts for each write, all merged": ("conflicts", 1, 2)},
+    ),
+    "stall": ("H while the store stalled, ms", STALL),
+}
+ORIGINALS = {"seed": "cache class", "seed-durable": "durable class"}
+
+
+def site_tables(results: Results, title: Callable[[str], str]) -> Iterator[Table]:
+    """Yield title, headings and rows of each table that this run has figures for."""
+    for part, (name, columns) in TABLES.items():
+        rows = []
+        for contender in _contenders(results, part):
+            values = [_extra(results, part, contender, extra) for extra, _, _ in columns.values()]
+            if any(values):
+                rows.append([title(contender), *map(_cell, values, columns.values())])
+        if rows:
+            yield f"websessions: {name}", ["contender", *columns], rows
+    for part, name in ORIGINALS.items():
+        found = {
+            contender: rates
+            for contender in _contenders(results, part)
+            if (rates := _extra(results, part, contender, "requests_per_second"))
+        }
+        best_of_none = max(found.get("web-none", ()), default=0.0)
+        rows = [
+            [
+                title(contender),
+                f"{max(rates):.0f}",
+                f"{min(rates):.0f}",
+                f"{100 * max(rates) / best_of_none:.1f} %" if best_of_none else "",
+            ]
+            for contender, rates in sorted(found.items(), key=lambda item: -max(item[1]))
+        ]
+        if rows:
+            heading = f"websessions: the original layout, requests per second; {name}"
+            yield heading, ["contender", "best", "worst", "best against no sessions"], rows
+
+
+def _contenders(results: Results, part: str) -> list[str]:
+    return [
+        contender
+        for name, played, contender in results.rows
+        if (name, played) == ("websessions", part) and not results.rows[name, played, contender].failures
+    ]
+
+
+def _extra(results: Results, part: str, contender: str, extra: str) -> list[float]:
+    per_round = results.rows["websessions", part, contender].per_round(extra)
+    return [value for values in per_round.values() for value in values]
+
+
+def _cell(values: list[float], column: tuple[str, float, int]) -> str:
+    return f"{median(values) * column[1]:.{column[2]}f}" if values else ""

@@ -1,0 +1,379 @@
+"""The tasks of the experiment `websessions`: a load, and the store calls that it must cause; with others it is void."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from mangonel.lab.contenders.web import TITLES
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.house import House, Site, house_for
+from mangonel.lab.webload import generate, percentile, run_ab, run_wrk, visit_all
+
+__all__ = ["LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask", "VisitTask"]
+
+AT_ONCE = 300
+VISITORS = 50
+WRITERS = 20
+PAYLOAD = "x" * 100
+# The share of the fastest rate at which latency is measured.
+SHARE = 0.7
+BYSTANDERS_PER_SECOND = 200
+
+# Store calls for each request, by part.
+CALLS: dict[str, dict[str, float]] = {
+    "new-visitor": {"put": 1},
+    "known-reads": {"get": 1},
+    "known-writes": {"get": 1, "put": 1},
+    "mixed": {"get": 0.99, "put": 0.10},
+    "mixed-steady": {"get": 0.99, "put": 0.10},
+    "anonymous": {},
+    "seed": {"put": 1},
+}
+STATELESS = ("none", "cookie")
+# Engines that know a user's websessions are asked for the user's epoch when one logs in.
+WITHOUT_USERS = ("memcached", "directory", "cookie")
+
+
+class VisitTask(Task):
+    """What all have in common: a house, a site, and the counting."""
+
+    def __init__(self, part: Part, bench: Bench, *, own: bool = False) -> None:
+        self._part = part
+        self._bench = bench
+        self._kind = part.id.removesuffix("-durable")
+        name = bench.contender.copy_of or bench.contender.id
+        self._store = name.removeprefix("web-").partition("#")[0]
+        assert self._store in TITLES
+        self._house: House = house_for(
+            self._store, bench.target, durable=part.id.endswith("-durable"), own=own
+        )
+        is_seed = self._kind == "seed"
+        self._site: Site = self._house.site(4 if is_seed else 1, behind_nginx=is_seed)
+        self._loads = 0
+
+    def verify(self) -> str:
+        """See that the site answers."""
+        self._visit([("/health", "")])
+        return digest("visited")
+
+    def arrange(self) -> None:
+        """Begin to count."""
+        self._site.used()
+
+    def _counted(self, expected: dict[str, float], operations: int) -> dict[str, float]:
+        """Return Tornado's processor time for each operation, after looking at the store's calls."""
+        calls, cpu = self._site.used()
+        if self._store not in STATELESS:
+            wanted = {name: round(share * operations) for name, share in expected.items()}
+            if calls != {name: count for name, count in wanted.items() if count}:
+                raise RuntimeError(f"void: expected the store's calls to be {wanted}, they are {calls}")
+        return {"tornado_us": cpu / operations * 1e6}
+
+    def _visit(self, requests: list[tuple[str, str]], at_once: int = VISITORS) -> list[str]:
+        return asyncio.run(visit_all(self._site.port, requests, min(at_once, len(requests))))
+
+
+class SiteTask(VisitTask):
+    """So many requests of one kind, by `ab`, `wrk` or the lab's generator."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        self._cookies = [""]
+        self._rate = 0.0
+        self._seen: dict[str, float] = {}
+        self._wrk_requests = 0.0
+
+    def verify(self) -> str:
+        """Have visitors: some of the population, or some that come now."""
+        if self._kind.startswith(("known", "mixed")) and self._store != "none":
+            self._cookies = json.loads(self._site.get("/visitors"))
+            if not self._cookies:
+                count = min(1000, self._part.operations)
+                self._cookies = self._visit([(f"/?v={PAYLOAD}", "")] * count)
+            self._visit([("/read", self._cookies[0])])
+        return super().verify()
+
+    def warm_up(self) -> None:
+        """Open the connections of the store's client; find the fastest rate where that is asked for."""
+        if self._kind == "mixed-steady":
+            count = max(500, self._part.operations // 5)
+            targets = [self._request(number) for number in range(count)]
+            self._loads += 1
+            self._rate = SHARE * count / generate(self._site.port, count, VISITORS, targets=targets).seconds
+        else:
+            self._load(max(300, self._part.operations // 5))
+        self._site.used()
+
+    def act(self) -> int:
+        """Send the requests."""
+        self._load(self._part.operations)
+        return self._part.operations
+
+    def extras(self) -> dict[str, float]:
+        """Return what the load saw, after looking at the store's calls."""
+        found, self._seen = self._seen, {}
+        if self._kind == "known-reads-wrk":
+            calls, cpu = self._site.used()
+            gets = calls.pop("get", 0)
+            # What was on its way when the time was over is counted by one side only.
+            if self._store not in STATELESS and (
+                calls or abs(gets - self._wrk_requests) > VISITORS + 0.05 * gets
+            ):
+                raise RuntimeError(
+                    f"void: expected {self._wrk_requests:.0f} get, there were {gets} and {calls}"
+                )
+            return {**found, "tornado_us": cpu / self._wrk_requests * 1e6}
+        return {**found, **self._counted(CALLS[self._kind], self._part.operations)}
+
+    def _load(self, operations: int) -> None:
+        self._loads += 1
+        base = f"http://127.0.0.1:{self._site.port}"
+        if self._kind in ("new-visitor", "seed", "anonymous"):
+            path = "/anonymous" if self._kind == "anonymous" else f"/?v={PAYLOAD}"
+            rate = run_ab(base + path, operations, min(AT_ONCE, operations)).requests_per_second
+            self._seen = {"requests_per_second": rate}
+        elif self._kind == "known-reads-wrk":
+            self._wrk(base)
+        else:
+            targets = [self._request(number) for number in range(operations)]
+            seen = generate(self._site.port, operations, VISITORS, rate=self._rate, targets=targets)
+            self._seen = {**seen.figures(), "wall_ns": seen.seconds * 1e9}
+
+    def _wrk(self, base: str) -> None:
+        seconds = 10
+        with tempfile.TemporaryDirectory() as folder:
+            cookies, script = os.path.join(folder, "cookies"), os.path.join(folder, "visits.lua")
+            with open(cookies, "w") as file:
+                file.write("\n".join(cookies_ for cookies_ in self._cookies) + "\n")
+            with open(script, "w") as file:
+                file.write(
+                    f'local c, i = {{}}, 0\nfor l in io.lines("{cookies}") do c[#c + 1] = l end\n'
+                    "request = function()\n  i = i % #c + 1\n"
+                    '  return wrk.format("GET", "/read", {Cookie = c[i]})\nend\n'
+                )
+            rate = run_wrk(f"{base}/read", seconds, VISITORS, script=script)
+        self._wrk_requests = rate * seconds
+        self._seen = {"requests_per_second": rate, "wall_ns": 1e9 / rate * self._part.operations}
+
+    def _request(self, number: int) -> tuple[str, str]:
+        cookie = self._cookies[number % len(self._cookies)]
+        if self._kind == "known-reads":
+            return "/read", cookie
+        write = f"/?v={self._loads}-{number}", cookie  # never what is stored already
+        if self._kind == "known-writes":
+            return write
+        # The mix: 90 known readers, 9 known writers and one new visitor in a hundred.
+        place = number % 100
+        if place == 99:
+            return f"/?v={number}", ""
+        return write if place >= 90 else ("/read", cookie)
+
+
+class PopulateTask(VisitTask):
+    """Websessions put into the store by its own interface, fifty at once; the parts that follow find them there."""
+
+    def warm_up(self) -> None:
+        """Open the connections."""
+        self._site.get("/populate?count=100")
+
+    def act(self) -> int:
+        """Put them."""
+        self._site.get(f"/populate?count={self._part.operations}")
+        return self._part.operations
+
+
+class ParallelTask(VisitTask):
+    """Twenty requests write at once to one websession, each its own key; not one key may be lost."""
+
+    def verify(self) -> str:
+        """Make the websession."""
+        self._begin()
+        return super().verify()
+
+    def warm_up(self) -> None:
+        """Play one burst."""
+        self._burst("warm")
+
+    def arrange(self) -> None:
+        """Take a fresh websession."""
+        self._begin()
+        super().arrange()
+
+    def act(self) -> int:
+        """Play the bursts."""
+        for number in range(self._part.operations // WRITERS):
+            self._burst(str(number))
+        return self._part.operations
+
+    def extras(self) -> dict[str, float]:
+        """Return how many writes met another, after looking at the store's calls and at the keys."""
+        calls, cpu = self._site.used()
+        writes = self._part.operations
+        # A write reads once; each conflict reads and writes once more.
+        if calls.get("get") != calls.get("put") or calls.get("put", 0) < writes:
+            raise RuntimeError(f"void: expected a get for each put of {writes} writes, there were {calls}")
+        kept = int(self._ask_keys())
+        if kept != writes + 1:
+            raise RuntimeError(f"void: {writes + 1} keys were acknowledged, {kept} are kept")
+        return {"tornado_us": cpu / writes * 1e6, "conflicts": calls["put"] / writes - 1}
+
+    def _begin(self) -> None:
+        (self._cookie,) = self._visit([("/add?key=first", "")])
+
+    def _burst(self, name: str) -> None:
+        self._visit([(f"/add?key={name}-{number}", self._cookie) for number in range(WRITERS)], WRITERS)
+
+    def _ask_keys(self) -> bytes:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._site.port}/keys", headers={"Cookie": self._cookie}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            body: bytes = answer.read()
+        return body
+
+
+class LoginTask(VisitTask):
+    """A login is answered with a redirect, and the page behind it must know the user: read your writes."""
+
+    def warm_up(self) -> None:
+        """Tell a few stories."""
+        self._tell(20)
+        self._site.used()
+
+    def act(self) -> int:
+        """Tell the stories."""
+        self._tell(self._part.operations)
+        return self._part.operations
+
+    def extras(self) -> dict[str, float]:
+        """Return Tornado's processor time for a story."""
+        gets = 1 if self._store in WITHOUT_USERS else 2
+        return self._counted({"put": 1, "get": gets}, self._part.operations)
+
+    def _tell(self, count: int) -> None:
+        async def told() -> None:
+            await asyncio.gather(*(player(number) for number in range(WRITERS)))
+
+        async def player(number: int) -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._site.port)
+            with contextlib.closing(writer):
+                for story in range(number, count, WRITERS):
+                    status, cookie, _ = await asked(reader, writer, f"/login?user=user{story}", "")
+                    if status != 302 or not cookie:
+                        raise RuntimeError(f"expected a redirect with a cookie, got {status}")
+                    status, _, body = await asked(reader, writer, "/page", cookie)
+                    if (status, body) != (200, f"user{story}".encode()):
+                        raise RuntimeError(f"the page does not know who logged in: {status} {body!r}")
+
+        asyncio.run(told())
+
+
+class StallTask(VisitTask):
+    """The store stops answering for a while; those who need none of it must not notice."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench, own=True)
+        self._seconds = bench.size.parameters.get("stall", bench.size.choose(1, 2))
+        self._seen: dict[str, float] = {}
+
+    def warm_up(self) -> None:
+        """Open the connections."""
+        self._visit([(f"/?v={PAYLOAD}", "")] * 100)
+
+    def act(self) -> int:
+        """Stall the store in the middle of a steady load of bystanders."""
+        told: dict[str, float] = {}
+        trouble: list[BaseException] = []
+
+        def stall() -> None:
+            try:
+                time.sleep(0.6)  # until the load has begun
+                self._house.stall()
+                try:
+                    waiting = threading.Thread(target=self._wait_for_the_store, args=(told,))
+                    waiting.start()
+                    time.sleep(self._seconds)
+                finally:
+                    self._house.resume()
+                told["recovery_ms"] = self._recovery()
+                waiting.join()
+                if not self._bench.size.quick and self._house.restart():
+                    told["restart_ms"] = self._recovery()
+            except BaseException as error:
+                trouble.append(error)
+
+        thread = threading.Thread(target=stall)
+        thread.start()
+        seen = generate(
+            self._site.port,
+            self._part.operations,
+            VISITORS,
+            rate=BYSTANDERS_PER_SECOND,
+            targets=[("/health", "")],
+        )
+        thread.join()
+        if trouble:
+            raise trouble[0]
+        # A generator that was late by milliseconds voids no figure that is about seconds.
+        shares = {f"p{share:g}": float(percentile(seen.latencies_us, share)) for share in (50.0, 99.0)}
+        slowest = seen.latencies_us[-1] / 1e6
+        self._seen = {**shares, "max": slowest * 1e6, **told, "wall_ns": seen.seconds * 1e9}
+        if not seen.is_void and slowest > 0.8 * self._seconds:
+            raise RuntimeError(f"a bystander waited {slowest:.2f} s while the store stalled")
+        return self._part.operations
+
+    def extras(self) -> dict[str, float]:
+        """Return the bystanders' latencies, and how soon the store was used again."""
+        self._site.used()
+        return self._seen
+
+    def _wait_for_the_store(self, told: dict[str, float]) -> None:
+        statuses = asyncio.run(self._writers())
+        told["waited"] = float(statuses.count(200))
+        told["refused"] = float(len(statuses) - statuses.count(200))
+
+    async def _writers(self) -> list[int]:
+        async def one() -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._site.port)
+            with contextlib.closing(writer):
+                status, _, _ = await asked(reader, writer, f"/?v={PAYLOAD}", "")
+            return status
+
+        return list(await asyncio.gather(*(one() for _ in range(WRITERS))))
+
+    def _recovery(self) -> float:
+        """Return the ms until a write is answered."""
+        start = time.perf_counter()
+        while True:
+            try:
+                self._site.get(f"/?v={PAYLOAD}")
+                return (time.perf_counter() - start) * 1000
+            except urllib.error.URLError:
+                if time.perf_counter() - start > 60:
+                    raise
+                time.sleep(0.02)
+
+
+async def asked(reader: Any, writer: Any, path: str, cookie: str) -> tuple[int, str, bytes]:
+    """Send a GET over an open connection; return the status, the cookie that was set, and the body."""
+    header = f"Cookie: {cookie}\r\n" if cookie else ""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: lab\r\n{header}\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    length, given = 0, ""
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+        elif name.lower() == b"set-cookie":
+            given = value.split(b";", 1)[0].strip().decode()
+    return int(head.split(b" ", 2)[1]), given, await reader.readexactly(length)

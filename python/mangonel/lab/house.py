@@ -1,0 +1,266 @@
+"""Where the experiment `websessions` plays: one store of one class, and Tornado processes on it, perhaps behind nginx.
+
+A worker keeps a house from part to part, so that a store is started and populated once in a round. Knows no task.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import ExitStack
+from typing import Any
+
+from mangonel.lab.contender import Target
+from mangonel.lab.stores import Engine, find_program, running
+
+__all__ = ["House", "Site", "house_for"]
+
+NGINX = """
+worker_processes 1; daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log crit;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  upstream site {{ {servers} keepalive 64; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=1024;
+    location / {{ proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+  }}
+}}
+"""
+
+
+class House:
+    """A store that runs, its URL for sites, and how to stall and to restart it.
+
+    Args:
+        store: a name as in `contenders/web.py`, without its prefix.
+        durable: acknowledged writes are on the disk.
+        own: MongoDB on a server of its own, which may be stopped; else on the lab's deployment.
+    """
+
+    def __init__(self, store: str, target: Target, *, durable: bool, own: bool) -> None:
+        self._stack = ExitStack()
+        self._sites: dict[tuple[int, bool], Site] = {}
+        self._path = ""
+        self._engine: Engine | None = None
+        self._member: Any = None
+        self._held: list[Any] = []
+        try:
+            self.url = self._url(store, target, durable, own)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def site(self, processes: int = 1, *, behind_nginx: bool = False) -> Site:
+        """Return a site on this store; the same one when asked again."""
+        key = (processes, behind_nginx)
+        if key not in self._sites:
+            self._sites[key] = self._stack.enter_context(
+                contextlib.closing(Site(self.url, processes, behind_nginx=behind_nginx))
+            )
+        return self._sites[key]
+
+    def stall(self) -> None:
+        """Let the store keep its connections and answer nobody."""
+        if self._engine is not None:
+            self._engine.pause()
+        elif self._member is not None:
+            self._member.pause()
+        elif os.path.isdir(self._path):
+            self._held = _locked_shards(self._path)
+        else:
+            self._held = [_locked_database(self._path)]
+
+    def resume(self) -> None:
+        """End the stall."""
+        if self._engine is not None:
+            self._engine.resume()
+        elif self._member is not None:
+            self._member.resume()
+        while self._held:
+            self._held.pop().close()
+
+    def restart(self) -> bool:
+        """End the store as a power cut would, and start it again; False where there is no server to end."""
+        if self._engine is not None:
+            self._engine.kill()
+            self._engine.start()
+        elif self._member is not None:
+            self._member.kill()
+            self._member.restart()
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the sites, then the store."""
+        self.resume()
+        self._sites.clear()
+        self._stack.close()
+
+    def _url(self, store: str, target: Target, durable: bool, own: bool) -> str:
+        if store in ("none", "memory", "cookie"):
+            return {"none": "none", "memory": "memory:lab", "cookie": "cookie:"}[store]
+        if store in ("mongodb", "pymongo"):
+            uri = target.uri
+            if own:
+                from mangonel.server import start
+
+                server = self._stack.enter_context(start(replica_set=1))
+                self._member, uri = server.members[0], server.uri
+            address, _, options = uri.partition("/?")
+            address = address.rstrip("/")
+            concern = "w=majority&journal=true" if durable else "w=1"
+            if store == "pymongo":
+                return f"pymongo+{address}/{target.database}?{options}&{concern}"
+            concern = "durable=1" if durable else "w=1"
+            name = target.collection + ("_durable" if durable else "")
+            return f"{address}/{target.database}?{options}&collection={name}&{concern}"
+        if store in ("sqlite", "directory"):
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-web-"))
+            self._path = f"{folder}/app.db" if store == "sqlite" else f"{folder}/sessions"
+            scheme = "sqlite" if store == "sqlite" else "files"
+            slash = "/" if store == "sqlite" else ""
+            return f"{scheme}://{slash}{self._path}?durable={int(durable)}"
+        self._engine = self._stack.enter_context(running(store, durable=durable))
+        return self._engine.url
+
+
+class Site:
+    """Tornado processes on one store, perhaps behind nginx."""
+
+    def __init__(self, url: str, processes: int, *, behind_nginx: bool) -> None:
+        self._stack = ExitStack()
+        try:
+            self.ports = [self._start(url) for _ in range(processes)]
+            self.port = self._nginx() if behind_nginx else self.ports[0]
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def get(self, path: str) -> bytes:
+        """Return the body of one answer of the first process."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[0]}{path}", timeout=110) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def used(self) -> tuple[dict[str, int], float]:
+        """Return the store's calls and the processor seconds of all processes since this was asked before."""
+        calls: dict[str, int] = {}
+        cpu = 0.0
+        for port in self.ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/calls", timeout=30) as answer:
+                told = json.loads(answer.read())
+            cpu += told["cpu"]
+            for name, count in told["calls"].items():
+                calls[name] = calls.get(name, 0) + count
+        return calls, cpu
+
+    def close(self) -> None:
+        """End the processes."""
+        self._stack.close()
+
+    def _start(self, url: str) -> int:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mangonel.lab.website", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._stack.callback(_end, process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError("the site did not start; its error is above")
+        return int(line)
+
+    def _nginx(self) -> int:
+        import socket
+
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-nginx-"))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        servers = " ".join(f"server 127.0.0.1:{each};" for each in self.ports)
+        path = os.path.join(folder, "nginx.conf")
+        with open(path, "w") as file:
+            file.write(NGINX.format(folder=folder, servers=servers, port=port))
+        process = subprocess.Popen(
+            [find_program("nginx"), "-c", path, "-p", folder], stdin=subprocess.DEVNULL
+        )
+        self._stack.callback(_end, process)
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return port
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+
+_houses: dict[tuple[str, bool, bool], House] = {}
+
+
+def house_for(store: str, target: Target, *, durable: bool = False, own: bool = False) -> House:
+    """Return a house, the one that this process has already if it has; it ends with the process."""
+    own = own and store in ("mongodb", "pymongo")
+    key = (store, durable, own)
+    if key not in _houses:
+        for other in list(_houses):
+            # What the parts before needed is in the way now; parts of one class follow each other.
+            if other[1] != durable:
+                _houses.pop(other).close()
+        if not _houses:
+            atexit.register(_close_all)
+        _houses[key] = House(store, target, durable=durable, own=own)
+    return _houses[key]
+
+
+def _close_all() -> None:
+    while _houses:
+        _houses.popitem()[1].close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+    else:
+        process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _locked_shards(path: str) -> list[Any]:
+    """Hold what another process would hold that writes and does not end."""
+    import fcntl
+
+    held = []
+    for shard in range(256):
+        folder = f"{path}/{shard:02x}"
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        # The file is what holds the lock, so it must stay open.
+        file = os.fdopen(os.open(f"{folder}/.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        held.append(file)
+    return held
+
+
+def _locked_database(path: str) -> Any:
+    import sqlite3
+
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
