@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from contextlib import ExitStack
 
@@ -45,6 +44,8 @@ def dispatch(options: argparse.Namespace) -> int:
     except ImportError as error:
         print(f'mangonel demo: {error}; pip install "mangonel[demo]"', file=sys.stderr)
         return EXIT_FAILURE
+    import asyncio
+
     from mangonel import server
     from mangonel.demo.settings import Settings
     from mangonel.errors import PyMongoError

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["EXIT_STRICT", "FAILURE", "NOTE", "OK", "SKIPPED", "STEPS", "WARNING", "Finding", "Report"]
 
@@ -34,8 +33,7 @@ _COLOURS = {OK: "32", NOTE: "36", WARNING: "33", FAILURE: "31", SKIPPED: "90"}
 _INDENT = " " * 13
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that was found.
 
     Args:
@@ -54,7 +52,7 @@ class Finding:
     text: str
     about: str = ""
     remedy: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = {}
 
     def lines(self, *, colour: bool = False) -> str:
         """Return the finding as it is printed, without a newline at the end."""
