@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test instructions test-websessions-long bench soak lint fmt stubs fuzz docs demo lock clean
+.PHONY: help build run test instructions test-websessions-long bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -54,6 +54,13 @@ lint: build    ## Formatting, clippy, types, floors, stubs
 	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api mangonel.gridfs.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/lint-imports --no-cache
 	$(PYTHON) tools/flows.py
+	$(PYTHON) tools/third_party.py --check
+
+third-party:    ## Write the licences and the bill of materials of what is linked in
+	$(PYTHON) tools/third_party.py
+
+wheel: build    ## Build the wheel for this Python and the source distribution, into dist/
+	$(BIN)/maturin build --release --locked --strip --sdist --interpreter $(BIN)/python --out dist
 
 stubs:    ## Write the types of both faces from the definitions
 	$(PYTHON) tools/stubs.py
