@@ -6,6 +6,7 @@ does. It limits nothing else: any number of bytes may be under way. Knows nothin
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import subprocess
@@ -55,23 +56,26 @@ class _Way:
         self.held = 0
         self.has_ended = False
         self.is_blocked = False
+        self.is_paused = False
         self._spare = spare
 
-    def receive(self, delay: float) -> None:
-        """Take what is there; nothing is the end."""
+    def receive(self, due: float) -> bool:
+        """Take what is there, and return whether that was anything; nothing is the end."""
         buffer = self._spare.pop() if self._spare else bytearray(PIECE)
         try:
             count = self.source.recv_into(buffer)
         except BlockingIOError:
             self._spare.append(buffer)
-            return
+            return False
         except OSError:
             count = 0
         if not count:
+            self._spare.append(buffer)
             self.has_ended = True
-            return
+            return False
         self.held += count
-        self.pieces.append((time.monotonic() + delay, buffer, memoryview(buffer)[:count]))
+        self.pieces.append((due, buffer, memoryview(buffer)[:count]))
+        return True
 
     def send(self, now: float) -> None:
         """Deliver what is due, as far as the receiver takes it."""
@@ -96,45 +100,106 @@ class _Way:
                 self.pieces[0] = (due, buffer, left[count:])
 
 
+class _Proxy:
+    """All connections. What it costs is taken from those it stands between, so nothing is done for an idle one."""
+
+    def __init__(self, target: int, delay: float) -> None:
+        self._target, self._delay = target, delay
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener.fileno(), select.EPOLLIN)
+        # By the descriptor that each reads from, and that each writes to.
+        self._sources: dict[int, _Way] = {}
+        self._sinks: dict[int, _Way] = {}
+        # One delay for all, so pieces are due in the order in which they came.
+        self._due: deque[tuple[float, _Way]] = deque()
+        self._spare: list[bytearray] = []
+
+    def serve(self) -> None:
+        """Carry bytes until standard input ends."""
+        while True:
+            now = time.monotonic()
+            while self._due and self._due[0][0] <= now:
+                self._send(self._due.popleft()[1], now)
+            timeout = self._due[0][0] - now if self._due else None
+            # epoll waits in whole milliseconds, select in microseconds.
+            ready, _, _ = select.select([sys.stdin, self._epoll.fileno()], [], [], timeout)
+            if sys.stdin in ready:
+                return
+            for number, events in self._epoll.poll(0) if ready else ():
+                if number == self._listener.fileno():
+                    self._accept()
+                    continue
+                if events & select.EPOLLOUT and number in self._sinks:
+                    self._send(self._sinks[number], time.monotonic())
+                if events & ~select.EPOLLOUT and number in self._sources:
+                    self._receive(self._sources[number])
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        server = socket.create_connection(("127.0.0.1", self._target))
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            end.setblocking(False)
+            self._epoll.register(end.fileno(), select.EPOLLIN)
+        for source, sink in ((client, server), (server, client)):
+            way = _Way(source, sink, self._spare)
+            self._sources[source.fileno()] = self._sinks[sink.fileno()] = way
+
+    def _receive(self, way: _Way) -> None:
+        due = time.monotonic() + self._delay
+        if way.receive(due):
+            self._due.append((due, way))
+            if way.held >= HELD_BYTES:
+                way.is_paused = True
+                self._watch(way.source)
+        elif way.has_ended:
+            if way.pieces:
+                self._watch(way.source)
+            else:
+                self._close(way)
+
+    def _send(self, way: _Way, now: float) -> None:
+        if way.sink.fileno() < 0:
+            return
+        was_blocked = way.is_blocked
+        way.send(now)
+        if way.has_ended and not way.pieces:
+            # The other direction may have something to say still, but nobody is left to hear the answer.
+            self._close(way)
+            return
+        if way.is_blocked != was_blocked:
+            self._watch(way.sink)
+        if way.is_paused and way.held < HELD_BYTES:
+            way.is_paused = False
+            self._watch(way.source)
+
+    def _watch(self, end: socket.socket) -> None:
+        """Ask for just the events that somebody waits for; an end that is over would be reported for ever."""
+        number = end.fileno()
+        reads, writes = self._sources[number], self._sinks[number]
+        wanted = 0 if reads.is_paused or reads.has_ended else select.EPOLLIN
+        wanted |= select.EPOLLOUT if writes.is_blocked else 0
+        with contextlib.suppress(FileNotFoundError):
+            self._epoll.unregister(number)
+        if wanted:
+            self._epoll.register(number, wanted)
+
+    def _close(self, way: _Way) -> None:
+        for end in (way.source, way.sink):
+            number = end.fileno()
+            del self._sources[number], self._sinks[number]
+            end.close()
+
+
 def main() -> int:
     """Serve until standard input ends; return the exit status."""
-    target, delay = int(sys.argv[1]), float(sys.argv[2]) / 1000
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setblocking(False)
-    print(listener.getsockname()[1], flush=True)
-    ways: list[_Way] = []
-    spare: list[bytearray] = []
-    while True:
-        now = time.monotonic()
-        for way in ways:
-            way.send(now)
-        for way in [way for way in ways if way.has_ended and not way.pieces]:
-            # The other direction may have something to say still, but nobody is left to hear the answer.
-            way.source.close()
-            way.sink.close()
-        ways = [way for way in ways if way.source.fileno() >= 0]
-        reading = [way for way in ways if way.held < HELD_BYTES and not way.has_ended]
-        blocked = [way for way in ways if way.is_blocked]
-        due = [way.pieces[0][0] for way in ways if way.pieces and not way.is_blocked]
-        timeout = max(0.0, min(due) - time.monotonic()) if due else None
-        readable, _, _ = select.select(
-            [sys.stdin, listener, *(way.source for way in reading)],
-            [way.sink for way in blocked],
-            [],
-            timeout,
-        )
-        if sys.stdin in readable:
-            return 0
-        if listener in readable:
-            client, _ = listener.accept()
-            server = socket.create_connection(("127.0.0.1", target))
-            for end in (client, server):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                end.setblocking(False)
-            ways += [_Way(client, server, spare), _Way(server, client, spare)]
-        for way in reading:
-            if way.source in readable:
-                way.receive(delay)
+    proxy = _Proxy(int(sys.argv[1]), float(sys.argv[2]) / 1000)
+    print(proxy.port, flush=True)
+    proxy.serve()
+    return 0
 
 
 if __name__ == "__main__":
