@@ -32,6 +32,7 @@ PACKAGES = {
     "nginx": "nginx",
     "ab": "apache2-utils",
     "chromium": "chromium",
+    "strace": "strace",
     "valgrind": "valgrind",
     "wrk": "wrk",
 }
