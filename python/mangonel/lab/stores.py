@@ -37,6 +37,9 @@ PACKAGES = {
     "wrk": "wrk",
 }
 
+# Programs that do as well, where the first is not there.
+STAND_INS = {"redis-server": ("valkey-server",)}
+
 # Where Debian puts what is not on everybody's PATH.
 FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postgresql/*/bin", "/usr/libexec")
 
@@ -56,7 +59,8 @@ def find_program(name: str) -> str:
     Raises:
         Missing: it is not there.
     """
-    found = _look_for(name)
+    names = (name, *STAND_INS.get(name, ()))
+    found = next((path for each in names if (path := _look_for(each)) is not None), None)
     if found is None and os.environ.get("MANGONEL_INSTALL_SERVERS"):
         problem = _install(PACKAGES[name])
         found = _look_for(name)

@@ -67,6 +67,9 @@ async def _serve(url: str) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await reader.read()
+    # A client with a thread of its own would keep the process.
+    if hasattr(meter.store, "aclose"):
+        await meter.store.aclose()
 
 
 def _handlers(mixin: Any) -> list[Any]:

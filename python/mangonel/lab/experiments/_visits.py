@@ -328,8 +328,10 @@ class StallTask(VisitTask):
         shares = {f"p{share:g}": float(percentile(seen.latencies_us, share)) for share in (50.0, 99.0)}
         slowest = seen.latencies_us[-1] / 1e6
         self._seen = {**shares, "max": slowest * 1e6, **told, "wall_ns": seen.seconds * 1e9}
-        if not seen.is_void and slowest > 0.8 * self._seconds:
-            raise RuntimeError(f"a bystander waited {slowest:.2f} s while the store stalled")
+        # Of a loop that is blocked, most of the requests of the stall would have waited; one that was late is noise.
+        waited = percentile(seen.latencies_us, 75.0) / 1e6
+        if waited > self._seconds / 4:
+            raise RuntimeError(f"a quarter of the bystanders waited {waited:.2f} s while the store stalled")
         return self._part.operations
 
     def extras(self) -> dict[str, float]:

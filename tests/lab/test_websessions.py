@@ -1,0 +1,125 @@
+"""The experiment `websessions`: its scenarios on two stores that need no server, and the runs that it must void."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tornado", reason="the site is a Tornado application")
+pytest.importorskip("aiosqlite", reason="one of the two stores")
+
+from mangonel.lab import house, registry
+from mangonel.lab.contender import Target
+from mangonel.lab.experiment import Bench, Part, Size
+from mangonel.lab.experiments import _visits
+from mangonel.lab.experiments._site_tables import site_tables
+from mangonel.lab.experiments.websessions import EXPERIMENT
+from mangonel.lab.results import Results
+
+SIZE = Size(quick=True, parameters={"requests": 100, "population": 50})
+NOWHERE = Target("mongodb://127.0.0.1:1/?", "lab", "none")
+
+
+@pytest.fixture(autouse=True)
+def no_house_is_left() -> Iterator[None]:
+    yield
+    house._close_all()
+
+
+def part_of(name: str, size: Size = SIZE) -> Part:
+    return next(part for part in EXPERIMENT.parts(size) if part.id == name)
+
+
+def play(contender: str, part: Part) -> dict[str, float]:
+    bench = Bench(registry.contender(contender), NOWHERE, SIZE, 1)
+    try:
+        task = EXPERIMENT.task(part, bench)
+        task.verify()
+        task.warm_up()
+        task.arrange()
+        assert task.act() == part.operations
+        return task.extras()
+    finally:
+        bench.close()
+
+
+@pytest.mark.parametrize("contender", ["web-memory", "web-sqlite"])
+def test_the_scenarios_cause_the_calls_that_were_foretold(contender: str) -> None:
+    assert play(contender, part_of("populate")) == {}
+    mixed = play(contender, part_of("mixed"))
+    assert mixed["tornado_us"] > 0
+    assert play(contender, part_of("login"))["tornado_us"] > 0
+    assert play(contender, part_of("parallel-writers"))["conflicts"] >= 0
+
+
+def test_known_visitors_are_some_of_the_population_where_there_is_one() -> None:
+    play("web-memory", part_of("populate"))
+    bench = Bench(registry.contender("web-memory"), NOWHERE, SIZE, 1)
+    task: Any = EXPERIMENT.task(part_of("mixed"), bench)
+    task.verify()
+    assert len(task._cookies) == 150  # the fifty asked for, and the hundred of the warm-up
+    bench.close()
+
+
+def test_a_run_with_other_store_calls_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_visits.CALLS, "mixed", {"get": 1, "put": 0.10})
+    with pytest.raises(RuntimeError, match="void: expected the store's calls"):
+        play("web-memory", part_of("mixed"))
+
+
+def test_a_stalled_store_holds_up_those_who_need_it_and_nobody_else() -> None:
+    seen = play("web-sqlite", part_of("stall"))
+    assert seen["waited"] + seen["refused"] == _visits.WRITERS
+    assert seen["waited"] > 0
+    assert seen["recovery_ms"] >= 0
+
+
+def test_the_durable_class_has_tables_of_its_own() -> None:
+    parts = EXPERIMENT.parts(Size())
+    durable = {part.id for part in parts if part.id.endswith("-durable")}
+    assert durable == {"new-visitor-durable", "mixed-durable", "seed-durable"}
+    for part in parts:
+        is_stored = bool(part.write_concern)
+        assert ("durable class" in part.title) == (part.id in durable)
+        assert not is_stored or part.write_concern == (
+            "w:majority, journaled" if part.id in durable else "w:1"
+        )
+    assert all(part.excludes(registry.contender("web-memcached")) for part in parts if part.id in durable)
+
+
+def test_the_short_form_has_all_eleven_contenders() -> None:
+    parts = EXPERIMENT.parts(Size(quick=True))
+    names = [name for name in registry.contenders() if name.startswith("web-")]
+    playing = {n for n in names if not all(part.excludes(registry.contender(n)) for part in parts)}
+    assert len(playing) == 11
+
+
+def test_the_original_layout_tells_worst_and_best() -> None:
+    def cell(contender: str, rates: list[float]) -> dict[str, Any]:
+        samples = [
+            {"wall_ns": 1, "ops": 1, "cpu_ns": 1, "peak_rss": 1, "extras": {"requests_per_second": rate}}
+            for rate in rates
+        ]
+        return {
+            "experiment": "websessions",
+            "version": 2,
+            "part": "seed",
+            "contender": contender,
+            "title": "",
+            "unit": "request",
+            "write_concern": "w:1",
+            "judge": "wall",
+            "failures": [],
+            "rounds": [{"round": 0, "samples": samples}],
+        }
+
+    content = {
+        "cells": [cell("web-redis", [1410, 1418, 1412]), cell("web-none", [1600, 1626, 1610])],
+        "plan": {"experiments": ["websessions"]},
+    }
+    ((title, headings, rows),) = site_tables(Results(content), str)
+    assert "cache class" in title
+    assert headings == ["contender", "best", "worst", "best against no sessions"]
+    assert rows == [["web-none", "1626", "1600", "100.0 %"], ["web-redis", "1418", "1410", "87.2 %"]]
