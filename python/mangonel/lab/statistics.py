@@ -17,9 +17,10 @@ Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples
 RESAMPLES = 400
 CONFIDENCE = 0.95
 NORMAL = 1.959964
-# Student's t at 97.5 % for 1, 2, ... degrees of freedom.
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom; for one, 12.7, two rounds would say nothing: they count
+# as three.
 STUDENT = (
-    12.706,
+    4.303,
     4.303,
     3.182,
     2.776,
@@ -81,9 +82,10 @@ def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
     source = random.Random(seed)
     drawn = sorted(_resampled(source, rounds) for _ in range(RESAMPLES))
     value = median([median(samples) for samples in rounds])
-    low, high = _interval(value, drawn, widening(len(rounds)))
-    floor = min(0.0, *(min(samples) for samples in rounds))
-    return Estimate(value, max(low, floor), high)
+    if drawn[0] <= 0 or value <= 0:
+        return Estimate(value, *_interval(value, drawn, 1.0))
+    low, high = _interval(_log(value), [_log(figure) for figure in drawn], widening(len(rounds)))
+    return Estimate(value, min(value, math.exp(max(low, -50.0))), max(value, math.exp(min(high, 50.0))))
 
 
 def ratio(

@@ -19,6 +19,8 @@ from mangonel.lab.statistics import Estimate
 
 DISTURBED = 1.25  # a part whose sentinel took so many times the run's best began on a busy machine
 
+WILD = 3.0  # a noise floor beyond which its figure means nothing
+
 Write = Callable[[str], None]
 HEADINGS = (
     "contender",
@@ -41,7 +43,7 @@ class Line:
 def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> None:
     """Print everything a result file says."""
     results = Results(content)
-    draw = _plain if plain or importlib.util.find_spec("rich") is None else _rich
+    draw = _drawer(plain)
     _head(results, write)
     failures = []
     for experiment, _, rows in results.parts():
@@ -100,6 +102,17 @@ def _beside(results: Results, experiment: str, draw: Callable[..., None], write:
     write(f"  {original.setting}; {original.tool}. What was wrong:")
     for flaw in original.flaws:
         write(f"  - {flaw}")
+
+
+def draw(
+    title: str, headings: list[str], lines: list[Line], write: Write = print, plain: bool = False
+) -> None:
+    """Print one table."""
+    _drawer(plain)(title, headings, lines, write)
+
+
+def _drawer(plain: bool) -> Callable[[str, list[str], list[Line], Write], None]:
+    return _plain if plain or importlib.util.find_spec("rich") is None else _rich
 
 
 def _head(results: Results, write: Write) -> None:
@@ -234,6 +247,14 @@ def is_noise(speed: Estimate, band: Estimate | None) -> bool:
     return small or not speed.excludes(1.0)
 
 
+def floor_words(band: Estimate) -> str:
+    """Return in words what a table cannot tell from nothing."""
+    spread = band.spread()
+    return (
+        f"differences below {100 * spread:.0f} % are grey" if spread < WILD else "no difference can be told"
+    )
+
+
 def _noise(results: Results, rows: list[Row]) -> str:
     band = results.null(rows)
     if band is None:
@@ -241,7 +262,7 @@ def _noise(results: Results, rows: list[Row]) -> str:
     warning = "" if 1 / TRUSTED <= band.value <= TRUSTED else "; TOO NOISY to trust"
     return (
         f"  (noise: the reference against itself {band.value:.2f} [{band.low:.2f}, {band.high:.2f}], "
-        f"differences below {100 * band.spread():.0f} % are grey{warning})"
+        f"{floor_words(band)}{warning})"
     )
 
 

@@ -1,0 +1,153 @@
+"""`mangonel lab compare|guard|aa`: two runs against each other, a run against a baseline, a run against itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from mangonel.lab import compare, registry, table
+from mangonel.lab.commands.look import read
+from mangonel.lab.commands.play import play
+from mangonel.lab.compare import Change
+from mangonel.lab.results import Results
+
+REFUSED = 2  # the question itself was wrong, as for a wrong argument
+ENOUGH = 0.95
+
+
+def compare_command(options: argparse.Namespace) -> int:
+    """Print what changed. Exit status 2 when the runs do not compare, 1 for a loss beyond `--fail-on`."""
+    files = [read(path) for path in (options.before, options.after)]
+    if files[0] is None or files[1] is None:
+        return REFUSED
+    found = _compared(options, files[0], files[1])
+    if found is None:
+        return REFUSED
+    _print(options, found)
+    losses = _losses(found, options.fail_on) if options.fail_on is not None else []
+    return 1 if losses else 0
+
+
+def guard_command(options: argparse.Namespace) -> int:
+    """Fail when this driver lost more than allowed, beyond the noise; play the baseline's experiments when asked."""
+    before = read(options.baseline)
+    if before is None:
+        return REFUSED
+    after = read(options.after) if options.after else _play_again(options, before)
+    if after is None:
+        return REFUSED
+    found = _compared(options, before, after)
+    if found is None:
+        return REFUSED
+    guarded = [change for change in found if change.key[2].startswith(options.contender)]
+    if not guarded:
+        print(f"nothing to guard: no cell of {options.contender}* is in both runs", file=sys.stderr)
+        return REFUSED
+    _print(options, guarded)
+    losses = _losses(guarded, options.max_loss)
+    for change in losses:
+        print(f"LOST: {' '.join(change.key)}: {_percent(change)}, allowed {100 * options.max_loss:.0f} %")
+    print(f"{len(losses)} of {len(guarded)} guarded figures lost more than {100 * options.max_loss:.0f} %")
+    return 1 if losses else 0
+
+
+def aa_command(options: argparse.Namespace) -> int:
+    """Say in how many cells a contender's ratio to itself has an interval that holds 1. Exit status 1 below 95 %."""
+    if options.file is not None:
+        content = read(options.file)
+    else:
+        content, _ = play(options, twice=True)
+    if content is None:
+        return REFUSED
+    held, bad = against_itself(Results(content))
+    total = held + len(bad)
+    for text in bad:
+        print(f"    {text}")
+    if not total:
+        print("no contender played twice", file=sys.stderr)
+        return REFUSED
+    print(
+        f"in {held} of {total} cells ({100 * held / total:.1f} %) the interval of a contender against itself holds 1"
+    )
+    return 0 if held >= ENOUGH * total else 1
+
+
+def against_itself(results: Results) -> tuple[int, list[str]]:
+    """Return how many null controls hold 1, and those that do not in words."""
+    held, bad = 0, []
+    for experiment, part, rows in results.parts():
+        for row in rows:
+            band = results.null(rows, row.key[2]) if not row.key[2].endswith(registry.AGAIN) else None
+            if band is None:
+                continue
+            if band.excludes(1.0):
+                bad.append(
+                    f"{experiment} {part} {row.name}: {band.value:.3f} [{band.low:.3f}, {band.high:.3f}]"
+                )
+            else:
+                held += 1
+    return held, bad
+
+
+def _compared(
+    options: argparse.Namespace, before: dict[str, Any], after: dict[str, Any]
+) -> list[Change] | None:
+    one, other = Results(before), Results(after)
+    reasons = compare.obstacles(one, other)
+    for reason in reasons:
+        print(f"{'forced over' if options.force else 'cannot compare'}: {reason}", file=sys.stderr)
+    if reasons and not options.force:
+        print("--force compares nevertheless", file=sys.stderr)
+        return None
+    return compare.changes(one, other, options.absolute)
+
+
+def _losses(found: list[Change], limit: float) -> list[Change]:
+    return [change for change in found if change.word == "slower" and change.ratio.value > 1 + limit]
+
+
+def _print(options: argparse.Namespace, found: list[Change]) -> None:
+    lines = []
+    for change in sorted(found, key=lambda each: -each.ratio.value):
+        mood = {"slower": "failed", "faster": "best", "same": "noise"}[change.word]
+        interval = f"{change.ratio.value:.3f} [{change.ratio.low:.3f}, {change.ratio.high:.3f}]"
+        cells = [
+            change.key[0],
+            change.key[1],
+            change.name,
+            interval,
+            f"{100 * change.noise:.0f} %",
+            change.word,
+        ]
+        lines.append(table.Line(cells, mood))
+    stand = sum(change.stands for change in found)
+    kind = "against the reference of the same run" if any(c.relative for c in found) else "as they are"
+    title = f"{stand} of {len(found)} figures changed beyond the noise (times {kind}, after over before)"
+    headings = ["experiment", "part", "contender", "time after / before [95 %]", "noise", "change"]
+    table.draw(title, headings, lines, plain=options.plain)
+
+
+def _percent(change: Change) -> str:
+    return f"{100 * (change.ratio.value - 1):.1f} % slower"
+
+
+def _play_again(options: argparse.Namespace, baseline: dict[str, Any]) -> dict[str, Any] | None:
+    plan = baseline["plan"]
+    playing = argparse.Namespace(
+        experiments=plan["experiments"],
+        contender=[],
+        quick=plan["quick"],
+        rounds=plan["rounds"],
+        budget=plan["budget_s"],
+        uri=options.uri,
+        out=Path("results") / "guard.jsonl",
+        seed=None,
+        set=[f"{name}={value}" for name, value in plan["parameters"].items()],
+        parser=options.parser,
+    )
+    known = registry.contenders()
+    names = [name for name in plan["contenders"] if name in known]
+    content, _ = play(playing, contenders=tuple(names))
+    return content
