@@ -21,7 +21,7 @@ Place: TypeAlias = tuple[str, int, str]  # file, line, function
 Stack: TypeAlias = tuple[str, ...]
 
 # What stands below the task in each stack.
-OUTSIDE = ("lab/worker.py", "lab/profile.py", "runpy", "<frozen")
+OUTSIDE = ("lab/worker.py", "lab/profile.py", "runpy", "MainThread", "_run_module_as_main", "_run_code")
 
 
 def record(task: Task, order: dict[str, Any]) -> None:
@@ -134,4 +134,4 @@ def merge(stacks: Iterable[Any]) -> dict[Stack, float]:
 
 
 def _is_outside(frame: str) -> bool:
-    return frame in ("MainThread", "<module>") or any(mark in frame for mark in OUTSIDE)
+    return any(mark in frame for mark in OUTSIDE)

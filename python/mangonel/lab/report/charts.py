@@ -195,7 +195,10 @@ def histogram(title: str, name: str, buckets: Sequence[tuple[float, float, int]]
     for decade in steps:
         x = left + (decade - first) * scale
         label = duration(10.0**decade)
-        body.append(f'<text class="small" x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{label}</text>')
+        anchor = "start" if x < 30 else "end" if x > WIDTH - 30 else "middle"
+        body.append(
+            f'<text class="small" x="{x:.1f}" y="{bottom + 14}" text-anchor="{anchor}">{label}</text>'
+        )
     if not steps:
         body.append(f'<text class="small" x="{left}" y="{bottom + 14}">{duration(buckets[0][0])}</text>')
         body.append(_right(bottom + 14, duration(buckets[-1][1]), "small"))

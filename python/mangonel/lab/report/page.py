@@ -210,7 +210,8 @@ def _cpu(rows: Sequence[Row]) -> list[tuple[str, float, float | None]]:
 
 def _latency_lines(rows: Sequence[Row]) -> list[charts.Series]:
     lines = []
-    for row in rows:
+    # In an order of names: a contender keeps its colour from chart to chart.
+    for row in sorted(rows, key=lambda row: (not is_ours(row.key[2]), row.key[2])):
         if row.failures:
             continue
         points = []
