@@ -85,7 +85,7 @@ def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
     if drawn[0] <= 0 or value <= 0:
         return Estimate(value, *_interval(value, drawn, 1.0))
     low, high = _interval(_log(value), [_log(figure) for figure in drawn], widening(len(rounds)))
-    return Estimate(value, min(value, math.exp(max(low, -50.0))), max(value, math.exp(min(high, 50.0))))
+    return Estimate(value, min(value, _plain(max(low, -50.0))), max(value, _plain(min(high, 50.0))))
 
 
 def ratio(
