@@ -31,7 +31,7 @@ class SessionSocket(Base, WebSocketHandler):
 
     is_public = True  # `open` turns away
     check_csrf = False  # a WebSocket has no token; `check_origin` keeps other sites out
-    session_revalidate = "2s"
+    session_revalidate = "5s"
 
     async def open(self, *args: str, **kwargs: str) -> None:
         """Turn away who is not logged in; with a code, since a script cannot see the status of a handshake."""

@@ -19,7 +19,7 @@ __all__ = ["Reader"]
 
 # A frame for one reader every 33 ms at most, and no more frames than this in a second for all of them together.
 FRAME_S = 0.033
-FRAMES_PER_SECOND = 2000
+FRAMES_PER_SECOND = 4000
 EVENTS_PER_FRAME = 1000
 CREDIT = 8
 MAX_CREDIT = 64

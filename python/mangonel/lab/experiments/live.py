@@ -1,0 +1,274 @@
+"""The demo's live page under load: 1000 inserts a second reach 200 browsers, and what that costs everybody else.
+
+The web process is the demo's own, started with a closed shop; the inserts are made here, one by one, acknowledged as
+the part says, and a delivery counts from the acknowledgement to the moment that a browser's socket has the frame.
+Requests are sent beside it at a steady rate, to a site with browsers and to one without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlencode
+
+from mangonel.lab.contenders.live import BROWSERS, LIVE, WATCHED
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.latency import Latencies
+
+RATE = 1000
+IN_FLIGHT = 50
+REQUESTS_PER_SECOND = 100
+HOST = "127.0.0.1"
+PASSWORD = "mangonel"
+# Seconds that the last frames may take, and between looks whether they are there.
+PATIENCE_S = 10.0
+LOOK_S = 0.3
+
+
+class Site:
+    """A web process of the demo with its browsers."""
+
+    def __init__(self, uri: str, database: str, browsers: int) -> None:
+        self._stack = ExitStack()
+        try:
+            command = [sys.executable, "-m", "mangonel", "demo", "--uri", uri, "--database", database]
+            self._web = self._start([*command, "--port", "0", "--rate", "0", "--password", PASSWORD])
+            self.port = int(self._line(self._web).rstrip("/\n").rpartition(":")[2])
+            self.cookie = self._log_in()
+            self._fans: subprocess.Popen[str] | None = None
+            if browsers:
+                watch = [sys.executable, "-m", "mangonel.lab.fans", HOST, str(self.port), self.cookie]
+                self._fans = self._start([*watch, str(browsers)])
+                self._line(self._fans)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def close(self) -> None:
+        """End the processes."""
+        self._stack.close()
+
+    def frames(self) -> list[tuple[int, str]]:
+        """Return the frames that came since this was asked before: when, and which customers."""
+        if self._fans is None:
+            return []
+        assert self._fans.stdin is not None
+        self._fans.stdin.write("tell\n")
+        self._fans.stdin.flush()
+        found: list[tuple[int, str]] = json.loads(self._line(self._fans))
+        return found
+
+    def cpu(self) -> float:
+        """Return the processor seconds that the web process has used."""
+        with open(f"/proc/{self._web.pid}/stat") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _start(self, command: list[str]) -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._stack.callback(_end, process)
+        return process
+
+    @staticmethod
+    def _line(process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError("a process of the site ended; its error is above")
+        return line
+
+    def _log_in(self) -> str:
+        line = http.client.HTTPConnection(HOST, self.port, timeout=30)
+        with contextlib.closing(line):
+            line.request("GET", "/login")
+            answer = line.getresponse()
+            page = answer.read().decode()
+            token = re.search(r'name="_csrf" value="([^"]+)"', page)
+            assert token is not None
+            form = urlencode({"user": "ada", "password": PASSWORD, "_csrf": token[1]})
+            cookie = (answer.getheader("Set-Cookie") or "").partition(";")[0]
+            headers = {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+            line.request("POST", "/login", form, headers)
+            answer = line.getresponse()
+            if answer.status != 302:
+                raise RuntimeError(f"expected to be logged in, got {answer.status}")
+            return (answer.getheader("Set-Cookie") or "").partition(";")[0]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class LiveTask(Task):
+    """So many inserts at a steady rate, with requests beside them."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._part = part
+        self._bench = bench
+        name = bench.contender.id.removesuffix("#2")
+        self._database = f"{bench.target.database}_{name.replace('-', '_')}"
+        self._browsers = BROWSERS[name]
+        self._site = bench.adapter = _Adapter(Site(bench.target.uri, self._database, self._browsers))
+        self._made = 0
+        self._requests = Latencies()
+        self._deliveries = Latencies()
+        self._cpu = 0.0
+        self._wall = 0.0
+
+    def verify(self) -> str:
+        """A few customers must reach every browser."""
+        self._bench.run(self._load(RATE // 10))
+        if len(self._deliveries) != RATE // 10 * self._browsers:
+            raise RuntimeError(
+                f"expected {RATE // 10} in each of {self._browsers}, got {len(self._deliveries)}"
+            )
+        return digest("delivered")
+
+    def warm_up(self) -> None:
+        """Play half a second of it."""
+        self._bench.run(self._load(RATE // 2))
+
+    def act(self) -> int:
+        """Insert."""
+        self._bench.run(self._load(self._part.operations))
+        expected = self._part.operations * self._browsers
+        if len(self._deliveries) != expected:
+            raise RuntimeError(f"expected {expected} deliveries, counted {len(self._deliveries)}")
+        return self._part.operations
+
+    def extras(self) -> dict[str, float]:
+        """Return the part's latencies in µs, and the web process's processor time in place of ours."""
+        shown = self._deliveries if self._part.id == "delivery" else self._requests
+        return {
+            **{f"p{share:g}": shown.at(share) for share in (50, 90, 99, 99.9)},
+            "max": shown.at(100),
+            "web_cpu": self._cpu / self._wall,
+            "cpu_ns": self._cpu * 1e9,
+        }
+
+    async def _load(self, count: int) -> None:
+        from mangonel import AsyncMongoClient
+
+        self._requests, self._deliveries = Latencies(), Latencies()
+        acknowledged: dict[int, int] = {}
+        self._site.site.frames()
+        began, cpu = time.monotonic(), self._site.site.cpu()
+        async with AsyncMongoClient[Any](self._bench.target.uri) as client:
+            customers: Any = client[self._database].customers
+            asking = asyncio.create_task(self._ask())
+            await self._insert(customers, range(self._made, self._made + count), acknowledged)
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asking
+        self._made += count
+        self._wall, self._cpu = time.monotonic() - began, self._site.site.cpu() - cpu
+        expected, deadline = count * self._browsers, time.monotonic() + PATIENCE_S
+        while True:
+            for at, numbers in self._site.site.frames():
+                for number in filter(None, numbers.split(",")):
+                    # A browser may have it before the writer has its acknowledgement.
+                    self._deliveries.record(max(0, at - acknowledged[int(number)]))
+            if len(self._deliveries) >= expected or time.monotonic() > deadline:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _insert(self, customers: Any, numbers: range, acknowledged: dict[int, int]) -> None:
+        """Insert at the rate, each due in its turn, up to so many in flight."""
+        queue = iter(numbers)
+        start = time.monotonic()
+
+        async def play() -> None:
+            for number in queue:
+                wait = start + (number - numbers.start) / RATE - time.monotonic()
+                if wait > 0:
+                    await asyncio.sleep(wait)
+                joined = dt.datetime.now(dt.UTC)
+                await customers.insert_one({"name": f"n{number:07}", "city": "Oslo", "joined": joined})
+                acknowledged[number] = time.monotonic_ns()
+
+        await asyncio.gather(*(play() for _ in range(IN_FLIGHT)))
+
+    async def _ask(self) -> None:
+        """Ask for a page of posts, again and again, and note how long each takes."""
+        head = f"GET /api/posts?size=10 HTTP/1.1\r\nHost: {HOST}\r\nCookie: {self._site.site.cookie}\r\n\r\n"
+        request = head.encode()
+        reader, writer = await asyncio.open_connection(HOST, self._site.site.port)
+        try:
+            while True:
+                begun = time.monotonic_ns()
+                writer.write(request)
+                answer = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
+                if length is None or not answer.startswith(b"HTTP/1.1 200"):
+                    raise RuntimeError(f"expected a page of posts, got {answer[:60]!r}")
+                await reader.readexactly(int(length[1]))
+                took = time.monotonic_ns() - begun
+                self._requests.record(took)
+                await asyncio.sleep(max(0.0, 1 / REQUESTS_PER_SECOND - took / 1e9))
+        finally:
+            writer.close()
+
+
+class _Adapter:
+    """The site, as the bench closes it."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def close(self) -> None:
+        """End it."""
+        self.site.close()
+
+
+class Live(Experiment):
+    """Deliveries, and other people's requests."""
+
+    id = "live"
+    title = "1000 inserts a second on the demo's live page"
+    references = ("live-alone",)
+
+    def parts(self, size: Size) -> list[Part]:
+        """Return the parts; each plays at the same rate."""
+        seconds = size.choose(2, 15)
+        shared: dict[str, Any] = {"operations": RATE * seconds, "judge": "p50", "unit": "insert"}
+        return [
+            Part(
+                "requests",
+                f"a request for posts beside {RATE} inserts a second",
+                frozenset({LIVE}),
+                samples=size.choose(1, 3),
+                write_concern="majority",
+                **shared,
+            ),
+            Part(
+                "delivery",
+                "from the acknowledged insert to 200 browsers",
+                frozenset({WATCHED}),
+                samples=size.choose(1, 3),
+                write_concern="majority",
+                **shared,
+            ),
+        ]
+
+    def task(self, part: Part, bench: Bench) -> Task:
+        """Return the task."""
+        return LiveTask(part, bench)
+
+
+EXPERIMENT = Live()

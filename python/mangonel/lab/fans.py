@@ -1,0 +1,136 @@
+"""Browsers for the experiment `live`, without browsers: WebSockets in one process, which note what comes when.
+
+Run as `python -m mangonel.lab.fans HOST PORT COOKIE COUNT`. Prints `ready` once all of them have a state. For each line
+on standard input it answers with a JSON array of `[ns, numbers]`: the monotonic time a frame came at, and the numbers
+of the customers in it, as their names have them, with commas between. Ends with its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import secrets
+import struct
+import sys
+import time
+
+__all__ = ["main"]
+
+NUMBER = re.compile(rb'"name":"n(\d{7})"')
+PING, PONG, CLOSE = 9, 10, 8
+
+
+class Fan(asyncio.Protocol):
+    """One WebSocket: reads frames, grants as many more, and keeps when they came."""
+
+    def __init__(self, host: str, port: int, cookie: str, seen: list[tuple[int, str]]) -> None:
+        self._request = (
+            f"GET /live HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: http://{host}:{port}\r\nCookie: {cookie}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            f"Sec-WebSocket-Key: {base64.b64encode(secrets.token_bytes(16)).decode()}\r\n\r\n"
+        )
+        self._seen = seen
+        self._buffer = bytearray()
+        self._is_open = False
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the stream."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(self._request.encode())
+
+    def data_received(self, data: bytes) -> None:
+        """Take whole frames out of what came."""
+        now = time.monotonic_ns()
+        buffer = self._buffer
+        buffer += data
+        if not self._is_open:
+            end = buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            if not buffer.startswith(b"HTTP/1.1 101"):
+                self._fail(bytes(buffer[:60]))
+                return
+            del buffer[: end + 4]
+            self._is_open = True
+            self._send(b'{"after":null}')
+        while (frame := self._next()) is not None:
+            opcode, payload = frame
+            if opcode == PING:
+                self._send(payload, PONG)
+            elif opcode == CLOSE:
+                self._fail(payload)
+            else:
+                self._take(payload, now)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Say so, if it was too early."""
+        self._fail(b"the line was closed")
+
+    def _fail(self, why: bytes) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(RuntimeError(f"expected a stream, got {why!r}"))
+
+    def _take(self, payload: bytes, now: int) -> None:
+        self._send(b'{"credit":1}')
+        if not self.ready.done():
+            self.ready.set_result(None)
+        else:
+            # Texts until somebody asks: numbers would be some million objects.
+            self._seen.append((now, b",".join(NUMBER.findall(payload)).decode()))
+
+    def _next(self) -> tuple[int, bytes] | None:
+        """Return opcode and payload of the next frame; a server's frames carry no mask."""
+        buffer = self._buffer
+        if len(buffer) < 2:
+            return None
+        length, start = buffer[1] & 0x7F, 2
+        if length == 126:
+            start = 4
+            if len(buffer) < start:
+                return None
+            (length,) = struct.unpack_from(">H", buffer, 2)
+        elif length == 127:
+            start = 10
+            if len(buffer) < start:
+                return None
+            (length,) = struct.unpack_from(">Q", buffer, 2)
+        if len(buffer) < start + length:
+            return None
+        frame = buffer[0] & 0x0F, bytes(buffer[start : start + length])
+        del buffer[: start + length]
+        return frame
+
+    def _send(self, payload: bytes, opcode: int = 1) -> None:
+        # A mask of zeros leaves the payload as it is; these are short ones.
+        self._transport.write(bytes([0x80 | opcode, 0x80 | len(payload), 0, 0, 0, 0]) + payload)
+
+
+async def _run(host: str, port: int, cookie: str, count: int) -> None:
+    loop = asyncio.get_running_loop()
+    seen: list[tuple[int, str]] = []
+    fans = []
+    for _ in range(count):
+        _, fan = await loop.create_connection(lambda: Fan(host, port, cookie, seen), host, port)
+        fans.append(fan)
+    await asyncio.gather(*(fan.ready for fan in fans))
+    print("ready", flush=True)
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.readline():
+        told, seen[:] = list(seen), []
+        print(json.dumps(told), flush=True)
+
+
+def main() -> int:
+    """Watch until the input ends."""
+    host, port, cookie, count = sys.argv[1:]
+    asyncio.run(_run(host, int(port), cookie, int(count)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
