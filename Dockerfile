@@ -32,7 +32,7 @@ ENV PATH=/opt/mangonel/bin:$PATH PYTHONUNBUFFERED=1
 USER demo
 WORKDIR /home/demo
 EXPOSE 8000
-# The start page answers without a login.
+# It is 503 while the database takes no writes.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/', timeout=2)"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=2)"]
 ENTRYPOINT ["mangonel", "demo", "--host", "0.0.0.0"]

@@ -6,6 +6,7 @@ process the threads are greenlets.
 
 from __future__ import annotations
 
+import sys
 import time
 from _thread import allocate_lock, start_new_thread
 from _weakref import ref
@@ -88,7 +89,13 @@ class Starter:
             _start(_follow, self._core, self._seed_list, bell)
 
 
-def _start(work: Callable[..., None], *args: Any) -> None:
+def _start(
+    work: Callable[..., None], *args: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing
+) -> None:
+    # A client that is dropped by the interpreter's own end: nobody is left to watch for, and CPython 3.12 and newer
+    # start no thread any more. `is_finalizing` is a default, since the module's globals may be gone by then.
+    if is_finalizing():
+        return
     _running.append(None)
     try:
         start_new_thread(work, args)
