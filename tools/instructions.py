@@ -5,7 +5,8 @@
 
 A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
 instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
-Runs `tools/instructions` (a release build) below valgrind's callgrind; what a row is, is said there.
+Runs `tools/instructions` (a release build) below valgrind's callgrind, and its `codec.py` with the extension as it is
+built; what a row is, is said there.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ def environment() -> str:
     return f"{version}, {host}, {libc}, {vectors}"
 
 
+def of_codec(where: str) -> str:
+    """Return the environment of the extension's rows: they count the interpreter's work as well."""
+    return f"{where}, CPython {platform.python_version()}"
+
+
 def build() -> Path:
     """Build the program as the release is built, whatever profile the shell asks for; return its path."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("CARGO_PROFILE_")}
@@ -79,20 +85,34 @@ def build() -> Path:
 
 
 def count(program: Path, valgrind: str, slow: str = "") -> dict[str, int]:
-    """Return instructions per operation by row; in `slow` a twentieth of the work is done again."""
+    """Return instructions per operation by row of the pure crates; in `slow` a twentieth of the work is done again."""
+    command = [str(program), *(["--slow", slow] if slow else [])]
+    return _count(valgrind, command, "*::counting_begins", "*::counting_ends", {})
+
+
+def count_codec(valgrind: str) -> dict[str, int]:
+    """Return the same of the extension's encode and decode, as it is built at this moment."""
+    command = [sys.executable, str(ROOT / "tools" / "instructions" / "codec.py")]
+    # The order of a set, and so of what is imported, must not be another one in every run.
+    settings = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "python")}
+    return _count(valgrind, command, "getppid", "getsid", settings)
+
+
+def _count(
+    valgrind: str, command: list[str], begin: str, end: str, settings: dict[str, str]
+) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="mangonel-instructions-") as folder:
         out = Path(folder) / "out"
-        command = [valgrind, "--tool=callgrind", f"--callgrind-out-file={out}"]
-        command += ["--zero-before=*::counting_begins", "--dump-before=*::counting_ends", str(program)]
+        callgrind = [valgrind, "--tool=callgrind", f"--callgrind-out-file={out}"]
         told = subprocess.run(
-            [*command, *(["--slow", slow] if slow else [])],
-            env={**os.environ, "GLIBC_TUNABLES": TUNABLES},
+            [*callgrind, f"--zero-before={begin}", f"--dump-before={end}", *command],
+            env={**os.environ, **settings, "GLIBC_TUNABLES": TUNABLES},
             capture_output=True,
             text=True,
             check=False,
         )
         if told.returncode:
-            raise RuntimeError(f"{program.name} failed: {told.stderr[-600:]}")
+            raise RuntimeError(f"{' '.join(command)} failed: {told.stderr[-600:]}")
         rows = [line.split() for line in told.stdout.splitlines()]
         dumps = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         if len(dumps) != len(rows):
@@ -154,27 +174,34 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"instructions are not counted: {error}")
         return 0
     where = environment()
-    found = count(build(), valgrind)
-    if options.update:
-        keep(found, where)
-        print(f"kept {len(found)} rows of {where}")
-        return 0
+    counted = {where: count(build(), valgrind), of_codec(where): count_codec(valgrind)}
+    problems = []
+    for name, found in counted.items():
+        if options.update:
+            keep(found, name)
+            print(f"kept {len(found)} rows of {name}")
+        else:
+            problems += report(name, found)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print("if that is meant: make instructions UPDATE=1, and say why in the commit", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def report(where: str, found: dict[str, int]) -> list[str]:
+    """Print every row of an environment against what is kept; return what is wrong."""
     kept = kept_counts().get(where)
     changes = compare(kept or {}, found)
-    print(f"{where}\n{'row':<26} {'kept':>10} {'found':>10}")
+    print(f"\n{where}\n{'row':<26} {'kept':>10} {'found':>10}")
     for change in changes:
         print(change)
     if kept is None:
         print(
             "no counts are kept of this environment: nothing was compared; make instructions UPDATE=1 keeps these"
         )
-        return 0
-    problems = verdict(changes)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
-        print("if that is meant: make instructions UPDATE=1, and say why in the commit", file=sys.stderr)
-    return 1 if problems else 0
+        return []
+    return verdict(changes)
 
 
 if __name__ == "__main__":

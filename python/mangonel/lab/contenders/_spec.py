@@ -6,6 +6,7 @@ does its task as often as it is told, so that nothing of the lab's stands betwee
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -281,7 +282,7 @@ class AsyncPlayer:
         with open(path, "w", encoding="utf-8") as file:
             async for document in found:
                 file.write(dumps(document) + "\n")
-            sync(file)
+            await asyncio.to_thread(sync, file)
 
     async def upload_file(self, path: str) -> None:
         """Store a file from disk; its name is its id."""
@@ -292,7 +293,7 @@ class AsyncPlayer:
         """Write a stored file down to the disk."""
         with open(path, "wb") as file:
             await self._bucket.download_to_stream(file_id, file)
-            sync(file)
+            await asyncio.to_thread(sync, file)
 
     async def close(self) -> None:
         """Close the client; Motor's close returns nothing to wait for."""
@@ -355,7 +356,7 @@ class MongojetPlayer(AsyncPlayer):
         with open(path, "w", encoding="utf-8") as file:
             async for document in found:
                 file.write(dumps(document) + "\n")
-            sync(file)
+            await asyncio.to_thread(sync, file)
 
     async def upload_file(self, path: str) -> None:
         """Store a file from disk; its name is its id."""
@@ -367,7 +368,7 @@ class MongojetPlayer(AsyncPlayer):
         data = await self._bucket.get_by_id(file_id)
         with open(path, "wb") as file:
             file.write(data)
-            sync(file)
+            await asyncio.to_thread(sync, file)
 
 
 def sync(file: Any) -> None:

@@ -35,15 +35,15 @@ class Row:
 
 
 ROWS: dict[str, Row] = {
-    "flat-encoding": Row("BSON, flat document, encode", FLAT, (1500, 10_000, 10_000), "document"),
-    "flat-decoding": Row("BSON, flat document, decode", FLAT, (1500, 10_000, 10_000), "document"),
-    "deep-encoding": Row("BSON, deep document, encode", DEEP, (1500, 10_000, 10_000), "document"),
-    "deep-decoding": Row("BSON, deep document, decode", DEEP, (1500, 10_000, 10_000), "document"),
-    "full-encoding": Row("BSON, full document, encode", FULL, (1000, 10_000, 10_000), "document"),
-    "full-decoding": Row("BSON, full document, decode", FULL, (1000, 10_000, 10_000), "document"),
-    "run-command": Row("run a command", HELLO, (250, 5000, 10_000)),
-    "find-one-by-id": Row("find one by its id", TWEET, (250, 5000, 10_000)),
-    "small-doc-insert-one": Row("insert one small document", SMALL, (250, 5000, 10_000), writes=True),
+    "flat-encoding": Row("BSON, flat document, encode", FLAT, (1500, 5000, 10_000), "document"),
+    "flat-decoding": Row("BSON, flat document, decode", FLAT, (1500, 5000, 10_000), "document"),
+    "deep-encoding": Row("BSON, deep document, encode", DEEP, (1500, 5000, 10_000), "document"),
+    "deep-decoding": Row("BSON, deep document, decode", DEEP, (1500, 5000, 10_000), "document"),
+    "full-encoding": Row("BSON, full document, encode", FULL, (1000, 5000, 10_000), "document"),
+    "full-decoding": Row("BSON, full document, decode", FULL, (1000, 5000, 10_000), "document"),
+    "run-command": Row("run a command", HELLO, (250, 1500, 10_000)),
+    "find-one-by-id": Row("find one by its id", TWEET, (250, 1500, 10_000)),
+    "small-doc-insert-one": Row("insert one small document", SMALL, (250, 1500, 10_000), writes=True),
     "large-doc-insert-one": Row("insert one large document", LARGE, (2, 10, 10), writes=True),
     "find-many": Row("find many and empty the cursor", TWEET, (10_000,) * 3, "document"),
     "small-doc-bulk-insert": Row(
@@ -60,7 +60,7 @@ ROWS: dict[str, Row] = {
     ),
     # An insert and a replacement bring a document along, the deletion none.
     "small-doc-bulk-write-mixed": Row(
-        "bulk_write, insert, replace, delete", 2 * SMALL, (60, 1000, 10_000), "three writes", BULK_WRITE, True
+        "bulk_write, insert, replace, delete", 2 * SMALL, (60, 500, 10_000), "three writes", BULK_WRITE, True
     ),
     "small-doc-client-bulk-write": Row(
         "client.bulk_write, small inserts", SMALL, (2500, 10_000, 10_000), "document", BULK_WRITE, True
@@ -79,14 +79,14 @@ ROWS: dict[str, Row] = {
     "gridfs-upload": Row("store a file of 50 MiB from memory", FILE, (1, 1, 1), "file", writes=True),
     "gridfs-download": Row("read a file of 50 MiB into memory", FILE, (1, 1, 1), "file"),
     "ldjson-import": Row(
-        "import files of 5000 lines, in parallel", LINES_FILE, (2, 20, 100), "file", writes=True
+        "import files of 5000 lines, in parallel", LINES_FILE, (2, 8, 100), "file", writes=True
     ),
-    "ldjson-export": Row("export files of 5000 lines, in parallel", LINES_FILE, (2, 20, 100), "file"),
+    "ldjson-export": Row("export files of 5000 lines, in parallel", LINES_FILE, (2, 8, 100), "file"),
     "gridfs-multi-upload": Row(
-        "store files of 5 MiB from disk, in parallel", PHOTO, (4, 20, 50), "file", writes=True
+        "store files of 5 MiB from disk, in parallel", PHOTO, (4, 10, 50), "file", writes=True
     ),
     "gridfs-multi-download": Row(
-        "write stored files of 5 MiB to disk, in parallel", PHOTO, (4, 20, 50), "file"
+        "write stored files of 5 MiB to disk, in parallel", PHOTO, (4, 10, 50), "file"
     ),
 }
 
@@ -148,7 +148,7 @@ def _part(name: str, row: Row, operations: int, size: Size) -> Part:
         row.title,
         frozenset({CODEC} if is_codec else {SPEC, row.needs} - {""}),
         operations,
-        1 if size.quick and not is_codec else 3,
+        1 if size.quick and not is_codec else 2,
         unit=row.unit,
         write_concern="w:1" if row.writes else "",
         judge="client" if is_codec else "wall",
