@@ -58,7 +58,7 @@ def test_figures_of_today_come_in_the_printed_unit():
 
 
 def test_figures_of_today_stand_beside_the_printed_ones():
-    sample = {"wall_ns": 2_000_000, "ops": 1, "cpu_ns": 1, "peak_rss": 1, "extras": {}}
+    sample = {"wall_ns": 2_000_000, "ops": 1, "cpu_ns": 1, "peak_rss": 1, "extras": {"p50": 90_000.0}}
     cell = {
         "experiment": "web",
         "version": 1,
@@ -77,3 +77,4 @@ def test_figures_of_today_stand_beside_the_printed_ones():
     assert told["PyMongo 3.0"] is None
     assert told["Motor (PyMongo 2.8)"].value == pytest.approx(500.0)
     assert len(lines) == 7
+    assert next(line.more for line in lines if line.today) == {"p50 ms": pytest.approx(90.0)}

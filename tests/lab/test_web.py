@@ -69,6 +69,20 @@ def test_the_originals_page_has_the_originals_dates(play, name):
     assert b'"created": "2015-11-01 00:00:00"' in task._site.get("/")
 
 
+@pytest.mark.parametrize("has_ab", [True, False])
+def test_the_original_is_loaded_by_ab_or_by_what_sends_as_ab_does(play, monkeypatch, has_ab):
+    from mangonel.lab.experiments import web
+
+    if has_ab and not web.has_program("ab"):
+        pytest.skip("ab is not installed; Debian's package is apache2-utils")
+    monkeypatch.setattr(web, "has_program", lambda name: has_ab)
+    task = play("mangonel-blocking", "original-10")
+    task.verify()
+    task.arrange()
+    assert task.act() == 100
+    assert {"p50", "p99"} <= task.extras().keys()
+
+
 def test_the_database_of_the_delayed_part_is_five_ms_away(play):
     import time
 

@@ -132,9 +132,11 @@ def _web() -> Iterator[Mark]:
     for name, what in (("nothing", "the same page"), ("ready", "ready bytes")):
         text = f"to_json, requests per second against no database, {what}"
         yield _faster("web", text, part, f"page-{name}", as_json, 0.75)
-    for name in ("pymongo-async", "pymongo-threads", "motor", "mongojet"):
-        text = f"dicts, the database 5 ms away, requests per second against {name}"
-        yield _faster("web", text, far, f"page-{name}", ours, 1.6)
+    # The best peer is whichever is best on this machine, so each of them is asked for.
+    for form, cell in (("dicts", ours), ("to_json", as_json)):
+        for name in ("pymongo-async", "pymongo-threads", "motor", "mongojet"):
+            text = f"{form}, the database 5 ms away, requests per second against {name}"
+            yield _faster("web", text, far, f"page-{name}", cell, 1.6)
     for name in ("mongoengine", "beanie"):
         text = f"{name} on this driver, requests per second against its own"
         cells = (part, f"page-{name}"), (part, f"page-{name}-mangonel")

@@ -83,10 +83,28 @@ class Original:
 
 @dataclass(frozen=True)
 class Line:
-    """A printed figure and what stands for it today, in the same unit; None where it was not measured."""
+    """A printed figure and what stands for it today, in the same unit; None where it was not measured.
+
+    Attributes:
+        more: today's figures by the names of the printed columns, and `inside s`, without what an exit waits for.
+    """
 
     figure: Figure
     today: Estimate | None
+    more: dict[str, float] = field(default_factory=dict)
+
+
+# How results call what the articles had further columns for, and what one is in the printed unit.
+COLUMNS = {
+    "user s": ("user_s", 1.0),
+    "sys s": ("sys_s", 1.0),
+    "inside s": ("inside_s", 1.0),
+    "p50 ms": ("p50", 0.001),
+    "p90 ms": ("p90", 0.001),
+    "p95 ms": ("p95", 0.001),
+    "p99 ms": ("p99", 0.001),
+    "max ms": ("p100", 0.001),
+}
 
 
 def beside(results: Results, experiment: str, size: int = 50 * 1024 * 1024) -> list[Line]:
@@ -100,11 +118,14 @@ def beside(results: Results, experiment: str, size: int = 50 * 1024 * 1024) -> l
     for figure in original.figures if original else ():
         row = results.rows.get((experiment, figure.part, figure.contender)) if figure.part else None
         found = row.estimate("wall") if row else None
-        today = None
+        today, more = None, {}
+        if row is not None and found is not None and figure.more:
+            told = {name: row.estimate(column) for name, (column, _) in COLUMNS.items()}
+            more = {name: each.value * COLUMNS[name][1] for name, each in told.items() if each is not None}
         if found is not None:
             value, *ends = (figure.today(each, size) for each in (found.value, found.low, found.high))
             today = Estimate(value, min(ends), max(ends))
-        lines.append(Line(figure, today))
+        lines.append(Line(figure, today, more))
     return lines
 
 

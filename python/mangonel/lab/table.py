@@ -88,14 +88,16 @@ def _beside(results: Results, experiment: str, draw: Callable[..., None], write:
                 line.figure.what,
                 line.figure.stack,
                 f"{line.figure.value:g} {line.figure.unit}",
+                _columns(line.figure.more),
                 _figure(line.today, line.figure.unit) if line.today else "",
+                _columns(line.more),
             ]
         )
         for line in measured
     ]
     draw(
         f"{experiment}, as printed: {original.title}",
-        ["what", "stack", "printed", "today [95 %]"],
+        ["what", "stack", "printed", "", "today [95 %]", ""],
         lines,
         write,
     )
@@ -113,6 +115,10 @@ def draw(
 
 def _drawer(plain: bool) -> Callable[[str, list[str], list[Line], Write], None]:
     return _plain if plain or importlib.util.find_spec("rich") is None else _rich
+
+
+def _columns(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
 
 
 def _head(results: Results, write: Write) -> None:
