@@ -81,4 +81,13 @@ class OIDCCallback(abc.ABC):
 
         Called by one thread at a time, and not again within 100 ms. What it raises is raised by the operation that
         needed the token.
+
+        Args:
+            context: what the server said about its identity provider, and the refresh token of the last time.
+
+        Example:
+            >>> class FromFile(OIDCCallback):
+            ...     def fetch(self, context):
+            ...         with open("/run/secrets/token") as file:
+            ...             return OIDCCallbackResult(access_token=file.read())
         """

@@ -137,9 +137,19 @@ class ClientOptions:
         Keyword arguments win over the connection string. In the string, what is wrong or unknown is left out
         with a UserWarning; in a keyword argument it raises.
 
+        Args:
+            host, port, document_class, tz_aware, connect, type_registry: as for `MongoClient`.
+            keywords: its further arguments.
+            is_sync: False for an asyncio client.
+
         Raises:
             InvalidURI, ConfigurationError: see there.
             TypeError, ValueError: a keyword argument has a wrong value.
+
+        Example:
+            >>> given = {"appname": "web"}
+            >>> ClientOptions.from_arguments("db.example", None, None, None, None, None, given).pool_options.appname
+            'web'
         """
         if port is None:
             port = DEFAULT_PORT

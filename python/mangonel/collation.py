@@ -143,8 +143,15 @@ class Collation:
 def validate_collation_or_none(value: Mapping[str, Any] | Collation | None) -> dict[str, Any] | None:
     """Return the collation as a document, or None.
 
+    Args:
+        value: a Collation, a document of its options, or None.
+
     Raises:
         TypeError: the value is neither a Collation nor a dict nor None.
+
+    Example:
+        >>> validate_collation_or_none(Collation("en", strength=2))
+        {'locale': 'en', 'strength': 2}
     """
     if value is None:
         return None

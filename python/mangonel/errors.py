@@ -90,7 +90,12 @@ class PyMongoError(Exception):
     def has_error_label(self, label: str) -> bool:
         """Return whether the server or the driver put `label` on this error.
 
-        Example: `TransientTransactionError` means the whole transaction may be run again.
+        Args:
+            label: such as `TransientTransactionError`, which means that the whole transaction may be run again.
+
+        Example:
+            >>> AutoReconnect("lost", {"errorLabels": ["RetryableWriteError"]}).has_error_label("RetryableWriteError")
+            True
         """
         return label in self._error_labels
 

@@ -50,7 +50,12 @@ class CommandLogger(monitoring.CommandListener):
 
 
 class ServerLogger(monitoring.ServerListener):
-    """Writes a line when a server comes, changes its type or goes."""
+    """Writes a line when a server comes, changes its type or goes.
+
+    Example:
+        >>> from mangonel import event_loggers
+        >>> client = MongoClient(event_listeners=[event_loggers.ServerLogger()])
+    """
 
     def opened(self, event: monitoring.ServerOpeningEvent) -> None:
         """Write that a server came."""
@@ -73,7 +78,12 @@ class ServerLogger(monitoring.ServerListener):
 
 
 class HeartbeatLogger(monitoring.ServerHeartbeatListener):
-    """Writes a line for each check of a server and for its outcome."""
+    """Writes a line for each check of a server and for its outcome.
+
+    Example:
+        >>> from mangonel import event_loggers
+        >>> client = MongoClient(event_listeners=[event_loggers.HeartbeatLogger()])
+    """
 
     def started(self, event: monitoring.ServerHeartbeatStartedEvent) -> None:
         """Write that a check began."""
@@ -91,7 +101,12 @@ class HeartbeatLogger(monitoring.ServerHeartbeatListener):
 
 
 class TopologyLogger(monitoring.TopologyListener):
-    """Writes a line when the deployment changes, and warns when it cannot be written to or read."""
+    """Writes a line when the deployment changes, and warns when it cannot be written to or read.
+
+    Example:
+        >>> from mangonel import event_loggers
+        >>> client = MongoClient(event_listeners=[event_loggers.TopologyLogger()])
+    """
 
     def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
         """Write that a client looks at its deployment."""
@@ -119,7 +134,12 @@ class TopologyLogger(monitoring.TopologyListener):
 
 
 class ConnectionPoolLogger(monitoring.ConnectionPoolListener):
-    """Writes a line for everything that happens to pools and their connections."""
+    """Writes a line for everything that happens to pools and their connections.
+
+    Example:
+        >>> from mangonel import event_loggers
+        >>> client = MongoClient(event_listeners=[event_loggers.ConnectionPoolLogger()])
+    """
 
     def pool_created(self, event: monitoring.PoolCreatedEvent) -> None:
         """Write that a pool was made."""

@@ -87,6 +87,8 @@ class _EventListener:
 class CommandListener(_EventListener):
     """Hears of every command that is sent, but for those that open a connection or watch a server.
 
+    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+
     Example:
         >>> class Slow(CommandListener):
         ...     def started(self, event): pass
@@ -111,7 +113,20 @@ class CommandListener(_EventListener):
 
 
 class ConnectionPoolListener(_EventListener):
-    """Hears of pools, of their connections, and of operations that ask for one."""
+    """Hears of pools, of their connections, and of operations that ask for one.
+
+    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+
+    Example:
+        >>> class Opened(ConnectionPoolListener):
+        ...     def connection_ready(self, event):
+        ...         print(event.address, event.connection_id, event.duration)
+        ...     def _nothing(self, event): pass
+        ...     pool_created = pool_ready = pool_cleared = pool_closed = connection_created = _nothing
+        ...     connection_closed = connection_check_out_started = connection_check_out_failed = _nothing
+        ...     connection_checked_out = connection_checked_in = _nothing
+        >>> client = MongoClient(event_listeners=[Opened()])
+    """
 
     def pool_created(self, event: PoolCreatedEvent) -> None:
         """Hear that the pool of a server was made."""
@@ -159,7 +174,18 @@ class ConnectionPoolListener(_EventListener):
 
 
 class ServerHeartbeatListener(_EventListener):
-    """Hears of the checks of servers; its methods are called in the threads that watch them."""
+    """Hears of the checks of servers; its methods are called in the threads that watch them.
+
+    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+
+    Example:
+        >>> class Beats(ServerHeartbeatListener):
+        ...     def started(self, event): pass
+        ...     def succeeded(self, event): pass
+        ...     def failed(self, event):
+        ...         print(event.connection_id, event.reply)
+        >>> client = MongoClient(event_listeners=[Beats()])
+    """
 
     def started(self, event: ServerHeartbeatStartedEvent) -> None:
         """Hear that a check began."""
@@ -175,7 +201,18 @@ class ServerHeartbeatListener(_EventListener):
 
 
 class TopologyListener(_EventListener):
-    """Hears of the deployment as a whole."""
+    """Hears of the deployment as a whole.
+
+    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+
+    Example:
+        >>> class Deployment(TopologyListener):
+        ...     def opened(self, event): pass
+        ...     def closed(self, event): pass
+        ...     def description_changed(self, event):
+        ...         print(event.new_description.topology_type_name)
+        >>> client = MongoClient(event_listeners=[Deployment()])
+    """
 
     def opened(self, event: TopologyOpenedEvent) -> None:
         """Hear that a client began to look at its deployment."""
@@ -191,7 +228,18 @@ class TopologyListener(_EventListener):
 
 
 class ServerListener(_EventListener):
-    """Hears of the servers of the deployment."""
+    """Hears of the servers of the deployment.
+
+    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+
+    Example:
+        >>> class Servers(ServerListener):
+        ...     def opened(self, event): pass
+        ...     def closed(self, event): pass
+        ...     def description_changed(self, event):
+        ...         print(event.server_address, event.new_description.server_type_name)
+        >>> client = MongoClient(event_listeners=[Servers()])
+    """
 
     def opened(self, event: ServerOpeningEvent) -> None:
         """Hear that a server came into the topology."""

@@ -15,7 +15,20 @@ __all__ = ["PoolOptions"]
 
 
 class PoolOptions:
-    """Read-only options of the pools of one client. Times are seconds; None means no limit."""
+    """Read-only options of the pools of one client. Times are seconds; None means no limit.
+
+    Args:
+        max_pool_size, min_pool_size: connections to each server.
+        max_idle_time_seconds: how long a connection may go unused.
+        connect_timeout, socket_timeout: for opening a connection, and for each send and receive on it.
+        wait_queue_timeout: how long an operation waits for a free connection.
+        tls_allow_invalid_hostnames: take a certificate for another host.
+        appname, driver: who the client says that it is.
+        max_connecting: connections to one server that are opened at the same time.
+        server_api: the stable API that commands declare, if any.
+        load_balanced: whether a load balancer stands in front.
+        is_sync: whether the client is a blocking one.
+    """
 
     __slots__ = (
         "_drivers",
@@ -93,7 +106,15 @@ class PoolOptions:
         return options
 
     def append_driver(self, driver: DriverInfo) -> bool:
-        """Add a library to the metadata; return whether that changed it, since a second time does nothing."""
+        """Add a library to the metadata; return whether that changed it, since a second time does nothing.
+
+        Args:
+            driver: the library that stands on this driver.
+
+        Example:
+            >>> client.options.pool_options.append_driver(DriverInfo("my-library", "1.2"))
+            True
+        """
         if any(_normalized(driver) == _normalized(known) for known in self._drivers):
             return False
         self._drivers.append(driver)

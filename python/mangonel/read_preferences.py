@@ -232,8 +232,17 @@ def make_read_preference(
 ) -> _ServerMode:
     """Return the preference for a mode's number.
 
+    Args:
+        mode: 0 primary, 1 primaryPreferred, 2 secondary, 3 secondaryPreferred, 4 nearest.
+        tag_sets: sets of tags that a member must have, tried in order. None: any member.
+        max_staleness: seconds that a secondary may lag; -1 for any.
+
     Raises:
         ConfigurationError: primary together with tags or a staleness limit.
+
+    Example:
+        >>> make_read_preference(3, [{"dc": "ny"}])
+        SecondaryPreferred(tag_sets=[{'dc': 'ny'}], max_staleness=-1, hedge=None)
     """
     if mode != Primary._MODE:
         return _CLASSES[mode](tag_sets, max_staleness)  # type: ignore[call-arg]
@@ -245,5 +254,13 @@ def make_read_preference(
 
 
 def read_pref_mode_from_name(name: str) -> int:
-    """Return the number of a mode as URIs spell it; raise ValueError for any other name."""
+    """Return the number of a mode as URIs spell it; raise ValueError for any other name.
+
+    Args:
+        name: such as `secondaryPreferred`.
+
+    Example:
+        >>> read_pref_mode_from_name("secondaryPreferred")
+        3
+    """
     return _MONGOS_MODES.index(name)

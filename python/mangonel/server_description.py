@@ -257,7 +257,15 @@ class ServerDescription:
         return self.max_wire_version >= 6
 
     def to_unknown(self, error: Exception | None = None) -> ServerDescription:
-        """Return the description of the same server after a failure."""
+        """Return the description of the same server after a failure.
+
+        Args:
+            error: what went wrong. None: nothing is known of it.
+
+        Example:
+            >>> ServerDescription(("db.example", 27017)).to_unknown().server_type_name
+            'Unknown'
+        """
         unknown = ServerDescription(self._address, error=error)
         unknown._facts = {**_UNKNOWN, "topology_version": self.topology_version}
         return unknown

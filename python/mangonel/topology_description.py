@@ -113,14 +113,29 @@ class TopologyDescription:
         return self._servers.copy()
 
     def has_server(self, address: _Address) -> bool:
-        """Return whether the deployment has a server of this address."""
+        """Return whether the deployment has a server of this address.
+
+        Args:
+            address: host and port.
+
+        Example:
+            >>> client.topology_description.has_server(("nowhere.example", 27017))
+            False
+        """
         return address in self._servers
 
     def has_readable_server(self, read_preference: _ServerMode = ReadPreference.PRIMARY) -> bool:
         """Return whether a server suits this read preference, by its mode and its tags.
 
+        Args:
+            read_preference: which members may be read from.
+
         Raises:
             TypeError: it is no read preference.
+
+        Example:
+            >>> client.admin.command("ping")["ok"], client.topology_description.has_readable_server()
+            (1.0, True)
         """
         if not isinstance(read_preference, _ServerMode):
             raise TypeError(f"{read_preference!r} is not a read preference; use one of ReadPreference")

@@ -66,6 +66,10 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
 
     Raises:
         InvalidURI: no user, or a reserved character that is not escaped.
+
+    Example:
+        >>> parse_userinfo("ada:p%40ss")
+        ('ada', 'p@ss')
     """
     if "@" in userinfo or userinfo.count(":") > 1 or _has_stray_percent(userinfo):
         raise InvalidURI(_ESCAPE_HINT)
@@ -78,8 +82,16 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
 def parse_ipv6_literal_host(entity: str, default_port: int | None) -> tuple[str, str | int | None]:
     """Return address and port of `[address]:port`; the port is text, or `default_port` when there is none.
 
+    Args:
+        entity: an address in brackets.
+        default_port: given back when there is none.
+
     Raises:
         ValueError: the closing bracket is missing.
+
+    Example:
+        >>> parse_ipv6_literal_host("[::1]:27018", 27017)
+        ('::1', '27018')
     """
     if "]" not in entity:
         raise ValueError("an IPv6 address literal must be enclosed in '[' and ']' (RFC 2732)")
@@ -90,8 +102,16 @@ def parse_ipv6_literal_host(entity: str, default_port: int | None) -> tuple[str,
 def parse_host(entity: str, default_port: int | None = DEFAULT_PORT) -> _Address:
     """Return host (in lower case) and port of `host`, `host:port`, `[ipv6]:port` or a socket's path.
 
+    Args:
+        entity: one host as it stands in a URI.
+        default_port: the port when it names none.
+
     Raises:
         ValueError: the port is no number from 1 to 65535, or there is more than one colon.
+
+    Example:
+        >>> parse_host("DB.example:27018")
+        ('db.example', 27018)
     """
     if entity.startswith("["):
         host, port = parse_ipv6_literal_host(entity, default_port)
@@ -113,10 +133,18 @@ def parse_host(entity: str, default_port: int | None = DEFAULT_PORT) -> _Address
 def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Address]:
     """Return (host, port) for each of `host1[:port],host2[:port]...`; a socket's path has the port None.
 
+    Args:
+        hosts: the part of a URI between the credentials and the path.
+        default_port: for hosts without one.
+
     Raises:
         ConfigurationError: an empty host.
         InvalidURI: an escape outside a socket's path or an IPv6 zone.
         ValueError: a wrong port.
+
+    Example:
+        >>> split_hosts("a.example,b.example:27018")
+        [('a.example', 27017), ('b.example', 27018)]
     """
     addresses = []
     for entity in hosts.split(","):
@@ -140,6 +168,10 @@ def validate_options(opts: Mapping[str, Any], warn: bool = False) -> CaseInsensi
     Args:
         opts: name to text.
         warn: True: leave out what is wrong, with a UserWarning; False: raise for it.
+
+    Example:
+        >>> dict(validate_options({"maxPoolSize": "10"}))
+        {'maxpoolsize': 10}
     """
     checked = validate_uri_options(opts, warn)
     if isinstance(opts, CaseInsensitiveDict):
@@ -161,6 +193,10 @@ def split_options(
     Raises:
         InvalidURI: not pairs, both separators, or options that contradict each other.
         ConfigurationError, TypeError, ValueError: an unknown option or a wrong value, unless `warn`.
+
+    Example:
+        >>> dict(split_options("w=majority&timeoutMS=500"))
+        {'w': 'majority', 'timeoutms': 0.5}
     """
     if "&" in opts and ";" in opts:
         raise InvalidURI("can not mix '&' and ';' as option separators")
@@ -204,6 +240,10 @@ def parse_uri(
         InvalidURI: the string cannot be read.
         ConfigurationError: options contradict each other, or DNS has no usable answer.
         ValueError, TypeError: a wrong port, or a wrong value of an option.
+
+    Example:
+        >>> parse_uri("mongodb://db.example/shop?appName=web")["nodelist"]
+        [('db.example', 27017)]
     """
     parts = split_uri(uri, default_port, validate, warn, normalize, srv_max_hosts)
     if uri.startswith(SRV_SCHEME):

@@ -58,6 +58,14 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+def here(code: str, address: str) -> str:
+    """Return the code with the address that every page uses changed to the deployment's."""
+    code = re.sub(r"(mongodb://(?:[\w:-]+@)?)localhost(:27017)?(?=[/\"'])", rf"\g<1>{address}", code)
+    return re.sub(
+        r"MongoClient\((?=\)|event_listeners|tracing)", f'MongoClient("mongodb://{address}", ', code
+    )
+
+
 def blocks(page: Path) -> list[Block]:
     """Return the blocks of a page in their order."""
     return read(page.read_text(), name_of(page))

@@ -19,17 +19,11 @@ import traceback
 from pathlib import Path
 
 # The helpers of the other tests, for what a page takes for granted: certificates, scripted servers.
-sys.path[0] = str(Path(__file__).parents[1])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from docs.pages import here
 
 PAGE, ADDRESS = sys.argv[1:3]
-
-
-def here(code: str) -> str:
-    """Return the code with the addresses that every page uses changed to the deployment's."""
-    code = re.sub(r"(mongodb://(?:[\w:-]+@)?)localhost(:27017)?(?=[/\"'])", rf"\g<1>{ADDRESS}", code)
-    return re.sub(
-        r"MongoClient\((?=\)|event_listeners|tracing)", f'MongoClient("mongodb://{ADDRESS}", ', code
-    )
 
 
 def main() -> int:
@@ -68,7 +62,11 @@ def main() -> int:
 
 def run(code: str, line: int, names: dict[str, object], runner: asyncio.Runner) -> None:
     tree = compile(
-        "\n" * (line - 1) + here(code), PAGE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+        "\n" * (line - 1) + here(code, ADDRESS),
+        PAGE,
+        "exec",
+        ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        dont_inherit=True,
     )
     if tree.co_flags & inspect.CO_COROUTINE:
         runner.run(suspended(tree, names))

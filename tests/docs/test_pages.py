@@ -21,17 +21,6 @@ def python_blocks(page):
     return [block for block in blocks(page) if block.language == "python"]
 
 
-@pytest.fixture
-def databases(server):
-    """Removes what a page has stored."""
-    yield
-    member = server.members[0]
-    listed = member.run_command({"listDatabases": 1, "nameOnly": True})["databases"]
-    for name in {database["name"] for database in listed} - {"admin", "config", "local"}:
-        if not name.startswith("test_"):
-            member.run_command({"dropDatabase": 1, "$db": name})
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=name_of)
 def test_code_of_a_page_runs(page, server, databases, tmp_path):
     code = [dataclasses.asdict(block) for block in python_blocks(page) if block.skipped is None]

@@ -54,7 +54,7 @@ class ClientBulkWrite(CommandSource):
             TypeError, ValueError: a model is none, or an argument of it is wrong. Nothing was sent.
 
         Example:
-            >>> client.bulk_write([InsertOne({"_id": 1}, "shop.orders"), DeleteOne({"_id": 7}, "shop.carts")])
+            >>> client.bulk_write([InsertOne({"_id": 1}, "shop.orders"), DeleteOne({"_id": 7}, namespace="shop.carts")])
             ClientBulkWriteResult(...)
         """
         explicit = session_of(self._port, session)

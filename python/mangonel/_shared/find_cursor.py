@@ -195,7 +195,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def limit(self, limit: int) -> Self:
-        """Return at most `limit` documents; 0 for all, negative for a single batch. Returns the cursor."""
+        """Return at most `limit` documents; 0 for all, negative for a single batch. Returns the cursor.
+
+        Args:
+            limit: how many documents.
+
+        Raises:
+            TypeError: not an integer.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> len(client.shop.orders.find().limit(1).to_list())
+            1
+        """
         self._check_unused()
         if not isinstance(limit, int):
             raise TypeError(f"limit must be an integer, not {type(limit)}")
@@ -206,7 +218,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def skip(self, skip: int) -> Self:
-        """Leave out the first `skip` matches; return the cursor."""
+        """Leave out the first `skip` matches; return the cursor.
+
+        Args:
+            skip: how many documents; not negative.
+
+        Raises:
+            TypeError, ValueError: not an integer, or negative.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> [order["_id"] for order in client.shop.orders.find().sort("_id").skip(1)]
+            [2]
+        """
         self._check_unused()
         if not isinstance(skip, int):
             raise TypeError(f"skip must be an integer, not {type(skip)}")
@@ -216,7 +240,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def batch_size(self, batch_size: int) -> Self:
-        """Ask for `batch_size` documents per reply; 0 lets the server choose. Returns the cursor."""
+        """Ask for `batch_size` documents per reply; 0 lets the server choose. Returns the cursor.
+
+        Args:
+            batch_size: documents for each reply; the server never sends more than 16 MiB in one.
+
+        Raises:
+            TypeError, ValueError: not an integer, or negative.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> len(client.shop.orders.find().batch_size(500).to_list())
+            2
+        """
         self._check_unused()
         if not isinstance(batch_size, int):
             raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
@@ -226,25 +262,71 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def hint(self, index: _IndexKeyHint | None) -> Self:
-        """Use this index, by name or keys; None lets the server choose. Returns the cursor."""
+        """Use this index, by name or keys; None lets the server choose. Returns the cursor.
+
+        Args:
+            index: the index's name, or its keys as given to `create_index`.
+
+        Raises:
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> client.shop.orders.find().hint([("_id", 1)]).to_list()[0]["_id"]
+            1
+        """
         self._check_unused()
         self._hint = hint_document(index)
         return self
 
     def comment(self, comment: Any) -> Self:
-        """Show `comment` in the server's logs and profile; return the cursor."""
+        """Show `comment` in the server's logs and profile; return the cursor.
+
+        Args:
+            comment: text, or any value that BSON has.
+
+        Raises:
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> client.shop.orders.find().comment("nightly report").to_list()[0]["_id"]
+            1
+        """
         self._check_unused()
         self._comment = comment
         return self
 
     def collation(self, collation: _CollationIn | None) -> Self:
-        """Compare strings by the rules of `collation`; return the cursor."""
+        """Compare strings by the rules of `collation`; return the cursor.
+
+        Args:
+            collation: a `Collation`, or a document of its options. None: the collection's own.
+
+        Raises:
+            TypeError: neither of them.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> client.shop.orders.find({"customer": "ADA"}).collation(Collation("en", strength=2)).to_list()[0]["_id"]
+            1
+        """
         self._check_unused()
         self._collation = validate_collation_or_none(collation)
         return self
 
     def max(self, spec: _IndexList) -> Self:
-        """Stop before these index keys; needs `hint`. Returns the cursor."""
+        """Stop before these index keys; needs `hint`. Returns the cursor.
+
+        Args:
+            spec: pairs of key and value, in the order of the index; the bound is left out.
+
+        Raises:
+            TypeError: neither a list nor a tuple.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> client.shop.orders.find().hint([("_id", 1)]).max([("_id", 2)]).to_list()[0]["_id"]
+            1
+        """
         self._check_unused()
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
@@ -252,7 +334,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def min(self, spec: _IndexList) -> Self:
-        """Start at these index keys; needs `hint`. Returns the cursor."""
+        """Start at these index keys; needs `hint`. Returns the cursor.
+
+        Args:
+            spec: pairs of key and value, in the order of the index; the bound is taken in.
+
+        Raises:
+            TypeError: neither a list nor a tuple.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> client.shop.orders.find().hint([("_id", 1)]).min([("_id", 2)]).to_list()[0]["_id"]
+            2
+        """
         self._check_unused()
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
@@ -260,7 +354,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def max_time_ms(self, max_time_ms: int | None) -> Self:
-        """Let the server spend at most so many milliseconds; None for no limit. Returns the cursor."""
+        """Let the server spend at most so many milliseconds; None for no limit. Returns the cursor.
+
+        Args:
+            max_time_ms: milliseconds of the server's work for each command, not of waiting for the reply.
+
+        Raises:
+            TypeError: neither an integer nor None.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> len(client.shop.orders.find().max_time_ms(1_000).to_list())
+            2
+        """
         self._check_unused()
         if not isinstance(max_time_ms, int) and max_time_ms is not None:
             raise TypeError(f"max_time_ms must be an integer or None, not {type(max_time_ms)}")
@@ -268,7 +374,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self:
-        """Let a TAILABLE_AWAIT cursor wait so many milliseconds for new data. Returns the cursor."""
+        """Let a TAILABLE_AWAIT cursor wait so many milliseconds for new data. Returns the cursor.
+
+        Args:
+            max_await_time_ms: milliseconds for each further batch; None for the server's default, one second.
+
+        Raises:
+            TypeError: neither an integer nor None.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> from mangonel import CursorType
+            >>> cursor = client.shop.log.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(500)
+        """
         self._check_unused()
         if not isinstance(max_await_time_ms, int) and max_await_time_ms is not None:
             raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
@@ -278,13 +396,35 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def max_scan(self, max_scan: int | None) -> Self:
-        """Deprecated by the server: look at so many documents at most. Returns the cursor."""
+        """Deprecated by the server: look at so many documents at most. Returns the cursor.
+
+        Args:
+            max_scan: how many documents. Servers of today refuse the option.
+
+        Raises:
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> cursor = client.shop.orders.find().max_scan(1_000)
+        """
         self._check_unused()
         self._fields["maxScan"] = max_scan
         return self
 
     def allow_disk_use(self, allow_disk_use: bool) -> Self:
-        """Let a large sort use the disk; return the cursor."""
+        """Let a large sort use the disk; return the cursor.
+
+        Args:
+            allow_disk_use: False: a sort that needs more than 100 MiB fails.
+
+        Raises:
+            TypeError: not a bool.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> [order["_id"] for order in client.shop.orders.find().sort("total").allow_disk_use(True)]
+            [2, 1]
+        """
         self._check_unused()
         if not isinstance(allow_disk_use, bool):
             raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
@@ -292,7 +432,19 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def where(self, code: Any) -> Self:
-        """Keep only documents for which JavaScript `code` is true; return the cursor."""
+        """Keep only documents for which JavaScript `code` is true; return the cursor.
+
+        Args:
+            code: an expression, or a function without arguments; `this` is the document. Never text from outside.
+
+        Raises:
+            TypeError: neither text nor `Code`.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> client.shop.orders.find().where("this.total > 5").to_list()[0]["_id"]
+            1
+        """
         from mangonel.bson.code import Code
 
         self._check_unused()
@@ -305,13 +457,34 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
         The server's own batches put everything after the first 101 small documents into one reply, so unless
         `batch_size` is set, batches of 10 000 are asked for.
+
+        Args:
+            prefetch: False: ask for the next batch when the current one is used up.
+
+        Raises:
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> len(client.shop.orders.find().prefetch().to_list())
+            2
         """
         self._check_unused()
         self._prefetch = prefetch
         return self
 
     def add_option(self, mask: int) -> Returns[Self]:
-        """Set query flags by their bits of the old wire protocol; return the cursor."""
+        """Set query flags by their bits of the old wire protocol; return the cursor.
+
+        Args:
+            mask: the sum of bits: 2 tailable, 16 no timeout, 32 await data, 64 exhaust, 128 partial.
+
+        Raises:
+            TypeError: not an integer.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> cursor = client.shop.orders.find().add_option(16)
+        """
         return self._port.flow(self._add_option_flow(mask))
 
     async def _add_option_flow(self, mask: int) -> Self:
@@ -324,7 +497,18 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def remove_option(self, mask: int) -> Self:
-        """Clear query flags by their bits of the old wire protocol; return the cursor."""
+        """Clear query flags by their bits of the old wire protocol; return the cursor.
+
+        Args:
+            mask: the sum of bits, as for `add_option`.
+
+        Raises:
+            TypeError: not an integer.
+            InvalidOperation: the cursor was read from before.
+
+        Example:
+            >>> cursor = client.shop.orders.find().remove_option(16)
+        """
         if not isinstance(mask, int):
             raise TypeError(f"mask must be an int, not {type(mask)}")
         self._check_unused()
@@ -480,6 +664,13 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     def distinct(self, key: str) -> Returns[list[Any]]:
         """Return the distinct values of `key` among the matches, of all of them: skip and limit do not count.
+
+        Args:
+            key: a field; of a list, its elements.
+
+        Raises:
+            OperationFailure: the server refused.
+            AutoReconnect: the line broke, twice. A read is safe to repeat.
 
         Example:
             >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")

@@ -191,6 +191,12 @@ def decode_file_iter(
     Raises:
         InvalidBSON: a document is cut off or not valid; those before it were yielded.
         TypeError: `codec_options` is no CodecOptions.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO(bson.encode({"n": 1}) + bson.encode({"n": 2}))
+        >>> [document["n"] for document in bson.decode_file_iter(file)]
+        [1, 2]
     """
     _check_codec_options(codec_options)
     return _decode_file_iter(file_obj, codec_options)
@@ -229,8 +235,15 @@ def _check_codec_options(codec_options: object) -> None:
 def is_valid(bson: bytes) -> bool:
     """Tell whether `bson` is one whole valid document that the default options can decode.
 
+    Args:
+        bson: what to look at.
+
     Raises:
         TypeError: `bson` is not bytes.
+
+    Example:
+        >>> bson.is_valid(bson.encode({"n": 1}))
+        True
     """
     if not isinstance(bson, bytes):
         raise TypeError(f'expected bytes for "bson", got {type(bson).__name__}')
@@ -276,7 +289,15 @@ def gen_list_name() -> Iterator[bytes]:
 
 
 def get_data_and_view(data: _ReadableBuffer) -> tuple[bytes | bytearray, memoryview]:
-    """Return the bytes of a buffer, copied only if they are not bytes yet, and a view of it."""
+    """Return the bytes of a buffer, copied only if they are not bytes yet, and a view of it.
+
+    Args:
+        data: any object with a buffer.
+
+    Example:
+        >>> bson.get_data_and_view(bytearray(b"ab"))[0]
+        bytearray(b'ab')
+    """
     view = memoryview(data)
     if isinstance(data, bytes | bytearray):
         return data, view

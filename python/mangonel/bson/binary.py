@@ -182,6 +182,10 @@ class Binary(bytes):
         Raises:
             TypeError: `uuid` is not a `uuid.UUID`.
             ValueError: `uuid_representation` is UNSPECIFIED or unknown.
+
+        Example:
+            >>> Binary.from_uuid(uuid.UUID(int=1)).subtype
+            4
         """
         from uuid import UUID
 
@@ -211,6 +215,10 @@ class Binary(bytes):
         Raises:
             ValueError: subtype or length say that this is no UUID of that representation, or the
                 representation is UNSPECIFIED or unknown.
+
+        Example:
+            >>> Binary.from_uuid(uuid.UUID(int=1)).as_uuid()
+            UUID('00000000-0000-0000-0000-000000000001')
         """
         if self.__subtype not in ALL_UUID_SUBTYPES:
             raise ValueError(f"expected subtype 3 or 4 for a uuid, got {self.__subtype}")
@@ -272,6 +280,10 @@ class Binary(bytes):
             ValueError: the subtype is not 9, or the bytes are no valid vector.
             struct.error: there are fewer than two bytes.
             ImportError: numpy is not installed.
+
+        Example:
+            >>> Binary.from_vector([1, 2], bson.binary.BinaryVectorDtype.INT8).as_vector().data
+            [1, 2]
         """
         from mangonel.bson import _vector
 

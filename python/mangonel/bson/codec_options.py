@@ -281,6 +281,10 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
 
         Raises:
             TypeError: an option is unknown or has the wrong type.
+
+        Example:
+            >>> CodecOptions().with_options(tz_aware=True).tz_aware
+            True
         """
         return CodecOptions(**{**self._asdict(), **kwargs})
 

@@ -93,8 +93,15 @@ class DatetimeMS:
     def as_datetime(self, codec_options: CodecOptions[Any] = DEFAULT_CODEC_OPTIONS) -> datetime.datetime:
         """Return the date as `codec_options` would decode it.
 
+        Args:
+            codec_options: whether it has a time zone, and what is done outside of the range.
+
         Raises:
             InvalidBSON: the date is outside the years 1 to 9999 and `datetime_conversion` is DATETIME.
+
+        Example:
+            >>> DatetimeMS(0).as_datetime()
+            datetime.datetime(1970, 1, 1, 0, 0)
         """
         # DATETIME_MS and DATETIME_AUTO may give a DatetimeMS back; the annotation is that of the
         # field's package.

@@ -125,9 +125,16 @@ class Decimal128:
     def from_bid(cls: type[Decimal128], value: bytes) -> Decimal128:
         """Return the number in `value`: 16 bytes of binary integer decimal, little-endian.
 
+        Args:
+            value: as `bid` returns it.
+
         Raises:
             TypeError: `value` is not bytes.
             ValueError: `value` is not 16 bytes long.
+
+        Example:
+            >>> Decimal128.from_bid(Decimal128("1.5").bid)
+            Decimal128('1.5')
         """
         if not isinstance(value, bytes):
             raise TypeError(f'expected bytes for "value", got {type(value).__name__}')

@@ -129,6 +129,10 @@ class JSONOptions(CodecOptions[Any]):
         Raises:
             ValueError: an option is unknown to its class, or contradicts the mode.
             TypeError: an option is unknown.
+
+        Example:
+            >>> bson.json_util.DEFAULT_JSON_OPTIONS.with_options(tz_aware=True).tz_aware
+            True
         """
         return JSONOptions(**{**self._options(), **kwargs})
 
@@ -189,7 +193,19 @@ def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
 def object_pairs_hook(
     pairs: Sequence[tuple[str, Any]], json_options: JSONOptions = DEFAULT_JSON_OPTIONS
 ) -> Any:
-    """Return the BSON value that one JSON object stands for; for `json.loads(object_pairs_hook=…)`."""
+    """Return the BSON value that one JSON object stands for; for `json.loads(object_pairs_hook=…)`.
+
+    Args:
+        pairs: keys and values of the object.
+        json_options: how to read it.
+
+    Raises:
+        TypeError, ValueError: as for `object_hook`.
+
+    Example:
+        >>> bson.json_util.object_pairs_hook([("$oid", "65e1a0b2c3d4e5f6a7b8c9d0")])
+        ObjectId('...')
+    """
     document_class: Any = json_options.document_class
     return object_hook(document_class(pairs), json_options)
 
@@ -197,9 +213,17 @@ def object_pairs_hook(
 def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
     """Return the BSON value that one JSON object stands for; for `json.loads(object_hook=…)`.
 
+    Args:
+        dct: the object.
+        json_options: how to read it.
+
     Raises:
         TypeError: a `$` key has a value of the wrong type, lacks one, or has a neighbour it must not have.
         ValueError: a value is not in the format of its type.
+
+    Example:
+        >>> bson.json_util.object_hook({"$numberLong": "3"})
+        3
     """
     return _json_read.read(dct, json_options)
 
@@ -207,8 +231,16 @@ def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON
 def default(obj: Any, json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
     """Return the JSON form of one BSON value; for `json.dumps(default=…)`.
 
+    Args:
+        obj: the value.
+        json_options: how to write it.
+
     Raises:
         TypeError: `obj` is no BSON value.
+
+    Example:
+        >>> bson.json_util.default(Int64(3))
+        3
     """
     return _json_write.write(obj, json_options)
 
@@ -220,5 +252,9 @@ def get_size(obj: Any, max_size: int, current_size: int = 0) -> int:
         obj: any value; one of an unknown type counts nothing.
         max_size: characters after which counting ends; the answer may be a little more.
         current_size: characters to start from.
+
+    Example:
+        >>> bson.json_util.get_size({"name": "Ada"}, 1_000)
+        7
     """
     return _json_write.measure(obj, max_size, current_size)

@@ -28,7 +28,16 @@ _FLAGS: dict[str, int] = {
 
 
 def str_flags_to_int(str_flags: str) -> int:
-    """Return the `re` flags named by the letters `ilmsux`; other letters are left out."""
+    """Return the `re` flags named by the letters `ilmsux`; other letters are left out.
+
+    Args:
+        str_flags: letters.
+
+    Example:
+        >>> import re
+        >>> bson.regex.str_flags_to_int("im") == re.IGNORECASE | re.MULTILINE
+        True
+    """
     flags = 0
     for letter in str_flags:
         flags |= _FLAGS.get(letter, 0)
@@ -62,8 +71,16 @@ class Regex(Generic[_T]):
 
         The two dialects differ: the server may read the same pattern another way than `re`.
 
+        Args:
+            regex: what `re.compile` returned.
+
         Raises:
             TypeError: `regex` is not a compiled pattern.
+
+        Example:
+            >>> import re
+            >>> Regex.from_native(re.compile("^a", re.IGNORECASE)).pattern
+            '^a'
         """
         if not isinstance(regex, re.Pattern):
             raise TypeError(f'expected a compiled pattern for "regex", got {type(regex).__name__}')

@@ -55,7 +55,18 @@ class SON(dict[_Key, _Value]):
         return f"SON({list(self.items())!r})"
 
     def update(self, other: Any | None = None, **kwargs: _Value) -> None:
-        """Add the items of a mapping or of pairs, then the keyword arguments; None adds nothing."""
+        """Add the items of a mapping or of pairs, then the keyword arguments; None adds nothing.
+
+        Args:
+            other: a mapping, or pairs.
+            kwargs: further items.
+
+        Example:
+            >>> son = SON([("a", 1)])
+            >>> son.update({"b": 2}, c=3)
+            >>> list(son)
+            ['a', 'b', 'c']
+        """
         if other is not None:
             super().update(other)
         if kwargs:
@@ -82,17 +93,35 @@ class SON(dict[_Key, _Value]):
         raise KeyError("popitem(): the SON is empty")
 
     def setdefault(self, key: _Key, default: _Value) -> _Value:
-        """Return the value of `key`, after storing `default` when there was none."""
+        """Return the value of `key`, after storing `default` when there was none.
+
+        Example:
+            >>> SON([("a", 1)]).setdefault("b", 2)
+            2
+        """
         return super().setdefault(key, default)
 
     def get(  # type: ignore[override]
         self, key: _Key, default: _Value | _T | None = None
     ) -> _Value | _T | None:
-        """Return the value of `key`, or `default`."""
+        """Return the value of `key`, or `default`.
+
+        Example:
+            >>> SON([("a", 1)]).get("b", 0)
+            0
+        """
         return super().get(key, default)
 
     def has_key(self, key: _Key) -> bool:
-        """Deprecated: use `in`."""
+        """Deprecated: use `in`.
+
+        Args:
+            key: the key.
+
+        Example:
+            >>> SON([("a", 1)]).has_key("a")
+            True
+        """
         _warn("has_key", "the in operator")
         return key in self
 

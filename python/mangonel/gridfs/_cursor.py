@@ -86,6 +86,12 @@ class _GridOutCursor(_Cursor[Any]):
 
         Raises:
             NotImplementedError: always.
+
+        Example:
+            >>> bucket.find().add_option(16)
+            Traceback (most recent call last):
+                ...
+            NotImplementedError: ...
         """
         raise NotImplementedError("Method does not exist for GridOutCursor")
 

@@ -153,6 +153,10 @@ class _GridFS:
             file_id: its `_id`.
             session: run inside this session.
 
+        Raises:
+            OperationFailure: the server refused.
+            AutoReconnect: the line broke. The chunks may still be there; calling it again removes them.
+
         Example:
             >>> fs.delete(file_id)
         """
@@ -167,6 +171,12 @@ class _GridFS:
 
     def list(self, session: Any = None) -> Returns[list[str]]:
         """Return the names of all files, each once.
+
+        Args:
+            session: run inside this session.
+
+        Raises:
+            OperationFailure: the server refused.
 
         Example:
             >>> fs.list()
@@ -188,6 +198,9 @@ class _GridFS:
             filter: query document over the files' documents; anything that is not a mapping is taken as `_id`.
             session: run inside this session.
             *args, **kwargs: as for `find`, after its filter.
+
+        Raises:
+            OperationFailure: the server refused.
 
         Example:
             >>> fs.find_one({"filename": "greeting"}).read()
@@ -217,6 +230,9 @@ class _GridFS:
             document_or_id: query document over the files' documents, or an `_id`.
             session: run inside this session.
             **kwargs: fields of the file's document, instead of `document_or_id`.
+
+        Raises:
+            OperationFailure: the server refused.
 
         Example:
             >>> fs.exists(filename="greeting")

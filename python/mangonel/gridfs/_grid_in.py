@@ -175,6 +175,9 @@ class _GridIn:
             name: the field.
             value: what to store in it.
 
+        Raises:
+            OperationFailure: the file is closed, and the server refused to change it.
+
         Example:
             >>> target.set("status", "checked")
         """
@@ -322,6 +325,12 @@ class _GridIn:
 
         Raises:
             io.UnsupportedOperation: always.
+
+        Example:
+            >>> target.read()
+            Traceback (most recent call last):
+                ...
+            io.UnsupportedOperation: ...
         """
         import io
 

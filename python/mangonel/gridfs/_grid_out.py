@@ -446,6 +446,12 @@ class _GridOut:
 
         Raises:
             io.UnsupportedOperation: always.
+
+        Example:
+            >>> source.write(b"hello")
+            Traceback (most recent call last):
+                ...
+            io.UnsupportedOperation: ...
         """
         raise _unsupported("write")
 

@@ -40,13 +40,30 @@ class Connection:
         return self._clients.get(True)
 
     def database(self, is_async: bool = False) -> Any:
-        """Return the driver's database, of the blocking or of the asyncio client."""
+        """Return the driver's database, of the blocking or of the asyncio client.
+
+        Args:
+            is_async: True: the asyncio client's.
+
+        Example:
+            >>> db.database().name
+            'shop'
+        """
         from mangonel.odm._compile import codec_options
 
         return self._clients.get(is_async).get_database(self.name, codec_options=codec_options())
 
     def collection(self, model: Any, is_async: bool) -> Any:
-        """Return the driver's collection that a model's documents are in."""
+        """Return the driver's collection that a model's documents are in.
+
+        Args:
+            model: a document class.
+            is_async: True: the asyncio client's.
+
+        Example:
+            >>> db.collection(User, is_async=False).name
+            'people'
+        """
         found = self._collections[is_async].get(model)
         if found is None:
             options = getattr(model, "__options__", None) or {}
@@ -60,7 +77,15 @@ class Connection:
         return found
 
     def sibling(self, database: str) -> Connection:
-        """Return a connection to another database of the same deployment."""
+        """Return a connection to another database of the same deployment.
+
+        Args:
+            database: its name.
+
+        Example:
+            >>> db.sibling("archive").database().name
+            'archive'
+        """
         return Connection(self.alias, self._clients, database)
 
     @contextmanager
@@ -86,6 +111,10 @@ class Connection:
 
         Args:
             options: as for the driver's `start_transaction`.
+
+        Example:
+            >>> with db.transaction():
+            ...     _ = Post(title="Tea").save(), user.update(inc(User.age))
         """
         from mangonel.odm._transactions import Transaction
 
@@ -186,8 +215,15 @@ def _database_of(uri: str | None, client: Any) -> str:
 def connection(alias: str = "default") -> Connection:
     """Return what models of this alias use in this context.
 
+    Args:
+        alias: the name that was given to `connect`.
+
     Raises:
         NotConnected: `connect()` was not called for it.
+
+    Example:
+        >>> connection().database().name
+        'shop'
     """
     overrides = _overrides.get()
     if overrides is not None:

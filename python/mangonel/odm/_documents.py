@@ -128,9 +128,16 @@ class Document(Base):
     def get(cls, id: Any) -> Self:
         """Return the document with this id, containers decoded.
 
+        Args:
+            id: the id, or what it can be made of.
+
         Raises:
             DocumentNotFound: there is none.
             ValidationError: a value is not what its field says.
+
+        Example:
+            >>> User.get(user.id).name
+            'Ada'
         """
         collection = cls._bind(False)
         made: Self = collection._port.flow(Query(cls)._by_id(id)._one_flow(collection))
@@ -145,7 +152,18 @@ class Document(Base):
 
     @classmethod
     def get_or_none(cls, id: Any) -> Self | None:
-        """Return the document with this id, or None."""
+        """Return the document with this id, or None.
+
+        Args:
+            id: the id.
+
+        Raises:
+            ValidationError: a value is not what its field says.
+
+        Example:
+            >>> User.get_or_none("nobody") is None
+            True
+        """
         return Query(cls)._by_id(id).first()
 
     @classmethod
@@ -155,7 +173,15 @@ class Document(Base):
 
     @classmethod
     def get_many(cls, ids: Iterable[Any]) -> list[Self]:
-        """Return the documents with these ids, in their order; those that do not exist are left out."""
+        """Return the documents with these ids, in their order; those that do not exist are left out.
+
+        Args:
+            ids: any iterable of ids.
+
+        Example:
+            >>> [found.name for found in User.get_many([user.id])]
+            ['Ada']
+        """
         collection = cls._bind(False)
         made: list[Self] = collection._port.flow(_writes.get_many_flow(collection, cls, list(ids)))
         return made
@@ -174,9 +200,16 @@ class Document(Base):
     def insert(self, *, validate: bool = True) -> Self:
         """Store a new document.
 
+        Args:
+            validate: run the `validate` hooks.
+
         Raises:
             DuplicateKeyError: its id, or another unique value, is taken. Nothing was stored.
             ValidationError: a value is not what its field says. Nothing was sent.
+
+        Example:
+            >>> Post(title="Tea").insert().title
+            'Tea'
         """
         collection = self._bind(False)
         made: Self = collection._port.flow(_writes.insert_flow(self, collection, validate))
@@ -203,6 +236,11 @@ class Document(Base):
             DocumentNotFound: it does not exist any more.
             DuplicateKeyError: a unique value is taken. Nothing was stored.
             ValidationError: a value is not what its field says. Nothing was sent.
+
+        Example:
+            >>> user.age += 1
+            >>> user.save().age
+            37
         """
         collection = self._bind(False)
         made: Self = collection._port.flow(_writes.save_flow(self, collection, validate, cascade, where))
@@ -221,9 +259,17 @@ class Document(Base):
     def replace(self, *, upsert: bool = False) -> Self:
         """Store the whole document in place of the one with its id, unknown keys included.
 
+        Args:
+            upsert: True: store it even when there is none with its id.
+
         Raises:
             DocumentNotFound: it does not exist, and `upsert` is False.
             ValueError: the document was partly loaded.
+
+        Example:
+            >>> user.status = "gone"
+            >>> user.replace().status
+            'gone'
         """
         collection = self._bind(False)
         made: Self = collection._port.flow(_writes.replace_flow(self, collection, upsert))
@@ -240,8 +286,15 @@ class Document(Base):
     def update(self, *changes: Change) -> Self:
         """Send changes such as `inc(User.age)` for this document, and take over what the server made of it.
 
+        Args:
+            changes: what `inc`, `set_`, `push` and their like return, or update documents.
+
         Raises:
             DocumentNotFound: it does not exist any more.
+
+        Example:
+            >>> user.update(inc(User.age), push(User.tags, "new")).tags
+            ['admin', 'new']
         """
         collection = self._bind(False)
         made: Self = collection._port.flow(_writes.update_flow(self, collection, changes))
@@ -291,8 +344,16 @@ class Document(Base):
     def insert_many(cls, documents: Iterable[Self], *, ordered: bool = True) -> int:
         """Store new documents by as few commands as possible; return how many.
 
+        Args:
+            documents: new documents.
+            ordered: stop at the first that fails. False: try them all.
+
         Raises:
             BulkWriteError: some were not stored.
+
+        Example:
+            >>> Post.insert_many([Post(title="Tea"), Post(title="Coffee")])
+            2
         """
         collection = cls._bind(False)
         count: int = collection._port.flow(_writes.insert_many_flow(collection, list(documents), ordered))
@@ -311,9 +372,18 @@ class Document(Base):
     def save_all(cls, documents: Iterable[Self], *, ordered: bool = True) -> int:
         """Save documents by one bulk write of the smallest updates; return how many had changes.
 
+        Args:
+            documents: new and changed ones; those without changes are passed over.
+            ordered: stop at the first that fails. False: try them all.
+
         Raises:
             StaleDocument: one has another version than its stored one; with `ordered=False` the others are stored.
             BulkWriteError: some were not stored.
+
+        Example:
+            >>> user.age += 1
+            >>> User.save_all([user])
+            1
         """
         collection = cls._bind(False)
         count: int = collection._port.flow(_writes.save_all_flow(collection, list(documents), ordered))
@@ -332,7 +402,20 @@ class Document(Base):
 
     @classmethod
     def aggregate(cls, pipeline: Iterable[Any], into: Any = None, **options: Any) -> list[Any]:
-        """Run a pipeline; return documents as dicts, or as instances of `into`."""
+        """Run a pipeline; return documents as dicts, or as instances of `into`.
+
+        Args:
+            pipeline: the stages.
+            into: a model, a dataclass, a TypedDict or another shape.
+            options: as for the driver's `aggregate`.
+
+        Raises:
+            OperationFailure: the server refused.
+
+        Example:
+            >>> User.aggregate([{"$group": {"_id": None, "age": {"$sum": "$age"}}}])
+            [{'_id': None, 'age': 60}]
+        """
         return cls.find().aggregate(pipeline, into, **options)
 
     @classmethod
@@ -352,6 +435,9 @@ class Document(Base):
             pipeline: stages that narrow the changes.
             full_document: what an update brings beside its keys; None for nothing.
             options: as for the driver's `watch`: `resume_after`, `max_await_time_ms`, ….
+
+        Example:
+            >>> changes = Order.watch([{"$match": {"operationType": "insert"}}], max_await_time_ms=500)
         """
         return Changes(cls, pipeline, {"full_document": full_document, **options})
 
@@ -367,6 +453,13 @@ class Document(Base):
 
         Returns:
             An `IndexPlan`: `create`, `rebuild`, `drop`, `keep`.
+
+        Raises:
+            OperationFailure: the server refused, as for a unique index over values that are not.
+
+        Example:
+            >>> Cafe.sync_indexes(plan=True).create
+            ['loc_2dsphere']
         """
         from mangonel.odm._schema import sync_indexes_flow
 
@@ -395,6 +488,12 @@ class Document(Base):
 
         Args:
             validate: let the server refuse documents that do not fit the model.
+
+        Raises:
+            CollectionInvalid: it exists.
+
+        Example:
+            >>> Cafe.create_collection(validate=True)
         """
         from mangonel.odm._schema import create_collection_flow
 

@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 class Expr:
-    """A condition. Combine with `&`, `|` and `~`; `and`, `or` and `not` cannot work and say so."""
+    """A condition. Combine with `&`, `|` and `~`; `and`, `or` and `not` cannot work and say so.
+
+    `query` is the document that it stands for.
+    """
 
     __slots__ = ("query",)
 
@@ -228,23 +231,60 @@ class Path(Generic[T]):
     # Methods of `Mapped` and `F()`.
 
     def in_(self, values: Iterable[T]) -> Expr:
-        """The field has one of these values."""
+        """The field has one of these values.
+
+        Args:
+            values: any iterable of values.
+
+        Example:
+            >>> User.age.in_([3, 4]).query
+            {'age': {'$in': [3, 4]}}
+        """
         return Expr({self.key: {"$in": [self._dump(value) for value in values]}})
 
     def not_in(self, values: Iterable[T]) -> Expr:
-        """The field has none of these values."""
+        """The field has none of these values.
+
+        Args:
+            values: any iterable of values.
+
+        Example:
+            >>> User.age.not_in([3, 4]).query
+            {'age': {'$nin': [3, 4]}}
+        """
         return Expr({self.key: {"$nin": [self._dump(value) for value in values]}})
 
     def between(self, low: T, high: T) -> Expr:
-        """The field is at least `low` and at most `high`."""
+        """The field is at least `low` and at most `high`.
+
+        Example:
+            >>> User.age.between(18, 30).query
+            {'age': {'$gte': 18, '$lte': 30}}
+        """
         return Expr({self.key: {"$gte": self._dump(low), "$lte": self._dump(high)}})
 
     def exists(self, exists: bool = True) -> Expr:
-        """The key is there, whatever its value, or is not."""
+        """The key is there, whatever its value, or is not.
+
+        Args:
+            exists: False: the key is not there.
+
+        Example:
+            >>> User.email.exists().query
+            {'email': {'$exists': True}}
+        """
         return Expr({self.key: {"$exists": exists}})
 
     def has_type(self, *types: str | int) -> Expr:
-        """The value is of one of these BSON types, by name or number."""
+        """The value is of one of these BSON types, by name or number.
+
+        Args:
+            types: names or numbers of BSON types.
+
+        Example:
+            >>> User.age.has_type("int", "long").query
+            {'age': {'$type': ['int', 'long']}}
+        """
         return Expr({self.key: {"$type": list(types) if len(types) > 1 else types[0]}})
 
     def is_none(self) -> Expr:
@@ -252,35 +292,104 @@ class Path(Generic[T]):
         return Expr({self.key: None})
 
     def size(self, size: int) -> Expr:
-        """The list has so many elements."""
+        """The list has so many elements.
+
+        Args:
+            size: how many.
+
+        Example:
+            >>> User.tags.size(2).query
+            {'tags': {'$size': 2}}
+        """
         return Expr({self.key: {"$size": size}})
 
     def all(self, values: Iterable[Any]) -> Expr:
-        """The list has all of these elements."""
+        """The list has all of these elements.
+
+        Args:
+            values: any iterable of elements.
+
+        Example:
+            >>> User.tags.all(["admin", "owner"]).query
+            {'tags': {'$all': ['admin', 'owner']}}
+        """
         return Expr({self.key: {"$all": [self._dump(value, True) for value in values]}})
 
     def contains(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text has `text` in it."""
+        """The text has `text` in it.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.name.contains("d").query
+            {'name': {'$regex': 'd'}}
+        """
         return self._regex(re.escape(text), ignore_case)
 
     def startswith(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text begins with `text`; without `ignore_case` an index serves."""
+        """The text begins with `text`; without `ignore_case` an index serves.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.name.startswith("A").query
+            {'name': {'$regex': '^A'}}
+        """
         return self._regex("^" + re.escape(text), ignore_case)
 
     def endswith(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text ends with `text`."""
+        r"""The text ends with `text`.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.email.endswith(".org").query
+            {'email': {'$regex': '\\.org$'}}
+        """
         return self._regex(re.escape(text) + "$", ignore_case)
 
     def iexact(self, text: str) -> Expr:
-        """The text is `text`, whatever the case."""
+        """The text is `text`, whatever the case.
+
+        Args:
+            text: text, taken as it is.
+
+        Example:
+            >>> User.find(User.name.iexact("ADA")).count()
+            1
+        """
         return self._regex("^" + re.escape(text) + "$", True)
 
     def wholeword(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text has `text` as a word of its own."""
+        """The text has `text` as a word of its own.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.find(User.name.wholeword("Ada")).count()
+            1
+        """
         return self._regex(r"\b" + re.escape(text) + r"\b", ignore_case)
 
     def matches(self, pattern: str | re.Pattern[str], options: str = "") -> Expr:
-        """The text matches a regular expression; `options` are the server's: i, m, s, x."""
+        """The text matches a regular expression; `options` are the server's: i, m, s, x.
+
+        Args:
+            pattern: text or a compiled expression.
+            options: letters of the server's: i, m, s, x.
+
+        Example:
+            >>> User.name.matches("^A").query
+            {'name': {'$regex': '^A'}}
+        """
         if isinstance(pattern, re.Pattern):
             flags = {re.I: "i", re.M: "m", re.S: "s", re.X: "x"}
             options = options or "".join(letter for flag, letter in flags.items() if pattern.flags & flag)
@@ -294,23 +403,60 @@ class Path(Generic[T]):
         return self.matches(pattern, "i" if ignore_case else "")
 
     def mod(self, divisor: int, remainder: int) -> Expr:
-        """The number divided by `divisor` leaves `remainder`."""
+        """The number divided by `divisor` leaves `remainder`.
+
+        Example:
+            >>> User.find(User.age.mod(12, 0)).count()
+            2
+        """
         return Expr({self.key: {"$mod": [divisor, remainder]}})
 
     def bits_all_set(self, mask: int | list[int]) -> Expr:
-        """All bits of the mask, or at these positions, are 1."""
+        """All bits of the mask, or at these positions, are 1.
+
+        Args:
+            mask: an integer, or positions counted from 0.
+
+        Example:
+            >>> User.age.bits_all_set(0b100).query
+            {'age': {'$bitsAllSet': 4}}
+        """
         return Expr({self.key: {"$bitsAllSet": mask}})
 
     def bits_any_set(self, mask: int | list[int]) -> Expr:
-        """One of the bits is 1."""
+        """One of the bits is 1.
+
+        Args:
+            mask: as for `bits_all_set`.
+
+        Example:
+            >>> User.age.bits_any_set([0, 2]).query
+            {'age': {'$bitsAnySet': [0, 2]}}
+        """
         return Expr({self.key: {"$bitsAnySet": mask}})
 
     def bits_all_clear(self, mask: int | list[int]) -> Expr:
-        """All of the bits are 0."""
+        """All of the bits are 0.
+
+        Args:
+            mask: as for `bits_all_set`.
+
+        Example:
+            >>> User.age.bits_all_clear([0, 2]).query
+            {'age': {'$bitsAllClear': [0, 2]}}
+        """
         return Expr({self.key: {"$bitsAllClear": mask}})
 
     def bits_any_clear(self, mask: int | list[int]) -> Expr:
-        """One of the bits is 0."""
+        """One of the bits is 0.
+
+        Args:
+            mask: as for `bits_all_set`.
+
+        Example:
+            >>> User.age.bits_any_clear([0, 2]).query
+            {'age': {'$bitsAnyClear': [0, 2]}}
+        """
         return Expr({self.key: {"$bitsAnyClear": mask}})
 
     def near(self, point: Point, *, max_m: float | None = None, min_m: float | None = None) -> Expr:
@@ -318,6 +464,10 @@ class Path(Generic[T]):
 
         Args:
             max_m, min_m: metres.
+
+        Example:
+            >>> F(Cafe.loc).near(Point(10.7, 59.9), max_m=500).query
+            {'loc': {'$nearSphere': {'$geometry': {'type': 'Point', 'coordinates': [10.7, 59.9]}, '$maxDistance': 500}}}
         """
         near: dict[str, Any] = {"$geometry": point.to_geojson()}
         if max_m is not None:
@@ -327,24 +477,66 @@ class Path(Generic[T]):
         return Expr({self.key: {"$nearSphere": near}})
 
     def within(self, area: Geometry) -> Expr:
-        """Geometries that lie in a polygon or several."""
+        """Geometries that lie in a polygon or several.
+
+        Args:
+            area: a `Polygon` or a `MultiPolygon`.
+
+        Example:
+            >>> F(Cafe.loc).within(Polygon([(0, 0), (3, 6), (6, 1), (0, 0)])).query
+            {'loc': {'$geoWithin': {'$geometry': {'type': 'Polygon', 'coordinates': [[[0.0, 0.0], [3.0, 6.0], ...]]}}}}
+        """
         return Expr({self.key: {"$geoWithin": {"$geometry": area.to_geojson()}}})
 
     def within_sphere(self, centre: Point, radius_m: float) -> Expr:
-        """Geometries within so many metres of a point; needs no index."""
+        """Geometries within so many metres of a point; needs no index.
+
+        Args:
+            centre: the middle: longitude and latitude in degrees.
+            radius_m: metres.
+
+        Example:
+            >>> F(Cafe.loc).within_sphere(Point(10.7, 59.9), 500).query
+            {'loc': {'$geoWithin': {'$centerSphere': [[10.7, 59.9], 7.839325190887568e-05]}}}
+        """
         radius = [centre.coordinates, radius_m / 6_378_100.0]
         return Expr({self.key: {"$geoWithin": {"$centerSphere": radius}}})
 
     def within_box(self, lower_left: tuple[float, float], upper_right: tuple[float, float]) -> Expr:
-        """Legacy points in a flat box."""
+        """Legacy points in a flat box.
+
+        Args:
+            lower_left: a corner: longitude and latitude, or any two numbers.
+            upper_right: the corner opposite.
+
+        Example:
+            >>> F(Cafe.loc).within_box((0, 0), (10, 10)).query
+            {'loc': {'$geoWithin': {'$box': [[0, 0], [10, 10]]}}}
+        """
         return Expr({self.key: {"$geoWithin": {"$box": [list(lower_left), list(upper_right)]}}})
 
     def intersects(self, geometry: Geometry) -> Expr:
-        """Geometries that have a point in common with this one."""
+        """Geometries that have a point in common with this one.
+
+        Args:
+            geometry: any of the geometries here.
+
+        Example:
+            >>> F(Cafe.loc).intersects(LineString([(0, 0), (3, 6)])).query
+            {'loc': {'$geoIntersects': {'$geometry': {'type': 'LineString', 'coordinates': [[0.0, 0.0], [3.0, 6.0]]}}}}
+        """
         return Expr({self.key: {"$geoIntersects": {"$geometry": geometry.to_geojson()}}})
 
     def set(self, value: T) -> Update:
-        """An update that sets the field."""
+        """An update that sets the field.
+
+        Args:
+            value: what it gets.
+
+        Example:
+            >>> User.find(User.name == "Ada").update(User.age.set(37))
+            1
+        """
         return Update("$set", self.key, self._dump(value))
 
     def unset(self) -> Update:
@@ -466,12 +658,28 @@ class Order:
 
 
 def asc(field: object) -> Order:
-    """Sort by a field, smallest first."""
+    """Sort by a field, smallest first.
+
+    Args:
+        field: an attribute of the model.
+
+    Example:
+        >>> [user.name for user in User.find().sort(asc(User.age))]
+        ['Eve', 'Ada']
+    """
     return field if isinstance(field, Order) else Order(field, 1)
 
 
 def desc(field: object) -> Order:
-    """Sort by a field, largest first."""
+    """Sort by a field, largest first.
+
+    Args:
+        field: an attribute of the model.
+
+    Example:
+        >>> [user.name for user in User.find().sort(desc(User.age))]
+        ['Ada', 'Eve']
+    """
     return Order(field, -1)
 
 
@@ -500,62 +708,166 @@ def order_of(orders: Iterable[Any], model: Any) -> dict[str, Any]:
 
 
 def and_(*where: Where) -> Expr:
-    """All of these hold."""
+    """All of these hold.
+
+    Args:
+        where: conditions, or query documents.
+
+    Example:
+        >>> and_(User.age > 30, User.name == "Ada").query
+        {'age': {'$gt': 30}, 'name': 'Ada'}
+    """
     return Expr(query_of(*where))
 
 
 def or_(*where: Where) -> Expr:
-    """One of these holds."""
+    """One of these holds.
+
+    Args:
+        where: conditions, or query documents.
+
+    Example:
+        >>> or_(User.age > 30, User.name == "Ada").query
+        {'$or': [{'age': {'$gt': 30}}, {'name': 'Ada'}]}
+    """
     return Expr({"$or": [_one(condition) for condition in where]})
 
 
 def nor(*where: Where) -> Expr:
-    """None of these holds."""
+    """None of these holds.
+
+    Args:
+        where: conditions, or query documents.
+
+    Example:
+        >>> nor(User.age > 30, User.name == "Eve").query
+        {'$nor': [{'age': {'$gt': 30}}, {'name': 'Eve'}]}
+    """
     return Expr({"$nor": [_one(condition) for condition in where]})
 
 
 def not_(where: Where) -> Expr:
-    """This does not hold."""
+    """This does not hold.
+
+    Args:
+        where: a condition.
+
+    Example:
+        >>> not_(User.age > 30).query
+        {'$nor': [{'age': {'$gt': 30}}]}
+    """
     return Expr({"$nor": [_one(where)]})
 
 
 def in_(field: T, values: Iterable[T]) -> Expr:
-    """The field has one of these values: `in_(User.age, [3, 4])`."""
+    """The field has one of these values: `in_(User.age, [3, 4])`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: any iterable of values.
+
+    Example:
+        >>> in_(User.age, [3, 4]).query
+        {'age': {'$in': [3, 4]}}
+    """
     return path_of(field).in_(values)
 
 
 def not_in(field: T, values: Iterable[T]) -> Expr:
-    """The field has none of these values."""
+    """The field has none of these values.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: any iterable of values.
+
+    Example:
+        >>> not_in(User.age, [3, 4]).query
+        {'age': {'$nin': [3, 4]}}
+    """
     return path_of(field).not_in(values)
 
 
 def between(field: T, low: T, high: T) -> Expr:
-    """The field is at least `low` and at most `high`."""
+    """The field is at least `low` and at most `high`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        low: the smallest value that counts.
+        high: the largest one.
+
+    Example:
+        >>> between(User.age, 18, 30).query
+        {'age': {'$gte': 18, '$lte': 30}}
+    """
     return path_of(field).between(low, high)
 
 
 def exists(field: object, exists: bool = True) -> Expr:
-    """The key is there, or is not."""
+    """The key is there, or is not.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        exists: False: the key is not there.
+
+    Example:
+        >>> exists(User.email).query
+        {'email': {'$exists': True}}
+    """
     return path_of(field).exists(exists)
 
 
 def has_type(field: object, *types: str | int) -> Expr:
-    """The value is of one of these BSON types."""
+    """The value is of one of these BSON types.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        types: names or numbers of BSON types.
+
+    Example:
+        >>> has_type(User.age, "int", "long").query
+        {'age': {'$type': ['int', 'long']}}
+    """
     return path_of(field).has_type(*types)
 
 
 def size(field: object, size: int) -> Expr:
-    """The list has so many elements."""
+    """The list has so many elements.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        size: how many.
+
+    Example:
+        >>> size(User.tags, 2).query
+        {'tags': {'$size': 2}}
+    """
     return path_of(field).size(size)
 
 
 def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
-    """The list has all of these elements."""
+    """The list has all of these elements.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: any iterable of elements.
+
+    Example:
+        >>> all_(User.tags, ["admin", "owner"]).query
+        {'tags': {'$all': ['admin', 'owner']}}
+    """
     return path_of(field).all(values)
 
 
 def each(field: Iterable[T]) -> T:
-    """The elements of a list, for comparing: `each(Post.tags) == "python"` holds when one of them is."""
+    """The elements of a list, for comparing: `each(Post.tags) == "python"` holds when one of them is.
+
+    Args:
+        field: a list of the model.
+
+    Example:
+        >>> (each(User.tags) == "admin").query
+        {'tags': 'admin'}
+    """
     path = path_of(field)
     made = path._within(path._owner, path._name, path._keys or (path.key,))
     made._resolved = path._field()
@@ -564,7 +876,16 @@ def each(field: Iterable[T]) -> T:
 
 
 def elem(field: Iterable[T], condition: Callable[[T], Where]) -> Expr:
-    """One element fulfils all of a condition: `elem(Post.comments, lambda c: (c.likes > 3) & (c.text != ""))`."""
+    """One element fulfils all of a condition: `elem(Post.comments, lambda c: (c.likes > 3) & (c.text != ""))`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        condition: a function of an element that gives a condition.
+
+    Example:
+        >>> elem(Post.comments, lambda comment: (comment.likes > 3) & (comment.text != "")).query
+        {'comments': {'$elemMatch': {'likes': {'$gt': 3}, 'text': {'$ne': ''}}}}
+    """
     path = path_of(field)
     inner = path._field()
     probe: Any
@@ -601,27 +922,76 @@ class _Element(Path[Any]):
 
 
 def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") -> Expr:
-    """The text matches a regular expression."""
+    """The text matches a regular expression.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        pattern: text or a compiled expression.
+        options: letters of the server's: i, m, s, x.
+
+    Example:
+        >>> regex(User.name, "^A").query
+        {'name': {'$regex': '^A'}}
+    """
     return path_of(field).matches(pattern, options)
 
 
 def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
-    """The text has `text` in it."""
+    """The text has `text` in it.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+        ignore_case: True: whatever the case; no index serves then.
+
+    Example:
+        >>> contains(User.name, "d").query
+        {'name': {'$regex': 'd'}}
+    """
     return path_of(field).contains(text, ignore_case=ignore_case)
 
 
 def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
-    """The text begins with `text`."""
+    """The text begins with `text`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+        ignore_case: True: whatever the case; no index serves then.
+
+    Example:
+        >>> startswith(User.name, "A").query
+        {'name': {'$regex': '^A'}}
+    """
     return path_of(field).startswith(text, ignore_case=ignore_case)
 
 
 def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
-    """The text ends with `text`."""
+    r"""The text ends with `text`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+        ignore_case: True: whatever the case; no index serves then.
+
+    Example:
+        >>> endswith(User.email, ".org").query
+        {'email': {'$regex': '\\.org$'}}
+    """
     return path_of(field).endswith(text, ignore_case=ignore_case)
 
 
 def iexact(field: str | None, text: str) -> Expr:
-    """The text is `text`, whatever the case."""
+    """The text is `text`, whatever the case.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+
+    Example:
+        >>> User.find(iexact(User.name, "ADA")).count()
+        1
+    """
     return path_of(field).iexact(text)
 
 
@@ -632,7 +1002,17 @@ def text(
     case_sensitive: bool = False,
     diacritic_sensitive: bool = False,
 ) -> Expr:
-    """The text index finds these words."""
+    """The text index finds these words.
+
+    Args:
+        search: words; a phrase in double quotes, a word that must not occur behind a minus.
+        language: whose rules of words hold. None: the index's own.
+        case_sensitive, diacritic_sensitive: True: letters must be the same in this respect.
+
+    Example:
+        >>> text("bread -wine", language="en").query
+        {'$text': {'$search': 'bread -wine', '$language': 'en'}}
+    """
     query: dict[str, Any] = {"$search": search}
     if language is not None:
         query["$language"] = language
@@ -644,20 +1024,52 @@ def text(
 
 
 def expr(expression: Any) -> Expr:
-    """An aggregation expression holds: `expr({"$gt": ["$spent", "$budget"]})`."""
+    """An aggregation expression holds: `expr({"$gt": ["$spent", "$budget"]})`.
+
+    Args:
+        expression: an expression of the aggregation language.
+
+    Example:
+        >>> expr({"$gt": ["$likes", {"$size": "$tags"}]}).query
+        {'$expr': {'$gt': ['$likes', {'$size': '$tags'}]}}
+    """
     return Expr({"$expr": expression})
 
 
 def where_js(code: str) -> Expr:
-    """A JavaScript expression holds; the slowest way to ask."""
+    """A JavaScript expression holds; the slowest way to ask.
+
+    Args:
+        code: never text from outside: it runs on the server.
+
+    Example:
+        >>> [user.name for user in User.find(where_js("this.age > 30"))]
+        ['Ada']
+    """
     return Expr({"$where": code})
 
 
 def json_schema(schema: Mapping[str, Any]) -> Expr:
-    """The document fulfils a JSON schema."""
+    """The document fulfils a JSON schema.
+
+    Args:
+        schema: as the server knows it, with `bsonType`.
+
+    Example:
+        >>> User.find(json_schema({"required": ["name"]})).count()
+        2
+    """
     return Expr({"$jsonSchema": dict(schema)})
 
 
 def F(field: T) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
-    """Return a class attribute as what it is, with the methods that its type has not: `F(Cafe.loc).near(…)`."""
+    """Return a class attribute as what it is, with the methods that its type has not: `F(Cafe.loc).near(…)`.
+
+    Args:
+        field: an attribute of a model, of any type.
+
+    Example:
+        >>> F(Cafe.loc).within_sphere(Point(10.7, 59.9), 500).query
+        {'loc': {'$geoWithin': {'$centerSphere': [[10.7, 59.9], 7.839325190887568e-05]}}}
+    """
     return path_of(field)

@@ -83,6 +83,9 @@ def field(
             "pull" (out of a list). None: nothing.
         init: for type checkers only: whether the constructor takes it.
 
+    Raises:
+        TypeError, ValueError: two defaults, or an `on_delete` that is none of these.
+
     Example:
         >>> tags: list[str] = field(default_factory=list, key="t")
     """

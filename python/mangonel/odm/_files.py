@@ -48,6 +48,12 @@ class File:
             data: bytes or a binary file object.
             name: its file name.
             metadata: a document to store with it.
+            bucket: its bucket.
+            alias: the connection.
+
+        Example:
+            >>> File.put(b"hello", "greeting.txt").read()
+            b'hello'
         """
         store, port = _bucket(bucket, alias, False)
         made: File = port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))

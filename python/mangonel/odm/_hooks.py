@@ -45,6 +45,20 @@ def after(*events: str) -> Callable[[Method], Method]:
 
     `commit` runs when the transaction that the save was part of commits, or at once outside one. A model with an
     `after("load")` hook is loaded with one Python call for each document; others with none.
+
+    Args:
+        events: their names.
+
+    Example:
+        >>> class Note(Document):
+        ...     title: str
+        ...
+        ...     @after("save")
+        ...     def _tell(self):
+        ...         print("saved", self.title)
+        >>> Note(title="tea").save().title
+        saved tea
+        'tea'
     """
     return _mark("after", events)
 

@@ -287,9 +287,17 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def from_bson(cls, data: bytes, *, lazy: bool = False) -> Self:
         """Return the instance that one BSON document is.
 
+        Args:
+            data: one document.
+            lazy: leave containers raw until they are read.
+
         Raises:
             ValidationError: a value is not what its field says, or is missing; the message has the path.
             InvalidBSON: the bytes are not BSON.
+
+        Example:
+            >>> User.from_bson(bson.encode({"name": "Ada"})).name
+            'Ada'
         """
         found = _core.odm_decode_all(cls.__model__, data, lazy)
         if len(found) != 1:
@@ -299,7 +307,18 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make an instance of a mapping of attributes or keys, embedded documents included; types are checked."""
+        """Make an instance of a mapping of attributes or keys, embedded documents included; types are checked.
+
+        Args:
+            values: by attribute or by key.
+
+        Raises:
+            ValidationError: a value is not what its field says, or is missing.
+
+        Example:
+            >>> User.from_dict({"name": "Ada", "address": {"city": "London"}}).address.city
+            'London'
+        """
         from mangonel.odm._convert import from_dict
 
         made: Self = from_dict(cls, values)
@@ -318,13 +337,25 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             exclude: attributes to leave out.
             only: the attributes to take; None for all.
             by_key: name them as the database does.
+
+        Example:
+            >>> user.to_dict(only=["name", "age"])
+            {'name': 'Ada', 'age': 36}
         """
         from mangonel.odm._convert import to_dict
 
         return to_dict(self, exclude=exclude, only=only, by_key=by_key)
 
     def to_json(self, *, exclude: Any = (), only: Any = None, by_key: bool = False) -> str:
-        """Return the values as JSON: ids, dates and decimals as strings."""
+        """Return the values as JSON: ids, dates and decimals as strings.
+
+        Args:
+            exclude, only, by_key: as for `to_dict`.
+
+        Example:
+            >>> user.to_json(only=["name", "age"])
+            '{"name": "Ada", "age": 36}'
+        """
         from mangonel.odm._convert import to_json
 
         return to_json(self, exclude=exclude, only=only, by_key=by_key)
@@ -336,7 +367,16 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         return found
 
     def set_extra(self, values: Mapping[str, Any]) -> None:
-        """Set what stands under keys that no field has."""
+        """Set what stands under keys that no field has.
+
+        Args:
+            values: by key; takes the place of all that stood there.
+
+        Example:
+            >>> user.set_extra({"legacy": 1})
+            >>> user.extra
+            {'legacy': 1}
+        """
         _core.odm_set_extra(self, dict(values))
 
     def validate(self) -> None:
@@ -352,7 +392,16 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         run_plain(self, "after_validate")
 
     def copy(self, **changes: Any) -> Self:
-        """Return a new document with the same values but another id, and with these changes."""
+        """Return a new document with the same values but another id, and with these changes.
+
+        Args:
+            changes: values by attribute.
+
+        Example:
+            >>> twin = user.copy(name="Ada II")
+            >>> twin.name, twin.id == user.id
+            ('Ada II', False)
+        """
         from mangonel.odm._convert import copy
 
         made: Self = copy(self, changes)

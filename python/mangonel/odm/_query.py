@@ -61,6 +61,13 @@ class Query(QueryReads[T]):
             changes: such as `inc(User.age)`, or update documents.
             array_filters: which elements `$[name]` in paths means.
             upsert: insert one when nothing matches.
+
+        Raises:
+            OperationFailure: the server refused.
+
+        Example:
+            >>> User.find(User.age > 30).update(inc(User.age))
+            1
         """
         found: int = self._run(False, self._update_flow, changes, array_filters, upsert)
         return found
@@ -133,8 +140,17 @@ class Query(QueryReads[T]):
         """Change the first document that matches and return it, in one step.
 
         Args:
+            changes: such as `inc(User.age)`, or update documents.
             new: return it as it is afterwards; False: as it was.
             upsert: insert one when nothing matches.
+            array_filters: which elements `$[name]` in paths means.
+
+        Raises:
+            OperationFailure: the server refused.
+
+        Example:
+            >>> User.find(User.name == "Ada").find_and_update(inc(User.age)).age
+            37
         """
         found: T | None = self._run(False, self._find_and_update_flow, changes, new, upsert, array_filters)
         return found
@@ -200,7 +216,13 @@ class Query(QueryReads[T]):
         """Change the first document that matches, or insert one; return it.
 
         Args:
+            changes: such as `inc(User.age)`, or update documents.
             on_insert: a new document whose values are stored when nothing matches, beside the changes.
+
+        Example:
+            >>> newcomer = User(name="Max", email="max@example.org")
+            >>> User.find(User.email == newcomer.email).upsert(inc(User.age), on_insert=newcomer).name
+            'Max'
         """
         found: T = self._run(False, self._upsert_flow, changes, on_insert)
         return found
@@ -223,7 +245,16 @@ class Query(QueryReads[T]):
         return await self._find_and_update_flow(collection, given, True, True, None)
 
     def get_or_create(self, on_insert: T) -> tuple[T, bool]:
-        """Return the first document that matches, or `on_insert`, stored; and whether it was stored now. Atomic."""
+        """Return the first document that matches, or `on_insert`, stored; and whether it was stored now. Atomic.
+
+        Args:
+            on_insert: a new document.
+
+        Example:
+            >>> found, is_new = User.find(User.name == "Ada").get_or_create(User(name="Ada"))
+            >>> is_new
+            False
+        """
         found: tuple[T, bool] = self._run(False, self._get_or_create_flow, on_insert)
         return found
 
@@ -242,7 +273,17 @@ class Query(QueryReads[T]):
     # Aggregation.
 
     def aggregate(self, pipeline: Iterable[Any], into: Any = None, **options: Any) -> list[Any]:
-        """Run a pipeline on the documents that match; return dicts, or instances of `into`."""
+        """Run a pipeline on the documents that match; return dicts, or instances of `into`.
+
+        Args:
+            pipeline: the stages that follow.
+            into: a model, a dataclass, a TypedDict or another shape.
+            options: as for the driver's `aggregate`.
+
+        Example:
+            >>> User.find(User.age > 30).aggregate([{"$count": "n"}])
+            [{'n': 1}]
+        """
         found: list[Any] = self._run(False, self._aggregate_flow, list(pipeline), into, options)
         return found
 
@@ -297,7 +338,15 @@ class Query(QueryReads[T]):
         return found[0]["value"] if found else (0 if operator == "$sum" else None)
 
     def sum(self, field: S) -> S:
-        """Return the sum of a field; 0 for no documents."""
+        """Return the sum of a field; 0 for no documents.
+
+        Args:
+            field: a number of the model.
+
+        Example:
+            >>> User.find().sum(User.age)
+            60
+        """
         found: S = self._accumulate(False, "$sum", field)
         return found
 
@@ -307,7 +356,15 @@ class Query(QueryReads[T]):
         return found
 
     def avg(self, field: Any) -> float | None:
-        """Return the mean of a field, or None."""
+        """Return the mean of a field, or None.
+
+        Args:
+            field: a number of the model.
+
+        Example:
+            >>> User.find().avg(User.age)
+            30.0
+        """
         found: float | None = self._accumulate(False, "$avg", field)
         return found
 
@@ -317,7 +374,15 @@ class Query(QueryReads[T]):
         return found
 
     def min(self, field: S) -> S | None:
-        """Return the smallest value of a field, or None."""
+        """Return the smallest value of a field, or None.
+
+        Args:
+            field: an attribute of the model.
+
+        Example:
+            >>> User.find().min(User.age)
+            24
+        """
         found: S | None = self._accumulate(False, "$min", field)
         return found
 
@@ -327,7 +392,15 @@ class Query(QueryReads[T]):
         return found
 
     def max(self, field: S) -> S | None:
-        """Return the largest value of a field, or None."""
+        """Return the largest value of a field, or None.
+
+        Args:
+            field: an attribute of the model.
+
+        Example:
+            >>> User.find().max(User.age)
+            36
+        """
         found: S | None = self._accumulate(False, "$max", field)
         return found
 

@@ -62,22 +62,54 @@ class QueryBuilder(Generic[T]):
     # Saying what is wanted.
 
     def find(self, *where: Where) -> Self:
-        """Add conditions; all must hold."""
+        """Add conditions; all must hold.
+
+        Args:
+            where: conditions, or query documents.
+
+        Example:
+            >>> User.find(User.age > 18).find(User.name == "Ada").count()
+            1
+        """
         query_of(*where)
         made = self._copy()
         made._where = (*self._where, *where)
         return made
 
     def sort(self, *orders: Any) -> Self:
-        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`; replaces a former order."""
+        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`; replaces a former order.
+
+        Args:
+            orders: the most significant one first.
+
+        Example:
+            >>> [found.name for found in User.find().sort("-age", User.name)]
+            ['Ada', 'Eve']
+        """
         return self._with(sort=order_of(orders, self._model) or None)
 
     def limit(self, limit: int) -> Self:
-        """Return at most so many; 0 for all."""
+        """Return at most so many; 0 for all.
+
+        Args:
+            limit: how many.
+
+        Example:
+            >>> len(User.find().limit(1).all())
+            1
+        """
         return self._with(limit=limit)
 
     def skip(self, skip: int) -> Self:
-        """Leave out the first ones."""
+        """Leave out the first ones.
+
+        Args:
+            skip: how many.
+
+        Example:
+            >>> [found.name for found in User.find().sort("age").skip(1)]
+            ['Ada']
+        """
         return self._with(skip=skip)
 
     def __getitem__(self, part: slice) -> Self:
@@ -99,13 +131,29 @@ class QueryBuilder(Generic[T]):
         return made
 
     def only(self, *fields: Any) -> Self:
-        """Load these fields and the id; reading another raises NotLoaded, and saving stays safe."""
+        """Load these fields and the id; reading another raises NotLoaded, and saving stays safe.
+
+        Args:
+            fields: attributes of the model.
+
+        Example:
+            >>> User.find(User.age > 30).only(User.name).one().name
+            'Ada'
+        """
         keys = [key_of(field, self._model) for field in fields]
         made = self._with(projection=dict.fromkeys(keys, 1))
         return made._wishing(only=[*self._wish.get("only", ()), *keys])
 
     def exclude(self, *fields: Any) -> Self:
-        """Load all fields but these."""
+        """Load all fields but these.
+
+        Args:
+            fields: attributes of the model.
+
+        Example:
+            >>> User.find(User.age > 30).exclude(User.tags).one().name
+            'Ada'
+        """
         from mangonel.odm._compile import resolve
 
         keys = [key_of(field, self._model) for field in fields]
@@ -126,13 +174,25 @@ class QueryBuilder(Generic[T]):
         Args:
             fields: references such as `Post.author`; a tuple of them goes on from document to document:
                 `include((Comment.post, Post.author))`.
+
+        Example:
+            >>> [found.author.value.name for found in Post.find().include(Post.author)]
+            ['Ada']
         """
         made = self._copy()
         made._includes = (*self._includes, *fields)
         return made
 
     def using(self, other: Connection | str) -> Self:
-        """Ask another connection, or another database of the same deployment."""
+        """Ask another connection, or another database of the same deployment.
+
+        Args:
+            other: a connection, or the name of a database.
+
+        Example:
+            >>> User.find().using("archive").count()
+            0
+        """
         made = self._copy()
         made._connection = (
             connection(self._model.__connection__).sibling(other) if isinstance(other, str) else other
@@ -140,35 +200,99 @@ class QueryBuilder(Generic[T]):
         return made
 
     def hint(self, index: Any) -> Self:
-        """Use this index, by name or keys."""
+        """Use this index, by name or keys.
+
+        Args:
+            index: its name, or its keys.
+
+        Example:
+            >>> User.find(User.age > 30).hint("_id_").one().name
+            'Ada'
+        """
         return self._with(hint=index)
 
     def comment(self, comment: Any) -> Self:
-        """Show a comment in the server's logs and profile."""
+        """Show a comment in the server's logs and profile.
+
+        Args:
+            comment: text, or any value that BSON has.
+
+        Example:
+            >>> User.find(User.age > 30).comment("report").one().name
+            'Ada'
+        """
         return self._with(comment=comment)
 
     def collation(self, collation: Any) -> Self:
-        """Compare strings by these rules."""
+        """Compare strings by these rules.
+
+        Args:
+            collation: a `Collation`, or a document of its options.
+
+        Example:
+            >>> User.find(User.name == "ADA").collation({"locale": "en", "strength": 2}).one().name
+            'Ada'
+        """
         return self._with(collation=collation)
 
     def max_time_ms(self, max_time_ms: int) -> Self:
-        """Let the server spend at most so many milliseconds."""
+        """Let the server spend at most so many milliseconds.
+
+        Args:
+            max_time_ms: milliseconds for each command.
+
+        Example:
+            >>> len(User.find().max_time_ms(1_000).all())
+            2
+        """
         return self._with(max_time_ms=max_time_ms)
 
     def batch_size(self, batch_size: int) -> Self:
-        """Ask for so many documents per reply."""
+        """Ask for so many documents per reply.
+
+        Args:
+            batch_size: how many.
+
+        Example:
+            >>> len(User.find().batch_size(500).all())
+            2
+        """
         return self._with(batch_size=batch_size)
 
     def allow_disk_use(self, allow: bool = True) -> Self:
-        """Let a large sort use the disk."""
+        """Let a large sort use the disk.
+
+        Args:
+            allow: False: a sort that needs more than 100 MiB fails.
+
+        Example:
+            >>> len(User.find().sort("age").allow_disk_use().all())
+            2
+        """
         return self._with(allow_disk_use=allow)
 
     def options(self, **options: Any) -> Self:
-        """Give any other option of the driver's `find`; or `read_preference`, `read_concern`, `write_concern`."""
+        """Give any other option of the driver's `find`; or `read_preference`, `read_concern`, `write_concern`.
+
+        Args:
+            options: by the driver's names.
+
+        Example:
+            >>> len(User.find().options(read_preference=ReadPreference.NEAREST).all())
+            2
+        """
         return self._with(**options)
 
     def text_score(self, name: str = "score") -> Self:
-        """Sort by how well a text search matches."""
+        """Sort by how well a text search matches.
+
+        Args:
+            name: the key that the score is put under.
+
+        Example:
+            >>> User.find(text("bread")).text_score()
+            Query(User, {'$text': {'$search': 'bread'}})
+        """
         return self._with(sort={name: {"$meta": "textScore"}})
 
     # Everything below needs the database.

@@ -179,7 +179,15 @@ class QueryReads(QueryBuilder[T]):
         return bool(await cursor._fetch_flow())
 
     def distinct(self, field: S) -> list[S]:
-        """Return the distinct values of a field, or of a list's elements."""
+        """Return the distinct values of a field, or of a list's elements.
+
+        Args:
+            field: an attribute of the model.
+
+        Example:
+            >>> sorted(User.find().distinct(User.name))
+            ['Ada', 'Eve']
+        """
         found: list[S] = self._run(False, self._distinct_flow, field)
         return found
 
@@ -244,6 +252,10 @@ class QueryReads(QueryBuilder[T]):
 
         Args:
             exclude: fields to leave out.
+
+        Example:
+            >>> User.find(User.age > 30).only(User.name).json()
+            b'[{"id":"...","name":"Ada"}]'
         """
         found: bytes = self._run(False, self._json_flow, tuple(exclude))
         return found
@@ -270,7 +282,15 @@ class QueryReads(QueryBuilder[T]):
     @overload
     def values(self, *fields: Any) -> list[tuple[Any, ...]]: ...
     def values(self, *fields: Any) -> Any:
-        """Return the values of fields without making documents: a list for one field, tuples for several."""
+        """Return the values of fields without making documents: a list for one field, tuples for several.
+
+        Args:
+            fields: attributes of the model.
+
+        Example:
+            >>> User.find().sort("age").values(User.name, User.age)
+            [('Eve', 24), ('Ada', 36)]
+        """
         return self._run(False, self._values_flow, fields)
 
     def avalues(self, *fields: Any) -> Coroutine[Any, Any, list[Any]]:
@@ -311,6 +331,11 @@ class QueryReads(QueryBuilder[T]):
 
         Raises:
             ValueError: the token is none of this query's.
+
+        Example:
+            >>> page = User.find().sort("age").page(size=1)
+            >>> [found.name for found in User.find().sort("age").page(size=1, after=page.next).items]
+            ['Ada']
         """
         found: Page[T] = self._run(False, self._page_flow, size, after)
         return found
@@ -326,7 +351,16 @@ class QueryReads(QueryBuilder[T]):
         return await page_flow(self, collection, size, after)
 
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
-        """Return a page by its number, counted from 1, with the total."""
+        """Return a page by its number, counted from 1, with the total.
+
+        Args:
+            number: which page.
+            size: documents of a page.
+
+        Example:
+            >>> User.find().paginate(1, 20).total
+            2
+        """
         found: Pages[T] = self._run(False, self._paginate_flow, number, size)
         return found
 

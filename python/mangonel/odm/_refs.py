@@ -223,14 +223,33 @@ class Refs(Generic[T]):
         def __set__(self, instance: object, value: Refs[T] | Iterable[T] | Iterable[Any]) -> None: ...
 
     def add(self, *documents: T | Any) -> None:
-        """Refer to these as well; saving sends `$addToSet`."""
+        """Refer to these as well; saving sends `$addToSet`.
+
+        Args:
+            documents: documents or ids.
+
+        Example:
+            >>> post.readers.add(user)
+            >>> len(post.save().readers)
+            1
+        """
         for document in documents:
             id = _id_of(document, self._loaded)
             if id not in self.ids:
                 self.ids.append(id)
 
     def remove(self, *documents: T | Any) -> None:
-        """Refer to these no more; those that are not here are passed over. Saving sends `$pullAll`."""
+        """Refer to these no more; those that are not here are passed over. Saving sends `$pullAll`.
+
+        Args:
+            documents: documents or ids.
+
+        Example:
+            >>> post.readers.add(user)
+            >>> post.readers.remove(user)
+            >>> len(post.readers)
+            0
+        """
         for document in documents:
             id = _id_of(document, {})
             if id in self.ids:
@@ -390,7 +409,19 @@ class Many(Generic[T]):
         def __get__(self, instance: object, owner: Any) -> Any: ...
 
     def query(self, *where: Any) -> Query[T]:
-        """Return the query, with further conditions; it is sorted as `many(order=…)` says."""
+        """Return the query, with further conditions; it is sorted as `many(order=…)` says.
+
+        Args:
+            where: conditions, or query documents.
+
+        Example:
+            >>> class Author(Document):
+            ...     books: Many["Book"] = many(by="author")
+            >>> class Book(Document):
+            ...     author: Ref[Author]
+            >>> Author().save().books.query().count()
+            0
+        """
         from mangonel.odm._expressions import key_of_name
         from mangonel.odm._query import Query
 

@@ -14,17 +14,43 @@ Number = TypeVar("Number", int, float, Any)
 
 
 def set_(field: T, value: T) -> Update:
-    """Set a field."""
+    """Set a field.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(set_(User.age, 37))
+        1
+    """
     return path_of(field).set(value)
 
 
 def unset(field: object) -> Update:
-    """Remove a key."""
+    """Remove a key.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(unset(User.address))
+        1
+    """
     return path_of(field).unset()
 
 
 def set_on_insert(field: T, value: T) -> Update:
-    """Set a field when an upsert inserts."""
+    """Set a field when an upsert inserts.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets.
+
+    Example:
+        >>> User.find(User.name == "Max").update(inc(User.age), set_on_insert(User.status, "new"), upsert=True)
+        1
+    """
     path = path_of(field)
     return Update("$setOnInsert", path.key, path._dump(value))
 
@@ -34,7 +60,16 @@ def inc(field: int | None, by: int = 1) -> Update: ...
 @overload
 def inc(field: float | None, by: float = 1) -> Update: ...
 def inc(field: Any, by: Any = 1) -> Update:
-    """Add to a number."""
+    """Add to a number.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        by: how much; negative to take away.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(inc(User.age))
+        1
+    """
     path = path_of(field)
     return Update("$inc", path.key, path._dump(by))
 
@@ -44,25 +79,63 @@ def mul(field: int | None, by: int) -> Update: ...
 @overload
 def mul(field: float | None, by: float) -> Update: ...
 def mul(field: Any, by: Any) -> Update:
-    """Multiply a number."""
+    """Multiply a number.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        by: the factor.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(mul(User.age, 2))
+        1
+    """
     path = path_of(field)
     return Update("$mul", path.key, path._dump(by))
 
 
 def min_(field: T, value: T) -> Update:
-    """Set a field if `value` is smaller."""
+    """Set a field if `value` is smaller.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets if it was larger.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(min_(User.age, 30))
+        1
+    """
     path = path_of(field)
     return Update("$min", path.key, path._dump(value))
 
 
 def max_(field: T, value: T) -> Update:
-    """Set a field if `value` is larger."""
+    """Set a field if `value` is larger.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets if it was smaller.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(max_(User.age, 40))
+        1
+    """
     path = path_of(field)
     return Update("$max", path.key, path._dump(value))
 
 
 def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int | None = None) -> Update:
-    """Change bits of an integer."""
+    """Change bits of an integer.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        and_: bits that stay.
+        or_: bits that are set.
+        xor: bits that turn.
+
+    Example:
+        >>> bit(User.age, and_=0b1111)
+        Update('$bit', 'age', {'and': 15})
+    """
     given = {"and": and_, "or": or_, "xor": xor}
     return Update(
         "$bit", path_of(field).key, {name: mask for name, mask in given.items() if mask is not None}
@@ -70,12 +143,32 @@ def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int
 
 
 def rename(field: object, to: object) -> Update:
-    """Give a key another name."""
+    """Give a key another name.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        to: its new key, or an attribute.
+
+    Example:
+        >>> User.find().update(rename(User.status, "state"))
+        2
+    """
     return Update("$rename", path_of(field).key, to if isinstance(to, str) else path_of(to).key)
 
 
 def current_date(field: object, kind: str = "date") -> Update:
-    """Set a field to the server's time: "date" or "timestamp"."""
+    """Set a field to the server's time: "date" or "timestamp".
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        kind: "date" or "timestamp".
+
+    Example:
+        >>> class Visit(Document):
+        ...     seen: datetime.datetime | None = None
+        >>> Visit().save() and Visit.find().update(current_date(Visit.seen))
+        1
+    """
     return Update("$currentDate", path_of(field).key, {"$type": kind})
 
 
@@ -89,10 +182,17 @@ def push(
     """Append to a list.
 
     Args:
+        field: a list of the model.
         values: the new elements.
         position: where they go; None for the end.
         slice: keep so many elements of the list, the last ones when negative.
         sort: order the whole list: 1, -1, or a document of keys.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(push(User.tags, "new", slice=-10))
+        1
+        >>> User.get(user.id).tags
+        ['admin', 'new']
     """
     path = path_of(field)
     items = [path._dump(value, True) for value in values]
@@ -109,24 +209,60 @@ def push(
 
 
 def add_to_set(field: list[T], *values: T) -> Update:
-    """Append to a list what is not in it."""
+    """Append to a list what is not in it.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: the elements.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(add_to_set(User.tags, "admin", "owner"))
+        1
+    """
     path = path_of(field)
     items = [path._dump(value, True) for value in values]
     return Update("$addToSet", path.key, items[0] if len(items) == 1 else {"$each": items})
 
 
 def pull(field: list[T], *values: T) -> Update:
-    """Take values out of a list, wherever they stand."""
+    """Take values out of a list, wherever they stand.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: the elements.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(pull(User.tags, "admin"))
+        1
+    """
     path = path_of(field)
     return Update("$pullAll", path.key, [path._dump(value, True) for value in values])
 
 
 def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
-    """Take the elements out of a list that fulfil a condition, as for `elem`."""
+    """Take the elements out of a list that fulfil a condition, as for `elem`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        condition: a function of an element that gives a condition.
+
+    Example:
+        >>> Post.find().update(pull_where(Post.comments, lambda comment: comment.likes < 5))
+        1
+    """
     query = elem(field, condition).query
     return Update("$pull", path_of(field).key, next(iter(query.values()))["$elemMatch"])
 
 
 def pop(field: Iterable[Any], *, first: bool = False) -> Update:
-    """Take the last element out of a list, or the first."""
+    """Take the last element out of a list, or the first.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        first: True: the first element.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(pop(User.tags))
+        1
+    """
     return Update("$pop", path_of(field).key, -1 if first else 1)

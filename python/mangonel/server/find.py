@@ -40,8 +40,15 @@ MISSING_LIBRARY = re.compile(r"error while loading shared libraries: (\S+?): (.*
 def find_mongod(mongod: str | os.PathLike[str] | None = None) -> str:
     """Return the path of a mongod: the argument, else MANGONEL_MONGOD, else PATH, else the wheel.
 
+    Args:
+        mongod: a path that goes before everything else.
+
     Raises:
         MongodNotFound: there is none, or the argument or variable names something that cannot be run.
+
+    Example:
+        >>> find_mongod()
+        '...mongod'
     """
     for source, value in (("the argument mongod", mongod), (VARIABLE, os.environ.get(VARIABLE))):
         if value:

@@ -59,6 +59,12 @@ def start(
     Raises:
         MongodNotFound: there is no mongod that runs here; nothing was started.
         ServerError: it did not start; the message ends with its last log lines and nothing is left running.
+
+    Example:
+        >>> with start(replica_set=1) as deployment:
+        ...     with MongoClient(deployment.uri) as own:
+        ...         own.admin.command("ping")["ok"]
+        1.0
     """
     if not isinstance(replica_set, int) or not 0 <= replica_set <= 50:
         raise ValueError(f"expected replica_set from 0 (a standalone) to 50 members, got {replica_set!r}")

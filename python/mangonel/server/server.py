@@ -86,6 +86,19 @@ class Member:
         """Start it again on its port and data, after a clean stop if it runs; return when it listens.
 
         A member of a set may still be recovering then; `Server.wait_for_primary` waits for the set.
+
+        Args:
+            timeout: seconds for the stop and the start.
+
+        Raises:
+            ServerError: it did not start, or not in time.
+
+        Example:
+            >>> with start() as deployment:
+            ...     deployment.members[0].kill()
+            ...     deployment.members[0].restart()
+            ...     deployment.members[0].is_running
+            True
         """
         if self.is_running:
             self.stop()
@@ -102,7 +115,17 @@ class Member:
         self._process.send_signal(signal.SIGCONT)
 
     def run_command(self, command: dict[str, Any], *, timeout: float = 5.0) -> dict[str, Any]:
-        """Run a command on `admin` without logging in; for setting up and looking, not for work."""
+        """Run a command on `admin` without logging in; for setting up and looking, not for work.
+
+        Args:
+            command: the document of the command; `$db` names another database.
+            timeout: seconds for connecting and for the reply.
+
+        Example:
+            >>> with start() as deployment:
+            ...     deployment.members[0].run_command({"ping": 1})["ok"]
+            1.0
+        """
         return run_command(self.port, command, timeout=timeout, tls=self._tls)
 
     def __repr__(self) -> str:
@@ -141,7 +164,19 @@ class Server:
         return [member for member in self.members if member.state == "secondary"]
 
     def wait_for_primary(self, *, timeout: float = 60.0) -> Member:
-        """Return the primary, as soon as a member that can be reached says that it is one."""
+        """Return the primary, as soon as a member that can be reached says that it is one.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            ServerError: there was none in time.
+
+        Example:
+            >>> with start(replica_set=1) as deployment:
+            ...     deployment.wait_for_primary().state
+            'primary'
+        """
         deadline = time.monotonic() + timeout
         asked = len(self.members) > 1
         while True:
@@ -157,7 +192,19 @@ class Server:
             time.sleep(0.05)
 
     def wait_until_settled(self, *, timeout: float = 60.0) -> Member:
-        """Return the primary once every running member is primary or secondary."""
+        """Return the primary once every running member is primary or secondary.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            ServerError: they did not come to rest in time.
+
+        Example:
+            >>> with start(replica_set=1) as deployment:
+            ...     deployment.wait_until_settled().is_running
+            True
+        """
         running = [member for member in self.members if member.is_running]
         number = sets.wait_for_members(
             [member.run_command for member in running], time.monotonic() + timeout, lambda: None

@@ -69,7 +69,15 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def to_logging(logger: logging.Logger | None = None, *, everything: bool = True) -> Callable[[Event], None]:
-    """Return a callable that logs events: what somebody should look at as warnings, the rest as info."""
+    """Return a callable that logs events: what somebody should look at as warnings, the rest as info.
+
+    Args:
+        logger: None: `mangonel.websessions`.
+        everything: False: warnings only.
+
+    Example:
+        >>> sessions = WebSessions("memory:", events=to_logging())
+    """
     log = logger or logging.getLogger("mangonel.websessions")
 
     def record(event: Event) -> None:
@@ -89,7 +97,17 @@ def to_logging(logger: logging.Logger | None = None, *, everything: bool = True)
 
 
 def to_prometheus(registry: Any = None) -> Callable[[Event], None]:
-    """Return a callable that counts events by kind and reason, and times the store's writes."""
+    """Return a callable that counts events by kind and reason, and times the store's writes.
+
+    Args:
+        registry: None: the default one.
+
+    Raises:
+        ImportError: the package prometheus-client is not installed.
+
+    Example:
+        >>> sessions = WebSessions("memory:", events=to_prometheus())
+    """
     from prometheus_client import REGISTRY, Counter, Histogram
 
     registry = registry or REGISTRY
@@ -109,7 +127,17 @@ def to_prometheus(registry: Any = None) -> Callable[[Event], None]:
 
 
 def to_opentelemetry(meter: Any = None) -> Callable[[Event], None]:
-    """Return a callable that counts events by kind and reason with an OpenTelemetry meter."""
+    """Return a callable that counts events by kind and reason with an OpenTelemetry meter.
+
+    Args:
+        meter: None: that of the global provider.
+
+    Raises:
+        ImportError: the package opentelemetry-api is not installed.
+
+    Example:
+        >>> sessions = WebSessions("memory:", events=to_opentelemetry())
+    """
     if meter is None:
         from opentelemetry import metrics
 
@@ -126,7 +154,17 @@ def to_opentelemetry(meter: Any = None) -> Callable[[Event], None]:
 
 
 def all_of(*listeners: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Return a callable that tells every listener."""
+    """Return a callable that tells every listener.
+
+    Args:
+        listeners: callables that take an event.
+
+    Example:
+        >>> events = RecordingEvents()
+        >>> WebSessions("memory:", events=all_of(events, to_logging())).emit("created")
+        >>> events.kinds()
+        ['created']
+    """
 
     def tell(event: Event) -> None:
         for listener in listeners:

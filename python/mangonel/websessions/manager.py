@@ -176,6 +176,17 @@ class WebSessions(Generic[Data]):
         """Return websessions for the settings that a fork of Tornado had: `session_storage`, `session_age` and so on.
 
         See docs/websessions/migration.md for what each one means today.
+
+        Args:
+            settings: the application's.
+
+        Raises:
+            UsageError: a setting has a value that means nothing.
+
+        Example:
+            >>> settings = {"session_storage": "memory:", "session_age": 600, "cookie_secret": "s" * 32}
+            >>> WebSessions.from_tornado_settings(settings).idle
+            600.0
         """
         from mangonel.websessions.migration import arguments_of
 
@@ -186,17 +197,49 @@ class WebSessions(Generic[Data]):
     async def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
         """Return a user's websessions, the newest first.
 
+        Args:
+            user: as it was given to `login`.
+            current: the websession that asks; its handle has `is_current`.
+
         Raises:
             Unsupported: the engine cannot look for a user.
+
+        Example:
+            >>> await WebSessions("memory:").of("ada")
+            []
         """
         return await self.asynchronous.of(user, current)
 
     async def revoke(self, handle: Handle) -> bool:
-        """End one of a user's websessions; False when it had ended already."""
+        """End one of a user's websessions; False when it had ended already.
+
+        Args:
+            handle: one that `of` returned.
+
+        Raises:
+            StoreError: the store does not answer; nothing is known of the end.
+
+        Example:
+            >>> [await sessions.revoke(handle) for handle in await sessions.of("ada")]
+            []
+        """
         return await self.asynchronous.revoke(handle)
 
     async def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
-        """End all websessions of a user, those included that are just being made; return how many there were."""
+        """End all websessions of a user, those included that are just being made; return how many there were.
+
+        Args:
+            user: as it was given to `login`.
+            except_: one that goes on, usually the one that asks.
+
+        Raises:
+            StoreError: the store does not answer; nothing is known of the end.
+            Unsupported: the engine cannot look for a user.
+
+        Example:
+            >>> await sessions.revoke_user("ada")
+            0
+        """
         return await self.asynchronous.revoke_user(user, except_)
 
     async def setup(self) -> None:
@@ -212,7 +255,15 @@ class WebSessions(Generic[Data]):
         await self.asynchronous.aclose()
 
     def init_flask(self, app: Any) -> None:
-        """Let `flask.session` be one of these websessions."""
+        """Let `flask.session` be one of these websessions.
+
+        Args:
+            app: a Flask application.
+
+        Example:
+            >>> import flask
+            >>> sessions.init_flask(flask.Flask("shop"))
+        """
         from mangonel.websessions.frameworks.flask import init_flask
 
         init_flask(app, self)
@@ -232,7 +283,17 @@ class WebSessions(Generic[Data]):
         return int(self.clock() * 1000) / 1000
 
     def expiry(self, now: float, deadline: float, extra: Mapping[str, Any] | None) -> float:
-        """Return when a websession ends unless used again."""
+        """Return when a websession ends unless used again.
+
+        Args:
+            now: seconds since the epoch.
+            deadline: its absolute limit, likewise.
+            extra: what the websession keeps beside its data, perhaps an idle limit of its own.
+
+        Example:
+            >>> sessions.expiry(1_000.0, 2_000.0, None)
+            2000.0
+        """
         idle = self.idle
         if extra is not None and "idle" in extra:
             idle = float(extra["idle"])
@@ -248,15 +309,45 @@ class WebSessions(Generic[Data]):
         return token_bytes(SID_BYTES)
 
     def sealed(self, plain: bytes, key: bytes) -> bytes:
-        """Return the data as it is stored under a key."""
+        """Return the data as it is stored under a key.
+
+        Args:
+            plain: the encoded data.
+            key: the record's key, which the seal is bound to.
+
+        Example:
+            >>> sessions.sealed(b"plain", bytes(32))
+            b'plain'
+        """
         return plain if self.ring is None else self.ring.seal(plain, key)
 
     def unsealed(self, data: bytes, key: bytes) -> bytes:
-        """Return stored data as it was; ValueError when no key opens it."""
+        """Return stored data as it was; ValueError when no key opens it.
+
+        Args:
+            data: what is stored.
+            key: the record's key.
+
+        Example:
+            >>> sessions.unsealed(b"plain", bytes(32))
+            b'plain'
+        """
         return data if self.ring is None or self.is_stateless else self.ring.unseal(data, key)
 
     def emit(self, kind: str, tag: str = "", **details: Any) -> None:
-        """Tell the listener. What it raises is logged, since no visitor can help it."""
+        """Tell the listener. What it raises is logged, since no visitor can help it.
+
+        Args:
+            kind: what happened.
+            tag: the websession's name for logs.
+            details: further fields of the event.
+
+        Example:
+            >>> events = RecordingEvents()
+            >>> WebSessions("memory:", events=events).emit("created", "a1b2")
+            >>> events.kinds()
+            ['created']
+        """
         if not self.listens and kind not in WARNINGS:
             return
         try:
@@ -265,7 +356,14 @@ class WebSessions(Generic[Data]):
             log.exception("the listener of websession events failed")
 
     def note_guess(self, visit: Visit) -> None:
-        """Count an unknown id."""
+        """Count an unknown id.
+
+        Args:
+            visit: the request that had it.
+
+        Example:
+            >>> sessions.note_guess(Visit())
+        """
         network = abuse.network_of(visit.signals("address")) if visit.signals is not None else ""
         if self._guessing.note(network, self.now()):
             self.emit("guessing", network=network)
@@ -281,19 +379,51 @@ class WebSessions(Generic[Data]):
             )
 
     def signals_of(self, visit: Visit) -> dict[str, bytes]:
-        """Return the digests of the binding signals of a request."""
+        """Return the digests of the binding signals of a request.
+
+        Args:
+            visit: a request.
+
+        Example:
+            >>> sessions.signals_of(Visit())
+            {}
+        """
         return abuse.digests(self.bind, visit.signals, self._bind_salt)
 
     def mismatch_policy(self, signal: str) -> str:
-        """Return what to do when a signal changed."""
+        """Return what to do when a signal changed.
+
+        Args:
+            signal: "user_agent" or "network".
+
+        Example:
+            >>> sessions.mismatch_policy("user_agent")
+            'log'
+        """
         return self._policies.get(signal, "log")
 
     def epoch_key(self, user: str) -> bytes:
-        """Return the key of a user's epoch."""
+        """Return the key of a user's epoch.
+
+        Args:
+            user: as it was given to `login`.
+
+        Example:
+            >>> len(sessions.epoch_key("ada"))
+            32
+        """
         return sha256(b"mangonel websession epoch\0" + user.encode()).digest()
 
     def epochs_of(self, store: Any) -> Any:
-        """Return the store of users' epochs that goes with a store; None where nobody could be revoked."""
+        """Return the store of users' epochs that goes with a store; None where nobody could be revoked.
+
+        Args:
+            store: a store behind the asynchronous names.
+
+        Example:
+            >>> sessions.epochs_of(MemoryStore()) is None
+            False
+        """
         if not self.epochs_apart:
             return store if hasattr(store, "find") else None
         inner = store.store if isinstance(store, Meter) else store
@@ -303,11 +433,27 @@ class WebSessions(Generic[Data]):
     # Typed data.
 
     def encodable(self, data: Any) -> Any:
-        """Return a model's values in a form that the codec takes."""
+        """Return a model's values in a form that the codec takes.
+
+        Args:
+            data: what a websession holds.
+
+        Example:
+            >>> sessions.encodable({"n": 1})
+            {'n': 1}
+        """
         return self.to_builtins(data) if self.codec.name == "bson" else data
 
     def to_builtins(self, data: Any) -> dict[str, Any]:
-        """Return a model's values as a dict."""
+        """Return a model's values as a dict.
+
+        Args:
+            data: what a websession holds.
+
+        Example:
+            >>> sessions.to_builtins({"n": 1})
+            {'n': 1}
+        """
         if self.codec.name == "bson":
             import msgspec
 
@@ -316,7 +462,18 @@ class WebSessions(Generic[Data]):
         return self.codec.decode(self.codec.encode(data))
 
     def from_builtins(self, value: dict[str, Any]) -> Any:
-        """Return a model's values from a dict; ValueError when they do not fit."""
+        """Return a model's values from a dict; ValueError when they do not fit.
+
+        Args:
+            value: what the codec read.
+
+        Example:
+            >>> import msgspec
+            >>> class Shop(msgspec.Struct):
+            ...     cart: list[str] = []
+            >>> WebSessions("memory:", model=Shop).from_builtins({"cart": ["tea"]}).cart
+            ['tea']
+        """
         import msgspec
 
         assert self.model is not None

@@ -183,6 +183,14 @@ class WebSession(dict[str, Any], Generic[Data]):
         Args:
             user: how the application names the user; stored as it is, for listings and revocation.
             keep: the keys that survive; everything else of the time before the login is dropped.
+
+        Raises:
+            UsageError: no user.
+
+        Example:
+            >>> websession.login("ada", keep=("cart",))
+            >>> websession.user
+            'ada'
         """
         self._check_cookie_can_leave("login()")
         if not isinstance(user, str) or not user:
@@ -236,6 +244,9 @@ class WebSession(dict[str, Any], Generic[Data]):
         Args:
             duration: an idle limit of this websession only, as seconds, timedelta or "30m"; the absolute limit stays.
             new_session_id: take a new id as well, as `rotate()`.
+
+        Example:
+            >>> websession.refresh("30m")
         """
         from mangonel.websessions.settings import seconds
 
@@ -248,7 +259,17 @@ class WebSession(dict[str, Any], Generic[Data]):
     # Messages that are read once, and tokens.
 
     def flash(self, text: str, kind: str = "info") -> None:
-        """Keep a message for whoever calls `flashes()` first, usually the next page."""
+        """Keep a message for whoever calls `flashes()` first, usually the next page.
+
+        Args:
+            text: what it says.
+            kind: such as info, success or error; pages colour by it.
+
+        Example:
+            >>> websession.flash("Saved", "success")
+            >>> [message.text for message in websession.flashes()]
+            ['Saved']
+        """
         self._set_extra("flash", [*(self._extra or {}).get("flash", ()), [kind, text]])
 
     def flashes(self) -> list[Flash]:
@@ -276,6 +297,9 @@ class WebSession(dict[str, Any], Generic[Data]):
 
         Raises:
             CSRFError: answer 403; nothing was changed.
+
+        Example:
+            >>> websession.check_csrf(websession.csrf_token(), "same-origin")
         """
         if fetch_site == "cross-site":
             raise CSRFError("the request comes from another site")

@@ -43,7 +43,17 @@ class FakeClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass; a negative number is a clock that was set back."""
+        """Let so much time pass; a negative number is a clock that was set back.
+
+        Args:
+            seconds: how much.
+
+        Example:
+            >>> clock = FakeClock()
+            >>> clock.advance(60)
+            >>> clock() - FakeClock()()
+            60.0
+        """
         self.now += seconds
 
 
@@ -64,14 +74,39 @@ class RecordingEvents:
         ]
 
     def assert_story(self, *story: str) -> None:
-        """Fail unless exactly this happened, in this order; forget it then."""
+        """Fail unless exactly this happened, in this order; forget it then.
+
+        Args:
+            story: kinds, as `kinds()` returns them.
+
+        Raises:
+            AssertionError: it did not.
+
+        Example:
+            >>> events = RecordingEvents()
+            >>> WebSessions("memory:", events=events).emit("created")
+            >>> events.assert_story("created")
+        """
         heard = self.kinds()
         self.events.clear()
         assert heard == list(story), f"expected {list(story)}, heard {heard}"
 
 
 async def login_cookie(sessions: WebSessions[Any], user: str, **values: Any) -> str:
-    """Return a Cookie header of a websession in which this user is logged in."""
+    """Return a Cookie header of a websession in which this user is logged in.
+
+    Args:
+        sessions: the application's.
+        user: who.
+        values: what the websession holds.
+
+    Raises:
+        StoreError: the store does not answer.
+
+    Example:
+        >>> (await login_cookie(sessions, "ada", cart=[1])).partition("=")[0]
+        '__Host-sid'
+    """
     session = await sessions.asynchronous.load(Visit())
     session.login(user)
     session.update(values)
@@ -81,7 +116,19 @@ async def login_cookie(sessions: WebSessions[Any], user: str, **values: Any) -> 
 
 
 def tornado_login(test: Any, user: str, **values: Any) -> str:
-    """Return a Cookie header for a `tornado.testing.AsyncHTTPTestCase`, made on its loop."""
+    """Return a Cookie header for a `tornado.testing.AsyncHTTPTestCase`, made on its loop.
+
+    Args:
+        test: the test case; its application has the setting `sessions`.
+        user: who.
+        values: what the websession holds.
+
+    Example:
+        >>> class TestCart(AsyncHTTPTestCase):
+        ...     def test_a_user_has_a_cart(self):
+        ...         headers = {"Cookie": tornado_login(self, "ada")}
+        ...         assert self.fetch("/cart", headers=headers).code == 200
+    """
     sessions: WebSessions[Any] = test._app.settings["sessions"]
     cookie: str = test.io_loop.run_sync(lambda: login_cookie(sessions, user, **values))
     return cookie
@@ -262,8 +309,15 @@ CONTRACT: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 async def store_contract(store: Any) -> list[str]:
     """Check that a store does what the flows rely on; return the names of the checks that applied.
 
+    Args:
+        store: an empty store on asyncio.
+
     Raises:
         AssertionError: it does not.
+
+    Example:
+        >>> "absent_is_none" in await store_contract(MemoryStore())
+        True
     """
     done = []
     for capability, check in CONTRACT:

@@ -32,13 +32,32 @@ class GridFSHandler(RequestHandler):
         Args:
             bucket: where the files are.
             find: called with bucket and name instead, when files are found otherwise; raises NoFile when there is none.
+
+        Example:
+            >>> from tornado.web import Application
+            >>> application = Application([(r"/files/(.+)", GridFSHandler, {"bucket": bucket})])
         """
         self._bucket = bucket
         self._find = find
         self._has_gone = False
 
     async def get(self, name: str) -> None:
-        """Answer with the file `name`, or the range of it that was asked for."""
+        """Answer with the file `name`, or the range of it that was asked for.
+
+        Args:
+            name: what the route's group matched.
+
+        Raises:
+            HTTPError: 404: there is none; 416: it has no such range.
+
+        Example:
+            >>> class Private(GridFSHandler):
+            ...     async def get(self, name):
+            ...         if self.get_cookie("user") is None:
+            ...             self.send_error(403)
+            ...         else:
+            ...             await super().get(name)
+        """
         await self._serve("GET", name)
 
     async def head(self, name: str) -> None:

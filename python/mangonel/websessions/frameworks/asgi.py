@@ -127,7 +127,18 @@ class _Answer:
 
 
 def current_session(request: Any) -> WebSession[Any]:
-    """Return the websession of a request; the FastAPI dependency behind `sessions.current`."""
+    """Return the websession of a request; the FastAPI dependency behind `sessions.current`.
+
+    Args:
+        request: any that went through `SessionMiddleware`.
+
+    Raises:
+        UsageError: it did not.
+
+    Example:
+        >>> async def who(session=Depends(current_session)):
+        ...     return session.user
+    """
     session = request.scope.get("session")
     if not isinstance(session, WebSession):
         raise UsageError("expected SessionMiddleware(app, sessions=…) around the application")
@@ -138,8 +149,17 @@ def current_session(request: Any) -> WebSession[Any]:
 def check_csrf(request: Any, token: str | None = None) -> None:
     """Check the token of a Starlette request: an argument, else the header X-CSRF-Token.
 
+    Args:
+        request: the request.
+        token: None: the one of the header.
+
     Raises:
         CSRFError: answer 403.
+
+    Example:
+        >>> async def change(request):
+        ...     check_csrf(request)
+        ...     return JSONResponse({"done": True})
     """
     headers = request.headers
     current_session(request).check_csrf(token or headers.get("x-csrf-token"), headers.get("sec-fetch-site"))

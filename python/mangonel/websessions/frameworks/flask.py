@@ -28,7 +28,15 @@ class FlaskSessions(SessionInterface):
         self.sessions = sessions
 
     def open_session(self, app: Any, request: Any) -> Any:
-        """Load the websession before the request is routed; a store that does not answer is a 503."""
+        """Load the websession before the request is routed; a store that does not answer is a 503.
+
+        Args:
+            app: the application.
+            request: the request; Flask calls this.
+
+        Example:
+            >>> app.session_interface = FlaskSessions(sessions)
+        """
         try:
             session = self.sessions.blocking.load(visit_of(request.environ, self.sessions))
         except StoreError as error:
@@ -39,7 +47,13 @@ class FlaskSessions(SessionInterface):
         return session
 
     def save_session(self, app: Any, session: Any, response: Any) -> None:
-        """Store what changed and set the cookie."""
+        """Store what changed and set the cookie.
+
+        Args:
+            app: the application.
+            session: what `open_session` returned.
+            response: the answer; Flask calls this.
+        """
         if not isinstance(session, WebSession):
             return
         sessions = self.sessions
@@ -62,7 +76,16 @@ class FlaskSessions(SessionInterface):
 
 
 def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
-    """Let `flask.session` be one of these websessions."""
+    """Let `flask.session` be one of these websessions.
+
+    Args:
+        app: a Flask application.
+        sessions: what its requests use.
+
+    Example:
+        >>> import flask
+        >>> init_flask(flask.Flask("shop"), sessions)
+    """
     app.session_interface = FlaskSessions(sessions)
 
     def refuse_without_store() -> Any:
@@ -82,8 +105,17 @@ def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
 def check_csrf(token: str | None = None) -> None:
     """Check the token of the current request: an argument, else the field `_csrf`, else the header X-CSRF-Token.
 
+    Args:
+        token: None: the one that the request carries.
+
     Raises:
         CSRFError: answered with 403 by the handler that `init_flask` registered.
+
+    Example:
+        >>> @app.post("/change")
+        ... def change():
+        ...     check_csrf()
+        ...     return "done"
     """
     request = flask.request
     found = token or request.form.get("_csrf") or request.headers.get("X-CSRF-Token")

@@ -129,7 +129,17 @@ class SessionMixin(_Base):
         return self._prepare_websession(base)
 
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> asyncio.Future[None]:
-        """Store what changed, then finish the answer."""
+        """Store what changed, then finish the answer.
+
+        Args:
+            chunk: the last part of the answer.
+
+        Example:
+            >>> class Page(SessionMixin, RequestHandler):
+            ...     async def get(self):
+            ...         self.session["seen"] = True
+            ...         await self.finish("stored before it leaves")
+        """
         session = self._websession
         if session is None or self._finished:
             return super().finish(chunk)
@@ -152,7 +162,17 @@ class SessionMixin(_Base):
         return asyncio.get_running_loop().create_task(self._commit_and_finish(session, plan))
 
     def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
-        """Send what there is; the first time the cookie goes along, which takes no store."""
+        """Send what there is; the first time the cookie goes along, which takes no store.
+
+        Args:
+            include_footers: as for Tornado's own.
+
+        Example:
+            >>> class Page(SessionMixin, RequestHandler):
+            ...     async def get(self):
+            ...         self.write("first part")
+            ...         await self.flush()
+        """
         session = self._websession
         if session is not None and not self._headers_written and not include_footers:
             session._promise()

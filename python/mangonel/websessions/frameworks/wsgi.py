@@ -86,7 +86,16 @@ class _Body:
 
 
 def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> Visit:
-    """Return what a websession wants to know of a WSGI request."""
+    """Return what a websession wants to know of a WSGI request.
+
+    Args:
+        environ: the request, as the server made it.
+        sessions: whose cookie is looked for.
+
+    Example:
+        >>> visit_of({"HTTP_COOKIE": "__Host-sid=x", "wsgi.url_scheme": "https"}, sessions).is_secure
+        True
+    """
 
     def signal(name: str) -> str | None:
         if name == "user_agent":

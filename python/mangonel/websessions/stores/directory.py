@@ -170,7 +170,16 @@ class BlockingDirectoryStore:
 
 @contextmanager
 def locked_file(path: str) -> Iterator[None]:
-    """Hold the lock on a file, which is made when missing; other processes and other threads wait."""
+    """Hold the lock on a file, which is made when missing; other processes and other threads wait.
+
+    Args:
+        path: of the file.
+
+    Example:
+        >>> with locked_file("counter.lock"):
+        ...     print("alone")
+        alone
+    """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -120,7 +120,20 @@ class MemoryStore:
         return self.blocking.records
 
     def disturb(self, *, delay: float = 0.0, fail_after: int | None = None) -> None:
-        """Set how slow and how reliable the store is from now on."""
+        """Set how slow and how reliable the store is from now on.
+
+        Args:
+            delay: seconds that each call takes.
+            fail_after: how many calls still succeed. None: all of them.
+
+        Example:
+            >>> store = MemoryStore()
+            >>> store.disturb(fail_after=0)
+            >>> await store.get(bytes(32))
+            Traceback (most recent call last):
+                ...
+            ConnectionError: ...
+        """
         self.delay, self.fail_after = delay, fail_after
         self._is_plain = not delay and fail_after is None
 

@@ -17,20 +17,68 @@ class Store(Protocol):
     """A store on an event loop. Whatever it raises is taken for "the store is down"."""
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one, or None."""
+        """Return the record, perhaps an expired one, or None.
+
+        Args:
+            key: SHA-256 of the cookie's token, 32 bytes.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> store = MemoryStore()
+            >>> await store.get(bytes(32)) is None
+            True
+        """
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write the record if the stored version is `expected`; 0 means absent.
 
+        Args:
+            record: the whole record; its version is already the new one.
+            expected: the version that must be stored now; 0: none may be there.
+
         Returns:
             False when somebody was faster, or the record is gone. Nothing was written then.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> record = Record(bytes(32), b"", 1, created=0.0, expires=9e9, deadline=9e9, issued=0.0)
+            >>> store = MemoryStore()
+            >>> await store.put(record, 0), await store.put(record, 0)
+            (True, False)
         """
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires` and nothing else. False: gone."""
+        """Move `expires` and nothing else. False: gone.
+
+        Args:
+            key: as for `get`.
+            expires: seconds since the epoch.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> await MemoryStore().touch(bytes(32), 9e9)
+            False
+        """
 
     async def delete(self, *keys: bytes) -> int:
-        """Remove records; return how many were there."""
+        """Remove records; return how many were there.
+
+        Args:
+            keys: as for `get`.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> await MemoryStore().delete(bytes(32))
+            0
+        """
 
 
 class BlockingStore(Protocol):
@@ -54,7 +102,18 @@ class Finds(Protocol):
     """Capability: knows a user's records."""
 
     async def find(self, user: str) -> list[Record]:
-        """Return the user's records; expired and ended ones may be among them."""
+        """Return the user's records; expired and ended ones may be among them.
+
+        Args:
+            user: as it was given to `login`.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> await MemoryStore().find("ada")
+            []
+        """
 
 
 @runtime_checkable
@@ -62,7 +121,19 @@ class Purges(Protocol):
     """Capability: an engine without native expiry."""
 
     async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove at most `limit` records that expired before `now`; return how many."""
+        """Remove at most `limit` records that expired before `now`; return how many.
+
+        Args:
+            now: seconds since the epoch.
+            limit: how many at once.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> await MemoryStore().purge(2e9)
+            0
+        """
 
 
 @runtime_checkable
@@ -70,7 +141,18 @@ class Stats(Protocol):
     """Capability: can count what it holds."""
 
     async def stats(self, now: float) -> dict[str, int]:
-        """Return figures by name: records, expired, users, bytes, as far as the engine knows."""
+        """Return figures by name: records, expired, users, bytes, as far as the engine knows.
+
+        Args:
+            now: seconds since the epoch.
+
+        Raises:
+            Exception: whatever the engine raises; it is taken for "the store is down".
+
+        Example:
+            >>> (await MemoryStore().stats(2e9))["records"]
+            0
+        """
 
 
 @runtime_checkable

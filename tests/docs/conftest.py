@@ -1,0 +1,26 @@
+"""What pages and examples have in common: they store under names that readers would choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mangonel.server import Server
+
+
+@pytest.fixture
+def databases(server: Server) -> Iterator[None]:
+    """Nothing that a page or an example stores was there before, or stays."""
+    forget(server)
+    yield
+    forget(server)
+
+
+def forget(server: Server) -> None:
+    member = server.members[0]
+    listed = member.run_command({"listDatabases": 1, "nameOnly": True}, timeout=30.0)["databases"]
+    for name in {database["name"] for database in listed} - {"admin", "config", "local"}:
+        # Tests that go on elsewhere have databases of their own.
+        if not name.startswith("test_"):
+            member.run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)

@@ -1,0 +1,256 @@
+"""Runs the examples of docstrings; `python tests/docs/examples.py` lists those that do not run.
+
+An example uses what every reader would take for granted: a client, a database `shop` with some orders, a session, files
+and models, all of them new for each example. What it shows is compared, with `...` for anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import docs_public
+
+import mangonel
+from docs.docstrings import things
+from docs.pages import here
+from mangonel import odm
+from mangonel.websessions import Visit, WebSessions
+
+LIST = Path(__file__).with_name("examples-not-run.txt")
+# For one example: some start a server. Those that never end are found sooner when the list is written.
+SECONDS = 60.0 if len(sys.argv) > 1 else 5.0
+CHECKER = doctest.OutputChecker()
+
+
+@cache
+def examples() -> dict[str, list[doctest.Example]]:
+    """Return the examples of public names; those of a twin on asyncio are the blocking one's."""
+    found: dict[str, list[doctest.Example]] = {}
+    seen: set[str] = set()
+    texts = {name: thing.text for name, thing in things().items()}
+    modules = {entry for _, entries in docs_public.PAGES.values() for entry in entries}
+    for name in sorted(modules - set(texts)):
+        texts[name] = inspect.getdoc(importlib.import_module(name)) or ""
+    for name, text in texts.items():
+        if ">>>" in text and text not in seen:
+            seen.add(text)
+            found[name] = doctest.DocTestParser().get_examples(text)
+    return found
+
+
+def every_name() -> dict[str, Any]:
+    """Return what `from ... import *` of every public module would bring; blocking classes win over their twins."""
+    import datetime
+    import decimal
+    import uuid
+    from fractions import Fraction
+    from typing import Annotated
+
+    from fastapi import Depends
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Mount
+    from tornado.testing import AsyncHTTPTestCase
+    from tornado.web import Application, RequestHandler
+
+    from mangonel import event_loggers, monitoring, server
+
+    others = (Depends, Starlette, JSONResponse, Mount, AsyncHTTPTestCase, Application, RequestHandler)
+    names: dict[str, Any] = {value.__name__: value for value in others}
+    names |= {"monitoring": monitoring, "event_loggers": event_loggers, "server": server}
+    names |= {
+        "datetime": datetime,
+        "decimal": decimal,
+        "Decimal": decimal.Decimal,
+        "uuid": uuid,
+    }
+    names |= {"Fraction": Fraction, "Annotated": Annotated, "mangonel": mangonel, "bson": mangonel.bson}
+    for name, thing in things().items():
+        if thing.owner is None:
+            names.setdefault(name.rpartition(".")[2], thing.value)
+    names |= {"MongoClient": mangonel.MongoClient, "ReadPreference": mangonel.ReadPreference}
+    names |= {name: getattr(mangonel.bson, name) for name in mangonel.bson.__all__}
+    return names
+
+
+class Address(odm.Embedded):
+    city: str = ""
+
+
+class User(odm.Document):
+    __collection__ = "people"
+    name: str
+    age: int = 0
+    email: str = ""
+    status: str = "active"
+    tags: list[str] = odm.field(default_factory=list)
+    address: Address | None = None
+
+
+class Order(odm.Document):
+    buyer: odm.Ref[User] | None = None
+    total: float = 0.0
+    items: list[str] = odm.field(default_factory=list)
+
+
+class Comment(odm.Embedded):
+    likes: int = 0
+    text: str = ""
+
+
+class Post(odm.Document):
+    title: str
+    likes: int = 0
+    tags: list[str] = odm.field(default_factory=list)
+    comments: list[Comment] = odm.field(default_factory=list)
+    readers: odm.Refs[User] = odm.field(default_factory=list)
+    author: odm.Ref[User] | None = None
+
+
+class Cafe(odm.Document):
+    loc: odm.Point
+    __indexes__ = (odm.Index("loc", kind="2dsphere"),)
+
+
+FILES = {"fs", "bucket", "file_id", "target", "source"}
+MODELS = {"db", "user", "post", "User", "Order", "Post", "Cafe", "Document", "File", "connection"}
+STORED = {"client", "orders", "users", "stock", "counters", "cursor", "session", "other"} | FILES | MODELS
+NAMES = every_name() | {model.__name__: model for model in (Address, User, Order, Comment, Post, Cafe)}
+
+
+@contextlib.contextmanager
+def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
+    """Open a shop: the names that examples use, and in the database what those that occur among `words` expect."""
+    sessions = WebSessions("memory:")
+    names = NAMES | {"sessions": sessions, "websession": sessions.blocking.load(Visit())}
+    if not words & STORED:
+        yield names
+        return
+    # Nothing here is to outlive a crash.
+    with mangonel.MongoClient(f"mongodb://{address}/?w=1") as client:
+        client.drop_database("shop")
+        shop = client.shop
+        # What an example stores itself was not there before.
+        if not words & {"insert_one", "insert_many", "InsertOne", "upsert"}:
+            shop.orders.insert_many(
+                [{"_id": 1, "total": 9.5, "customer": "Ada"}, {"_id": 2, "total": 4.0, "customer": "Eve"}]
+            )
+            shop.users.insert_one({"_id": 1, "name": "Ada", "email": "ada@example.org"})
+        names |= {"client": client, "orders": shop.orders, "users": shop.users, "stock": shop.stock}
+        names |= {"counters": shop.counters, "cursor": shop.orders.find()}
+        if words & FILES:
+            bucket = NAMES["GridFSBucket"](shop)
+            file_id = bucket.upload_from_stream("greeting", b"hello")
+            names |= {"fs": NAMES["GridFS"](shop), "bucket": bucket, "file_id": file_id}
+            names |= {"target": bucket.open_upload_stream("greeting")}
+            names |= {"source": bucket.open_download_stream(file_id)}
+        if words & MODELS:
+            names["db"] = odm.connect(client=client, database="shop")
+            user = User(
+                name="Ada", age=36, email="ada@example.org", tags=["admin"], address=Address(city="London")
+            )
+            User.insert_many([user, User(name="Eve", age=24, email="eve@example.org")])
+            post = Post(
+                title="Bread", likes=3, tags=["food"], comments=[Comment(likes=4, text="yes")], author=user
+            )
+            names |= {"user": user, "post": post.save()}
+        with client.start_session() as session, client.start_session() as other:
+            yield names | {"session": session, "other": other}
+
+
+def run(name: str, address: str) -> str | None:
+    """Run a name's examples; return what is wrong with them."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"no end after {SECONDS} s")
+
+    parts = examples()[name]
+    words = set(re.findall(r"\w+", " ".join(part.source for part in parts)))
+    shown: list[object] = []
+    before, place = sys.displayhook, os.getcwd()
+    signal.signal(signal.SIGALRM, late)
+    with tempfile.TemporaryDirectory() as folder, shop(address, words) as names, asyncio.Runner() as runner:
+        os.chdir(folder)
+        sys.displayhook = lambda value: shown.append(value) if value is None else print(repr(value))
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        try:
+            for example in parts:
+                printed = io.StringIO()
+                try:
+                    with contextlib.redirect_stdout(printed):
+                        one(here(example.source, address), names, runner)
+                except Exception as error:
+                    if type(error).__name__ not in (example.exc_msg or "").partition(":")[0]:
+                        return f"{example.source}{type(error).__name__}: {error}"
+                    continue
+                if example.want and not CHECKER.check_output(
+                    example.want, printed.getvalue(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+                ):
+                    return f"{example.source}shows {printed.getvalue()}and not {example.want}"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            sys.displayhook = before
+            os.chdir(place)
+    return None
+
+
+def one(source: str, names: dict[str, Any], runner: asyncio.Runner) -> None:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(source, "<example>", "single", flags, dont_inherit=True)
+    if code.co_flags & inspect.CO_COROUTINE:
+        runner.run(suspended(code, names))
+    else:
+        exec(code, names)
+
+
+async def suspended(code: Any, names: dict[str, Any]) -> None:
+    await eval(code, names)
+
+
+def not_run() -> set[str]:
+    return {line for line in LIST.read_text().splitlines() if line and not line.startswith("#")}
+
+
+def failures(address: str, names: Iterable[str]) -> dict[str, str]:
+    return {name: wrong for name in names if (wrong := run(name, address)) is not None}
+
+
+def main() -> None:
+    """Run all that are not listed, against the server at an address; without one, write the list anew."""
+    if len(sys.argv) > 1:
+        for name, wrong in failures(
+            sys.argv[1], [name for name in examples() if name not in not_run()]
+        ).items():
+            print(f"{name}\n{wrong}")
+        return
+    from mangonel.server import start
+
+    with start(replica_set=1) as deployment:
+        found = failures(deployment.members[0].address, examples())
+    for name, wrong in sorted(found.items()):
+        print(f"{name}\n    {wrong.strip()}")
+    head = "# Names whose examples do not run as they stand. This list may only get shorter.\n"
+    LIST.write_text(head + "".join(f"{name}\n" for name in sorted(found)))
+    print(f"{len(found)} of {len(examples())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The examples of docstrings give what they show, but for those that are listed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.examples import LIST, examples, not_run
+
+PROGRAM = Path(__file__).with_name("examples.py")
+
+
+@pytest.mark.timeout(300)
+def test_examples_give_what_they_show(server, databases):
+    # A process of its own: examples register listeners and connect models.
+    done = subprocess.run(
+        [sys.executable, PROGRAM, server.members[0].address],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+    assert (done.stdout, done.returncode) == ("", 0), done.stderr[-3000:]
+
+
+def test_the_list_of_examples_names_nothing_else():
+    listed = [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
+
+    assert not_run() <= set(examples())
+    assert listed == sorted(set(listed))
+    assert len(listed) < len(examples()) // 3
