@@ -71,6 +71,23 @@ def test_a_forked_child_uses_connections_and_sessions_of_its_own(
     assert pool_sizes(client) == (1, 0, 0, 0)
 
 
+def test_each_of_several_equal_clients_starts_over_in_a_child(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    # Clients of one deployment are equal, and each of them has connections that are its own.
+    scripted_server.on("find", EMPTY)
+    clients = [face.client(scripted_server.uri) for _ in range(3)]
+    for client in clients:
+        face.run(client.shop.orders.find_one)
+    parent_connections = connections_of(scripted_server, "find")
+    assert len(parent_connections) == 3
+    for client in clients:
+        in_child(lambda client=client: run_in_child(face, client.shop.orders.find_one))
+    received = scripted_server.received("find")
+    assert len(received) == 6
+    assert not {request.connection for request in received[3:]} & set(parent_connections)
+
+
 def test_object_ids_of_parent_and_child_differ_in_their_random_part(face: Face) -> None:
     ids = [in_child(lambda: [ObjectId().binary for _ in range(3)]) for _ in range(3)]
     ids.append([ObjectId().binary])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from _weakrefset import WeakSet
+from _weakref import ref
 
 from mangonel import _core
 from mangonel._faces.watch import forget_all, wait_for_all
@@ -12,9 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    _clients: WeakSet[Any]
+    _clients: dict[int, ref[Any]]
 
-_clients = WeakSet()
+# By identity: two clients of the same deployment are equal, and a set would keep the first of them only.
+_clients = {}
 _is_registered = False
 
 
@@ -28,11 +29,18 @@ def remember(client: Any) -> None:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_start_over)
         _is_registered = True
-    _clients.add(client)
+    number = id(client)
+
+    def forget(dropped: ref[Any], clients: dict[int, ref[Any]] = _clients) -> None:
+        # The number may be a younger client's by now.
+        if clients.get(number) is dropped:
+            del clients[number]
+
+    _clients[number] = ref(client, forget)
 
 
 def _end() -> None:
-    for client in list(_clients):
+    for client in _living():
         client._core.dismiss_watchers()
     wait_for_all()
 
@@ -40,5 +48,9 @@ def _end() -> None:
 def _start_over() -> None:
     forget_all()
     _core.reseed_object_ids()
-    for client in list(_clients):
+    for client in _living():
         client._after_fork()
+
+
+def _living() -> list[Any]:
+    return [client for known in list(_clients.values()) if (client := known()) is not None]
