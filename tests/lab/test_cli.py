@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mangonel.cli import main
@@ -105,3 +107,109 @@ def test_an_unreachable_deployment_stops_the_run_with_a_reason(tmp_path, capsys)
     assert main(words) == 1
     assert "the lab stopped" in capsys.readouterr().err
     assert not (tmp_path / "x.json").exists()
+
+
+def _plugged(server, tmp_path, monkeypatch, name: str, *words: str) -> str:
+    """Play the planted experiment of the tests' own plugin and return the result file."""
+    plugin = Path(__file__).parent / "plugins" / "lab_plugin.py"
+    out = str(tmp_path / name)
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(plugin))
+    sound = [word for each in ("sound-1", "sound-2") for word in ("--contender", each)]
+    command = ["lab", "run", "--only", "planted", "--quick", "--rounds", "2", "--plain", "--uri", server.uri]
+    assert main([*command, *sound, "-o", out, *words]) == 0
+    return out
+
+
+def test_report_writes_a_page_and_the_readmes_table(server, tmp_path, monkeypatch, capsys):
+    out = _plugged(server, tmp_path, monkeypatch, "r.jsonl", "--report", str(tmp_path / "now.html"))
+    assert main(["lab", "report", out, "-o", str(tmp_path / "later.html")]) == 0
+    assert (tmp_path / "later.html").read_text().startswith("<!doctype html>")
+    assert len((tmp_path / "now.html").read_text()) == len((tmp_path / "later.html").read_text())
+    capsys.readouterr()
+    assert main(["lab", "report", out, "--readme"]) == 0
+    assert "| experiment | what | asked |" in capsys.readouterr().out
+
+
+def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, capsys):
+    plugin = str(Path(__file__).parent / "plugins" / "lab_plugin.py")
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", plugin)
+    out = str(tmp_path / "aa.jsonl")
+    words = [
+        "lab",
+        "aa",
+        "planted",
+        "--contender",
+        "sound-1",
+        "--rounds",
+        "3",
+        "--uri",
+        server.uri,
+        "-o",
+        out,
+    ]
+    # Whether 1 is held is the machine's affair in a test; that it is looked at is not.
+    assert main(words) in (0, 1)
+    assert "of 1 cells" in capsys.readouterr().out
+    assert main(["lab", "aa", "--from", out]) in (0, 1)
+
+
+def test_doctor_names_what_it_looked_at(server, capsys):
+    assert main(["lab", "doctor", "--uri", server.uri]) in (0, 1)
+    text = capsys.readouterr().out
+    for word in (
+        "cores",
+        "governor",
+        "steal",
+        "pressure",
+        "fsync",
+        "ping",
+        "loopback",
+        "default write concern",
+        "fit for",
+    ):
+        assert word in text
+
+
+def test_profile_leaves_a_flame_graph_and_a_callgrind_file(server, tmp_path, capsys):
+    pytest.importorskip("pyinstrument", reason="pyinstrument is not installed")
+    words = ["lab", "profile", "find-one", "--quick", "--contender", "pymongo", "--uri", server.uri]
+    assert main([*words, "-o", str(tmp_path)]) == 0
+    assert (tmp_path / "find-one-blocking-pymongo.svg").read_text().startswith("<svg")
+    text = (tmp_path / "callgrind.out.find-one-blocking-pymongo").read_text()
+    # Exactly as many calls as the part has operations: counted, not sampled.
+    assert "cfn=find_one:" in text
+    assert "calls=1000 " in text
+
+
+def test_a_latency_puts_a_line_between_server_and_contender(server, tmp_path, capsys):
+    out = tmp_path / "far.jsonl"
+    words = [
+        "lab",
+        "run",
+        "find-one",
+        "--quick",
+        "--rounds",
+        "1",
+        "--plain",
+        "--latency",
+        "0,4ms",
+        "--uri",
+        server.uri,
+    ]
+    assert main([*words, "--contender", "raw-socket", "-o", str(out)]) == 0
+    cells = {entry["part"]: entry for entry in results.load(out)["cells"]}
+    assert set(cells) == {"blocking", "blocking@4ms"}
+    near, far = (results.Results(results.load(out)).rows["find-one", part, "raw-socket"] for part in cells)
+    assert far.estimate("wall").value > 4000
+    assert "4 ms away" in far.title
+    assert "away" not in near.title
+
+
+def test_a_missing_peer_is_named_with_what_would_install_it(monkeypatch):
+    from mangonel.lab import peers
+    from mangonel.lab.contender import Contender
+
+    absent = Contender("far", "far", frozenset(), packages=("no_such_package_anywhere", "mangonel"))
+    assert peers.requirements([absent]) == {"no_such_package_anywhere": ["far"]}
+    monkeypatch.setattr(Contender, "missing", lambda self: "not installed: motor")
+    assert peers.requirements([absent]) == {"motor==3.7.1": ["far"]}

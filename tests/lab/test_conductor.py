@@ -35,11 +35,14 @@ def play(server, database_name, monkeypatch):
         seed: int = 7,
         patience: float = 60.0,
         budget: float = 0.0,
+        experiments: tuple[str, ...] = ("planted",),
+        say=lambda progress: None,
+        path=None,
         **changes,
     ) -> Record:
         plan = Plan(
             server.uri,
-            ("planted",),
+            experiments,
             contenders,
             Size(True),
             rounds,
@@ -49,7 +52,8 @@ def play(server, database_name, monkeypatch):
             patience=patience,
             **changes,
         )
-        return Conductor(plan).run()
+        record = Record(plan, path, fingerprint.fingerprint(["test"]))
+        return Conductor(plan, say, record).run()
 
     return run
 
@@ -171,6 +175,90 @@ def test_an_absent_contender_is_named_with_the_reason(play):
     assert reasons["absent"] == "not installed: no_such_package_anywhere"
     assert "json has no no_such_name" in reasons["unfinished"]
     assert "no_such_package_anywhere" in printed(record)
+
+
+def test_a_failing_experiment_does_not_lose_the_others(play, monkeypatch):
+    from mangonel.lab.experiment import Experiment
+
+    class Broken(Experiment):
+        id = "broken"
+
+        def parts(self, size):
+            raise LookupError("planted")
+
+    known = registry.experiments()
+    monkeypatch.setattr(registry, "experiments", lambda: {"broken": Broken(), **known})
+    record = play(*SOUND, rounds=3, experiments=("broken", "planted"))
+
+    assert [len(cell(record, name).rounds) for name in SOUND] == [3, 3, 3]
+    assert "LookupError: planted" in record.missing[0]["reason"]
+    assert len(record.missing) == 2  # after two rounds it is left out
+    assert "LookupError" in printed(record)
+
+
+def test_an_interrupted_run_keeps_what_it_has(play, tmp_path, monkeypatch):
+    told = []
+
+    def say(progress):
+        told.append(progress)
+        if len(told) == 5:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "r.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        play(*SOUND, rounds=3, say=say, path=path)
+
+    content = results.load(path)
+    assert content["end"]["how"] == "interrupted"
+    assert sum(len(entry["rounds"]) for entry in content["cells"]) == 4
+    assert told[-1].left_s is not None
+    assert told[-1].total == 9
+
+
+def test_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, monkeypatch):
+    from mangonel.lab import conductor
+
+    monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 1)])
+    record = play(*SOUND, rounds=2, again=1)
+
+    last = record.order[-1]
+    assert (last["round"], last["instead_of"]) == (2, 1)
+    assert sorted(last["contenders"]) == sorted(SOUND)
+    assert {"loop_ns", "fsync_ns", "pressure", "ping_us", "stolen"} <= set(last["sentinel"])
+    assert [len(cell(record, name).rounds) for name in SOUND] == [3, 3, 3]
+
+
+def test_a_planted_slowdown_is_in_the_timed_part(play):
+    record = play("sound-1", "sound-2", rounds=2, plants={"sound-1": 3.0})
+    walls = {
+        name: min(s["wall_ns"] for entry in cell(record, name).rounds for s in entry["samples"])
+        for name in ("sound-1", "sound-2")
+    }
+    assert walls["sound-1"] >= 4_000_000  # the work sleeps 1 ms
+
+
+def test_everybody_plays_twice_when_a_contender_is_set_against_itself(play):
+    record = play("sound-1", twice=True, rounds=2)
+    assert sorted(order(record)[0]) == ["sound-1", "sound-1#2"]
+    found = results.Results(results.to_file(record, fingerprint.fingerprint(["x"])))
+    assert found.null([*found.rows.values()], "sound-1") is not None
+
+
+def test_a_single_file_is_a_plugin(tmp_path, monkeypatch):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from mangonel.lab.contender import Contender\n"
+        "CONTENDERS = (Contender('mine', 'my own', frozenset()),)\n"
+    )
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(file))
+    assert registry.contender("mine").title == "my own"
+    assert registry.contender("mine#2").copy_of == "mine"
+
+
+def test_a_plugin_that_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(tmp_path / "none.py"))
+    with pytest.raises(ValueError, match=r"no such plugin: .*none\.py"):
+        registry.contenders()
 
 
 def test_a_budget_ends_the_run_after_whole_rounds(play):

@@ -1,0 +1,166 @@
+"""The report is one well-formed page that needs nothing from elsewhere, with a word for every chart."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from mangonel.lab import profile, results
+from mangonel.lab.report import charts, flame, page, readme
+from mangonel.lab.statistics import Estimate
+
+COMMITTED = sorted((Path(__file__).parents[2] / "docs" / "benchmarks").glob("*.json*"))
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+def _method():
+    spec = importlib.util.spec_from_file_location("lab_method", Path(__file__).parent / "test_method.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault("lab_method", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.svgs: list[dict] = []
+        self.outside: list[str] = []
+        self.ids: list[str] = []
+        self.tables = 0
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        if "id" in values:
+            self.ids.append(values["id"])
+        self.outside += [
+            v for k, v in attributes if k in ("src", "href", "xlink:href") and not v.startswith("#")
+        ]
+        if tag in ("script", "link", "img", "iframe"):
+            self.outside.append(tag)
+        if tag == "svg":
+            self.svgs.append({"attributes": values, "parts": []})
+        if tag in ("title", "desc") and "svg" in self.open:
+            self.svgs[-1]["parts"].append(tag)
+        self.tables += tag == "table"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check(html: str) -> _Page:
+    """Parse a page and assert what holds for every one."""
+    found = _Page()
+    found.feed(html)
+    found.close()
+    assert found.open == []
+    assert found.outside == []
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    assert "https://" not in html
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "prefers-color-scheme:dark" in html
+    assert 'name="viewport"' in html
+    assert len(found.ids) == len(set(found.ids))
+    for svg in found.svgs:
+        assert svg["attributes"]["role"] == "img"
+        assert svg["parts"] == ["title", "desc"]
+        assert set(svg["attributes"]["aria-labelledby"].split()) <= set(found.ids)
+    assert "nan" not in html.lower().replace("nanosecond", "").split()
+    return found
+
+
+def test_a_page_is_well_formed_offline_and_has_a_table_for_its_charts():
+    found = check(page.render(_method().run(1).content))
+    assert len(found.svgs) == 6 * 3  # bars, processor time and rounds of each part
+    assert found.tables >= 6
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
+def test_the_committed_result_makes_a_page_and_a_table(path):
+    content = results.load(path)
+    assert check(page.render(content)).svgs
+    assert readme.render(content).count("\n|") > 10
+
+
+def test_figures_below_the_noise_are_grey_and_a_failed_cell_has_none():
+    run = _method().run(1, slow=4.0)  # as slow as the reference
+    run.content["cells"][2]["failures"].append("round 1: lost <b>")
+    html = page.render(run.content)
+    assert '<tr class="noise"><td>mangonel</td>' in html
+    assert '<tr class="failed"><td>mangonel</td><td class="n">round 1: lost &lt;b&gt;' in html
+    check(html)
+
+
+def test_what_makes_a_run_unfit_stands_on_top():
+    html = page.render(_method().run(1, sentinels=[1000, 1400, 1400, 1000, 1000]).content)
+    assert html.index("Not fit to be quoted") < html.index("<main>")
+
+
+def test_a_run_without_any_round_still_makes_a_page():
+    content = _method().run(1).content
+    check(page.render({**content, "cells": []}))
+
+
+def test_the_table_of_the_readme_has_a_row_for_each_mark():
+    content = _method().run(1).content
+    content["plan"]["experiments"] = ["find-one", "subject"]
+    text = readme.render(content)
+    assert "| `find-one` | blocking, against the raw socket | ≤ 1.25 " in text
+    assert "not measured" in text
+
+
+def test_percentile_lines_and_histograms_are_drawn_from_figures():
+    lines = [charts.Series("a & b", [(50.0, 100.0), (99.0, 900.0), (100.0, 5000.0)])]
+    assert ET.fromstring(charts.percentiles("title", lines)).tag == "svg"
+    assert ET.fromstring(charts.histogram("title", "a", [(10.0, 20.0, 3), (20.0, 40.0, 0)])).tag == "svg"
+    rows = [charts.Bar("a", Estimate(5.0, 4.0, 900.0)), charts.Bar("b", None, "failed")]
+    assert ET.fromstring(charts.bars("title", rows, [charts.Limit("floor", 2.0)])).tag == "svg"
+
+
+@pytest.mark.parametrize(
+    ("us", "words"), [(0.25, "250 ns"), (31.26, "31.3 µs"), (68_900, "68.9 ms"), (2e6, "2.00 s")]
+)
+def test_durations_are_written_in_the_unit_that_reads_best(us, words):
+    assert charts.duration(us) == words
+
+
+def test_a_flame_graph_holds_every_function_with_its_share():
+    stacks = {("outer (a.py:1)", "inner <x> (mangonel/b.py:2)"): 0.75, ("outer (a.py:1)",): 0.25}
+    drawn = ET.fromstring(flame.render("a title", stacks))
+    words = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert words == [
+        "a title",
+        "all: 1000.00 ms, 100.0 %",
+        "outer (a.py:1): 1000.00 ms, 100.0 %",
+        "inner <x> (mangonel/b.py:2): 750.00 ms, 75.0 %",
+    ]
+
+
+def test_a_callgrind_file_has_self_time_and_exact_calls():
+    calls = [
+        [["a.py", 3, "outer"], 1, 0.5, []],
+        [["b.py", 7, "inner"], 150, 0.25, [[["a.py", 3, "outer"], 150, 0.25]]],
+    ]
+    text = profile.callgrind(calls, "a title")
+    assert text.startswith("# callgrind format\n")
+    assert "fl=a.py\nfn=outer:3\n3 500000000\ncfi=b.py\ncfn=inner:7\ncalls=150 7\n3 250000000\n" in text
+    assert "summary: 750000000" in text
+
+
+def test_the_labs_own_frames_are_no_part_of_a_flame_graph():
+    stacks = [[["MainThread", "main (mangonel/lab/worker.py:1)", "act (x.py:3)"], 0.5], [["MainThread"], 0.1]]
+    assert profile.merge(stacks) == {("act (x.py:3)",): 0.5, ("(the lab)",): 0.1}
