@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test instructions test-websessions-long bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
+.PHONY: help build run test instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ test-websessions-long: build    ## The model of websessions, 2000 runs on each o
 
 instructions: build    ## Count the codec's and the protocol's instructions; UPDATE=1 keeps the counts
 	$(BIN)/python tools/instructions.py $(if $(UPDATE),--update)
+
+pymongo-suite: build    ## PyMongo's own tests on this driver, with the figures in docs/dev/pymongo-suite.md (long)
+	$(BIN)/python tools/pymongo_suite --write $(ARGS)
 
 bench: build    ## The full lab, as for the README's table
 	$(BIN)/python -m compileall -q python/mangonel

@@ -20,6 +20,7 @@ from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCurs
 from mangonel._shared.database import _Database
 from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
 from mangonel._shared.iteration import AsyncChanges, AsyncIteration, BlockingChanges, BlockingIteration
+from mangonel._shared.plain_cursor import Joinable
 from mangonel._shared.session import _ClientSession
 from mangonel._shared.session_contexts import (
     AsyncBinding,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor):
+class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=Joinable):
     __doc__ = _Cursor.__doc__
 
 

@@ -58,7 +58,7 @@ class Cursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -136,7 +136,7 @@ class AsyncCursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -210,7 +210,7 @@ class RawBatchCursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -284,7 +284,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -343,7 +343,7 @@ class CommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: ClientSession | None = None,
     ) -> None: ...
     def next(self) -> _DocumentType: ...
@@ -377,7 +377,7 @@ class AsyncCommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: AsyncClientSession | None = None,
     ) -> None: ...
     async def next(self) -> _DocumentType: ...
@@ -411,7 +411,7 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: ClientSession | None = None,
     ) -> None: ...
     def next(self) -> bytes: ...
@@ -445,7 +445,7 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: AsyncClientSession | None = None,
     ) -> None: ...
     async def next(self) -> bytes: ...
@@ -486,7 +486,7 @@ class ChangeStream(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None,
         session: Any,
         start_after: Mapping[str, Any] | None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> None: ...
@@ -517,7 +517,7 @@ class AsyncChangeStream(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None,
         session: Any,
         start_after: Mapping[str, Any] | None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> None: ...
@@ -613,7 +613,7 @@ class Collection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -641,7 +641,7 @@ class Collection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -669,7 +669,7 @@ class Collection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -681,7 +681,7 @@ class Collection(Generic[_DocumentType]):
         document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> InsertOneResult: ...
     def insert_many(
         self,
@@ -689,7 +689,7 @@ class Collection(Generic[_DocumentType]):
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> InsertManyResult: ...
     def update_one(
         self,
@@ -703,7 +703,7 @@ class Collection(Generic[_DocumentType]):
         session: Any = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> UpdateResult: ...
     def update_many(
         self,
@@ -716,7 +716,7 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> UpdateResult: ...
     def replace_one(
         self,
@@ -729,7 +729,7 @@ class Collection(Generic[_DocumentType]):
         session: Any = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> UpdateResult: ...
     def delete_one(
         self,
@@ -738,7 +738,7 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> DeleteResult: ...
     def delete_many(
         self,
@@ -747,7 +747,7 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> DeleteResult: ...
     def find_one_and_delete(
         self,
@@ -757,7 +757,7 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> _DocumentType | None: ...
     def find_one_and_replace(
@@ -771,7 +771,7 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> _DocumentType | None: ...
     def find_one_and_update(
@@ -786,7 +786,7 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> _DocumentType | None: ...
     def bulk_write(
@@ -795,7 +795,7 @@ class Collection(Generic[_DocumentType]):
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
     ) -> BulkWriteResult: ...
     def aggregate(
@@ -803,30 +803,30 @@ class Collection(Generic[_DocumentType]):
         pipeline: _Pipeline,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> CommandCursor[_DocumentType]: ...
     def aggregate_raw_batches(
         self,
         pipeline: _Pipeline,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> RawBatchCommandCursor[_DocumentType]: ...
     def count_documents(
         self,
         filter: Mapping[str, Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> int: ...
-    def estimated_document_count(self, comment: Any = None, **kwargs: Any) -> int: ...
+    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> int: ...
     def distinct(
         self,
         key: str,
         filter: Mapping[str, Any] | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         hint: _IndexKeyHint | None = None,
         **kwargs: Any,
     ) -> list[Any]: ...
@@ -834,52 +834,56 @@ class Collection(Generic[_DocumentType]):
         self,
         keys: _IndexKeyHint,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> str: ...
     def create_indexes(
         self,
         indexes: Sequence[IndexModel],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> list[str]: ...
     def drop_index(
         self,
         index_or_name: _IndexKeyHint,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> None: ...
-    def drop_indexes(self, session: Any = None, comment: Any = None, **kwargs: Any) -> None: ...
-    def list_indexes(self, session: Any = None, comment: Any = None) -> CommandCursor[SON[str, Any]]: ...
-    def index_information(self, session: Any = None, comment: Any = None) -> dict[str, Any]: ...
+    def drop_indexes(self, session: Any = None, comment: Any | None = None, **kwargs: Any) -> None: ...
+    def list_indexes(
+        self,
+        session: Any = None,
+        comment: Any | None = None,
+    ) -> CommandCursor[SON[str, Any]]: ...
+    def index_information(self, session: Any = None, comment: Any | None = None) -> dict[str, Any]: ...
     def list_search_indexes(
         self,
         name: str | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> CommandCursor[dict[str, Any]]: ...
     def create_search_index(
         self,
         model: Mapping[str, Any] | SearchIndexModel,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> str: ...
     def create_search_indexes(
         self,
         models: list[SearchIndexModel],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> list[str]: ...
     def drop_search_index(
         self,
         name: str,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> None: ...
     def update_search_index(
@@ -887,23 +891,23 @@ class Collection(Generic[_DocumentType]):
         name: str,
         definition: Mapping[str, Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> None: ...
     def drop(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> None: ...
     def rename(
         self,
         new_name: str,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]: ...
-    def options(self, session: Any = None, comment: Any = None) -> dict[str, Any]: ...
+    def options(self, session: Any = None, comment: Any | None = None) -> dict[str, Any]: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
@@ -915,11 +919,12 @@ class Collection(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> CollectionChangeStream[_DocumentType]: ...
-    def __iter__(self) -> NoReturn: ...
+    def __next__(self) -> NoReturn: ...
+    def next(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -991,7 +996,7 @@ class AsyncCollection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -1019,7 +1024,7 @@ class AsyncCollection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -1047,7 +1052,7 @@ class AsyncCollection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -1059,7 +1064,7 @@ class AsyncCollection(Generic[_DocumentType]):
         document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, InsertOneResult]: ...
     def insert_many(
         self,
@@ -1067,7 +1072,7 @@ class AsyncCollection(Generic[_DocumentType]):
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, InsertManyResult]: ...
     def update_one(
         self,
@@ -1081,7 +1086,7 @@ class AsyncCollection(Generic[_DocumentType]):
         session: Any = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, UpdateResult]: ...
     def update_many(
         self,
@@ -1094,7 +1099,7 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, UpdateResult]: ...
     def replace_one(
         self,
@@ -1107,7 +1112,7 @@ class AsyncCollection(Generic[_DocumentType]):
         session: Any = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, UpdateResult]: ...
     def delete_one(
         self,
@@ -1116,7 +1121,7 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, DeleteResult]: ...
     def delete_many(
         self,
@@ -1125,7 +1130,7 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, DeleteResult]: ...
     def find_one_and_delete(
         self,
@@ -1135,7 +1140,7 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
     def find_one_and_replace(
@@ -1149,7 +1154,7 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
     def find_one_and_update(
@@ -1164,7 +1169,7 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
     def bulk_write(
@@ -1173,7 +1178,7 @@ class AsyncCollection(Generic[_DocumentType]):
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, BulkWriteResult]: ...
     def aggregate(
@@ -1181,30 +1186,34 @@ class AsyncCollection(Generic[_DocumentType]):
         pipeline: _Pipeline,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[_DocumentType]]: ...
     def aggregate_raw_batches(
         self,
         pipeline: _Pipeline,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncRawBatchCommandCursor[_DocumentType]]: ...
     def count_documents(
         self,
         filter: Mapping[str, Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, int]: ...
-    def estimated_document_count(self, comment: Any = None, **kwargs: Any) -> Coroutine[Any, Any, int]: ...
+    def estimated_document_count(
+        self,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, int]: ...
     def distinct(
         self,
         key: str,
         filter: Mapping[str, Any] | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         hint: _IndexKeyHint | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, list[Any]]: ...
@@ -1212,65 +1221,65 @@ class AsyncCollection(Generic[_DocumentType]):
         self,
         keys: _IndexKeyHint,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, str]: ...
     def create_indexes(
         self,
         indexes: Sequence[IndexModel],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, list[str]]: ...
     def drop_index(
         self,
         index_or_name: _IndexKeyHint,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, None]: ...
     def drop_indexes(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, None]: ...
     def list_indexes(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[SON[str, Any]]]: ...
     def index_information(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def list_search_indexes(
         self,
         name: str | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[dict[str, Any]]]: ...
     def create_search_index(
         self,
         model: Mapping[str, Any] | SearchIndexModel,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, str]: ...
     def create_search_indexes(
         self,
         models: list[SearchIndexModel],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, list[str]]: ...
     def drop_search_index(
         self,
         name: str,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, None]: ...
     def update_search_index(
@@ -1278,23 +1287,27 @@ class AsyncCollection(Generic[_DocumentType]):
         name: str,
         definition: Mapping[str, Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, None]: ...
     def drop(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, None]: ...
     def rename(
         self,
         new_name: str,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
-    def options(self, session: Any = None, comment: Any = None) -> Coroutine[Any, Any, dict[str, Any]]: ...
+    def options(
+        self,
+        session: Any = None,
+        comment: Any | None = None,
+    ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
@@ -1306,11 +1319,12 @@ class AsyncCollection(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Coroutine[Any, Any, AsyncCollectionChangeStream[_DocumentType]]: ...
-    def __iter__(self) -> NoReturn: ...
+    def __next__(self) -> NoReturn: ...
+    def next(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1384,7 +1398,7 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]: ...
     @overload
@@ -1397,7 +1411,7 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> _OtherDocumentType: ...
     @overload
@@ -1428,21 +1442,21 @@ class Database(Generic[_DocumentType]):
         self,
         name_or_collection: str | Collection[Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]: ...
     def list_collections(
         self,
         session: Any = None,
         filter: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_collection_names(
         self,
         session: Any = None,
         filter: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> list[str]: ...
     def aggregate(
@@ -1459,7 +1473,7 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> CommandCursor[dict[str, Any]]: ...
@@ -1471,7 +1485,7 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> CommandCursor[_OtherDocumentType]: ...
@@ -1482,13 +1496,13 @@ class Database(Generic[_DocumentType]):
         full: bool = False,
         session: Any = None,
         background: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> dict[str, Any]: ...
     def dereference(
         self,
         dbref: DBRef,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> _DocumentType | None: ...
     def watch(
@@ -1502,11 +1516,12 @@ class Database(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> DatabaseChangeStream[_DocumentType]: ...
-    def __iter__(self) -> NoReturn: ...
+    def __next__(self) -> NoReturn: ...
+    def next(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1580,7 +1595,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     @overload
@@ -1593,7 +1608,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _OtherDocumentType]: ...
     @overload
@@ -1624,21 +1639,21 @@ class AsyncDatabase(Generic[_DocumentType]):
         self,
         name_or_collection: str | AsyncCollection[Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def list_collections(
         self,
         session: Any = None,
         filter: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[dict[str, Any]]]: ...
     def list_collection_names(
         self,
         session: Any = None,
         filter: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, list[str]]: ...
     def aggregate(
@@ -1655,7 +1670,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[dict[str, Any]]]: ...
@@ -1667,7 +1682,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[_OtherDocumentType]]: ...
@@ -1678,13 +1693,13 @@ class AsyncDatabase(Generic[_DocumentType]):
         full: bool = False,
         session: Any = None,
         background: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def dereference(
         self,
         dbref: DBRef,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, _DocumentType | None]: ...
     def watch(
@@ -1698,11 +1713,12 @@ class AsyncDatabase(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Coroutine[Any, Any, AsyncDatabaseChangeStream[_DocumentType]]: ...
-    def __iter__(self) -> NoReturn: ...
+    def __next__(self) -> NoReturn: ...
+    def next(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1864,15 +1880,15 @@ class MongoClient(Generic[_DocumentType]):
     def list_databases(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> CommandCursor[dict[str, Any]]: ...
-    def list_database_names(self, session: Any = None, comment: Any = None) -> list[str]: ...
+    def list_database_names(self, session: Any = None, comment: Any | None = None) -> list[str]: ...
     def drop_database(
         self,
         name_or_database: str | Database[Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> None: ...
     def server_info(self, session: Any = None) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
@@ -1899,7 +1915,7 @@ class MongoClient(Generic[_DocumentType]):
         ordered: bool = True,
         verbose_results: bool = False,
         bypass_document_validation: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> ClientBulkWriteResult: ...
@@ -1914,11 +1930,12 @@ class MongoClient(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> ClusterChangeStream[_DocumentType]: ...
-    def __iter__(self) -> NoReturn: ...
+    def __next__(self) -> NoReturn: ...
+    def next(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property
@@ -1998,19 +2015,19 @@ class AsyncMongoClient(Generic[_DocumentType]):
     def list_databases(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncCommandCursor[dict[str, Any]]]: ...
     def list_database_names(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, list[str]]: ...
     def drop_database(
         self,
         name_or_database: str | AsyncDatabase[Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Coroutine[Any, Any, None]: ...
     def server_info(self, session: Any = None) -> Coroutine[Any, Any, dict[str, Any]]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
@@ -2037,7 +2054,7 @@ class AsyncMongoClient(Generic[_DocumentType]):
         ordered: bool = True,
         verbose_results: bool = False,
         bypass_document_validation: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> Coroutine[Any, Any, ClientBulkWriteResult]: ...
@@ -2052,11 +2069,12 @@ class AsyncMongoClient(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Coroutine[Any, Any, AsyncClusterChangeStream[_DocumentType]]: ...
-    def __iter__(self) -> NoReturn: ...
+    def __next__(self) -> NoReturn: ...
+    def next(self) -> NoReturn: ...
     @property
     def codec_options(self) -> CodecOptions[Any]: ...
     @property

@@ -56,6 +56,33 @@ _CODEC_OPTIONS = (
 )
 
 
+_SECRET_OPTIONS = frozenset(["username", "password", "tlscertificatekeyfilepassword"])
+# Properties of an authentication mechanism that are no secret, whatever their case.
+_OPEN_PROPERTIES = frozenset(
+    [
+        "canonicalize_host_name",
+        "environment",
+        "service_host",
+        "service_name",
+        "service_realm",
+        "token_resource",
+    ]
+)
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "document_class":
+        return "dict" if value is dict else f"{value.__module__}.{value.__name__}"
+    if name == "authmechanismproperties" and isinstance(value, dict):
+        return repr(
+            {key: found if key.lower() in _OPEN_PROPERTIES else "<redacted>" for key, found in value.items()}
+        )
+    if name.endswith("ms") and name != "wtimeoutms" and isinstance(value, int | float):
+        # Kept in seconds, given in milliseconds.
+        return str(int(value * 1000))
+    return repr(value)
+
+
 class ClientOptions:
     """Read-only options of a client; see `client.options`.
 
@@ -195,6 +222,16 @@ class ClientOptions:
         username = options.get("username", parts["username"])
         password = options.get("password", parts["password"])
         return cls(username, password, parts["database"], checked, is_sync, seeds)
+
+    def described(self) -> list[str]:
+        """Return the options as keyword arguments for a client, secrets left out."""
+        first = ("document_class", "tz_aware", "connect")
+        names = [*first, *(name for name in self._options if name not in first)]
+        return [
+            f"{name}={_shown(name, self._options[name])}"
+            for name in names
+            if name in self._options and name not in _SECRET_OPTIONS
+        ]
 
     @property
     def srv(self) -> SeedList | None:

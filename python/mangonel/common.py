@@ -91,7 +91,7 @@ def validate_list_or_none(option: str, value: Any) -> list[Any] | None:
 def validate_is_mapping(option: str, value: Any) -> None:
     """Raise TypeError unless `value` is a mapping, as filters and commands must be."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"{option} must be a dict or another Mapping, not {type(value)}")
+        raise TypeError(f"{option} must be an instance of dict or of another Mapping, not {type(value)}")
 
 
 def validate_list_or_mapping(option: str, value: Any) -> None:
@@ -104,7 +104,7 @@ def validate_is_document_type(option: str, value: Any) -> None:
     """Raise TypeError unless `value` can be stored: raw BSON, or a mapping that takes an `_id`."""
     if not isinstance(value, MutableMapping) and not _is_raw(value):
         raise TypeError(
-            f"{option} must be a dict, a RawBSONDocument or another MutableMapping, not {type(value)}"
+            f"{option} must be an instance of dict, RawBSONDocument or another MutableMapping, not {type(value)}"
         )
 
 

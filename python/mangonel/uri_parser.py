@@ -430,7 +430,7 @@ def _parse_pairs(pairs: list[str]) -> CaseInsensitiveDict:
         if name in options:
             import warnings
 
-            warnings.warn(f"duplicate URI option '{name}': the last one counts", stacklevel=4)
+            warnings.warn(f"Duplicate URI option '{name}': the last one counts", stacklevel=4)
         # The properties are unescaped after they are taken apart, as a value may hold an escaped comma.
         options[name] = value if lower == "authmechanismproperties" else unquote(value)
     return options
@@ -459,11 +459,12 @@ def _srv_name(hosts: str, options: CaseInsensitiveDict) -> list[_Address]:
 def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         if any(letter.isspace() for letter in text):
-            raise ValueError(f"expected a port number, found whitespace in {text!r}")
+            space = next(letter for letter in text if letter.isspace())
+            raise ValueError(f"Port contains whitespace character: {space!r}")
         raise ValueError(f"expected digits only in the port, found others; {_ESCAPE_HINT}")
     port = int(text)
     if not 0 < port <= 65535:
-        raise ValueError(f"port must be an integer between 0 and 65535, not {port}")
+        raise ValueError(f"Port must be an integer between 0 and 65535, not {port}")
     return port
 
 

@@ -115,9 +115,6 @@ with MongoClient(os.environ["TEST_URI"]) as client:
     )
 
 
-@pytest.mark.xfail(
-    reason="umongo joins Cursor with a class that has slots, and our Cursor has a native layout"
-)
 def test_umongo_runs_on_this_driver(program, place):
     pytest.importorskip("umongo")
     program(

@@ -42,7 +42,7 @@ class AdministeredSource(CommandSource):
         command: dict[str, Any],
         *,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         allowable_errors: Container[str | int] = (),
         database: str | None = None,
         codec: _core.Codec | None = None,
@@ -75,13 +75,12 @@ class AdministeredSource(CommandSource):
         if reply is None:
             # Nobody was asked to confirm it.
             return {"ok": 1}
-        if not reply.get("ok"):
-            if is_allowable(reply, allowable_errors):
-                return reply
-            raise command_error(reply)
+        # Before anything else: the reply to a dropDatabase that was not confirmed has both.
         error = write_concern_error(reply)
         if error is not None:
             raise error
+        if not reply.get("ok") and not is_allowable(reply, allowable_errors):
+            raise command_error(reply)
         return reply
 
     def _listing(
@@ -90,7 +89,7 @@ class AdministeredSource(CommandSource):
         reading: int = READ_BATCH,
         *,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         codec: _core.Codec | None = None,
     ) -> _core.Operation:
         """Build a retryable read of the primary that is answered with a cursor and takes no read concern."""

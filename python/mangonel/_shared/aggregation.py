@@ -145,7 +145,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         pipeline: _Pipeline,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_CommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over its results.
@@ -175,7 +175,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         )
 
     def aggregate_raw_batches(
-        self, pipeline: _Pipeline, session: Any = None, comment: Any = None, **kwargs: Any
+        self, pipeline: _Pipeline, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_RawBatchCommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
 
@@ -194,7 +194,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         return self  # type: ignore[return-value]
 
     def count_documents(
-        self, filter: Mapping[str, Any], session: Any = None, comment: Any = None, **kwargs: Any
+        self, filter: Mapping[str, Any], session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[int]:
         """Return how many documents match, counted one by one.
 
@@ -230,7 +230,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         # Without a match there is nothing to group.
         return int(counted["n"]) if counted is not None else 0
 
-    def estimated_document_count(self, comment: Any = None, **kwargs: Any) -> Returns[int]:
+    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> Returns[int]:
         """Return how many documents the collection has, by its metadata: at once, and wrong after a crash.
 
         Args:
@@ -258,7 +258,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         key: str,
         filter: Mapping[str, Any] | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         hint: _IndexKeyHint | None = None,
         **kwargs: Any,
     ) -> Returns[list[Any]]:

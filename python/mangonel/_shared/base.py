@@ -30,9 +30,15 @@ class CommandSource(Settings):
     _port: Port
     _database_name: str
 
-    def __iter__(self) -> NoReturn:
-        # With `__getitem__` alone, `for` would take sub-collections "0", "1" and so on without end.
+    # With `__getitem__` alone, `for` would take sub-collections "0", "1" and so on without end.
+    __iter__ = None
+
+    def __next__(self) -> NoReturn:
         raise TypeError(f"'{type(self).__name__}' object is not iterable")
+
+    def next(self) -> NoReturn:
+        """Raise TypeError: this is no cursor. A collection of this name is reached by `database["next"]`."""
+        self.__next__()
 
     def _read_operation(
         self,
@@ -41,7 +47,7 @@ class CommandSource(Settings):
         kind: int = KIND_READ,
         *,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         read_preference: _ServerMode | None = None,
         codec: _core.Codec | None = None,
     ) -> _core.Operation:
@@ -81,7 +87,7 @@ class CommandSource(Settings):
         kind: int = KIND_RETRYABLE_WRITE,
         *,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         write_concern: WriteConcern | None = None,
     ) -> _core.Operation:
         """Build a write. `command` gains the write concern; an unacknowledged one is not answered."""

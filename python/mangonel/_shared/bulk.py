@@ -33,7 +33,7 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
     ) -> Returns[BulkWriteResult]:
         """Run many writes in as few commands as their order and the server's limits allow.

@@ -68,7 +68,7 @@ class _ChangeStream(Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None,
         session: Any,
         start_after: Mapping[str, Any] | None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> None:

@@ -242,7 +242,8 @@ class _MongoClient(
 
     def __repr__(self) -> str:
         hosts = [host if port is None else f"{host}:{port}" for host, port in self._options.seeds]
-        return f"{type(self).__name__}(host={hosts!r})"
+        described = [f"host={hosts!r}", *self._options.described()]
+        return f"{type(self).__name__}({', '.join(described)})"
 
     def close(self) -> Returns[None]:
         """Close every connection. Operations in flight fail; later ones raise InvalidOperation.

@@ -5,18 +5,20 @@ Spec: enumerate-databases, mongodb-handshake (append metadata).
 
 from __future__ import annotations
 
-from mangonel._core import READ_DATABASES
+from mangonel import _core
+from mangonel._core import KIND_SELECTION, READ_DATABASES, READ_DOCUMENT, REPLIES_ONE
 from mangonel._light import Generic
 from mangonel._shared.administration import PLAIN, AdministeredSource
 from mangonel._shared.cursor import address_of
 from mangonel._shared.returns import Returns
+from mangonel._shared.settings import wire_preference
+from mangonel.read_preferences import ReadPreference
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mangonel import _core
     from mangonel._faces.port import Address
     from mangonel._shared.attention import Attention
     from mangonel._shared.command_cursor import _CommandCursor
@@ -35,7 +37,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     _database_class: type[Any]
 
     def list_databases(
-        self, session: Any = None, comment: Any = None, **kwargs: Any
+        self, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the documents that describe the databases: name, size, emptiness.
 
@@ -62,7 +64,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         collection = self._database_class(self, "admin")["$cmd"]
         return collection._command_cursor_class(collection, batch, PLAIN, comment=comment)
 
-    def list_database_names(self, session: Any = None, comment: Any = None) -> Returns[list[str]]:
+    def list_database_names(self, session: Any = None, comment: Any | None = None) -> Returns[list[str]]:
         """Return the names of the databases. Takes and raises the same as `list_databases`.
 
         Example:
@@ -76,7 +78,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         return [database["name"] for database in await cursor._to_list_flow(None)]
 
     def drop_database(
-        self, name_or_database: str | _Database[Any], session: Any = None, comment: Any = None
+        self, name_or_database: str | _Database[Any], session: Any = None, comment: Any | None = None
     ) -> Returns[None]:
         """Remove a database with all it holds. One that does not exist is no error.
 
@@ -150,6 +152,21 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """Return what the server said of itself; ask it first if it has said nothing yet."""
         hello = self._core.hello()
         if hello is None:
+            # Selects a server, whichever, and sends nothing.
+            selection = _core.Operation(
+                "admin",
+                {"ping": 1},
+                PLAIN,
+                KIND_SELECTION,
+                READ_DOCUMENT,
+                REPLIES_ONE,
+                wire_preference(ReadPreference.NEAREST),
+            )
+            selection.silence()
+            await self._port.arun(selection)
+            hello = self._core.hello()
+        if hello is None:
+            # Behind a load balancer only a connection tells.
             await self._administer_flow({"ping": 1}, codec=PLAIN, takes_write_concern=False)
             hello = self._core.hello()
         return hello or {}

@@ -27,7 +27,7 @@ class ClientBulkWrite(CommandSource):
         ordered: bool = True,
         verbose_results: bool = False,
         bypass_document_validation: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> Returns[ClientBulkWriteResult]:

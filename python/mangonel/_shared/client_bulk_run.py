@@ -70,7 +70,7 @@ class ClientBulkRunner:
         self._writes: list[dict[str, Any]] = []
         self._namespaces: list[str] = []
         self._is_retryable = True
-        self._comment: Any = None
+        self._comment: Any | None = None
         self._result: dict[str, Any] = {
             "anySuccessful": False,
             "error": None,

@@ -53,7 +53,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
     def drop(
         self,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Returns[None]:
         """Remove the collection with its documents and indexes. One that does not exist is no error.
@@ -84,7 +84,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         )
 
     def rename(
-        self, new_name: str, session: Any = None, comment: Any = None, **kwargs: Any
+        self, new_name: str, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[dict[str, Any]]:
         """Give the collection another name in the same database; return the server's reply.
 
@@ -115,7 +115,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             self._administer_flow(command, session=session, comment=comment, database="admin", codec=PLAIN)
         )
 
-    def options(self, session: Any = None, comment: Any = None) -> Returns[dict[str, Any]]:
+    def options(self, session: Any = None, comment: Any | None = None) -> Returns[dict[str, Any]]:
         """Return the options the collection was created with; `{}` when it has none or does not exist.
 
         Args:

@@ -5,6 +5,8 @@ Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mangonel._core import READ_RAW_BATCH
 from mangonel._light import Generic
 from mangonel._shared.cursor import BatchedCursor
@@ -28,7 +30,8 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     Args:
         collection: where the command ran.
-        batch: the first batch. None: there are no results.
+        batch: the first batch. None: there are no results. Or the `cursor` of a command's reply, without documents;
+            the next argument is then the address of the server that gave it.
         codec: how to decode the documents. None: as the collection does.
         batch_size: documents per later reply; 0 lets the server choose.
         max_await_time_ms: milliseconds that the server may wait for new data, per later reply.
@@ -47,9 +50,13 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: _ClientSession | None = None,
     ) -> None:
+        address: Any = None
+        if isinstance(batch, Mapping):
+            # PyMongo's own arguments: what a reply says of the cursor, and the server that gave it.
+            address, codec = codec, None
         self._begin_state(collection, collection._codec if codec is None else codec)
         self._explicit = session
         self._batch_size = batch_size
@@ -57,8 +64,21 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._comment = comment
         if batch is None:
             self._end()
+        elif isinstance(batch, Mapping):
+            self._adopt(batch, address)
         else:
             self._take(batch)
+
+    def _adopt(self, reply: Mapping[str, Any], address: Any) -> None:
+        """Go on with a cursor that a command of the user opened."""
+        if reply.get("firstBatch"):
+            raise NotImplementedError(
+                "expected an empty firstBatch, found documents; use Database.cursor_command, which keeps them"
+            )
+        database, _, name = str(reply["ns"]).partition(".")
+        self._namespace = (database, name)
+        self._id = int(reply["id"])
+        self._server = "" if address is None else f"{address[0]}:{address[1]}"
 
     def batch_size(self, batch_size: int) -> Self:
         """Ask for `batch_size` documents per later reply; 0 lets the server choose. Returns the cursor.

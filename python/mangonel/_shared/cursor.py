@@ -18,7 +18,6 @@ from mangonel._core import (
 from mangonel._deadline import anew
 from mangonel._light import Generic
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import wire_preference
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
@@ -29,10 +28,11 @@ if TYPE_CHECKING:
     from mangonel._faces.port import Port
     from mangonel._shared.collection import _Collection
     from mangonel._shared.session import _ClientSession
-    from mangonel.read_preferences import _ServerMode
 
 # With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
 _PREFETCH_BATCH_SIZE = 10_000
+# What a server says of a cursor that is no more: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
+_CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 
 
@@ -70,7 +70,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._is_closed = False
         self._batch_size = 0
         self._limit = 0
-        self._comment: Any = None
+        self._comment: Any | None = None
         self._max_await_time_ms: int | None = None
         self._is_exhaust = False
         self._is_tailable = False
@@ -94,9 +94,6 @@ class BatchedCursor(Generic[_DocumentType]):
 
     def _first_operation(self) -> _core.Operation:
         raise InvalidOperation("expected a cursor that was opened by a command, found none")
-
-    def _read_preference_of(self) -> _ServerMode:
-        return self._collection._read_preference
 
     async def _fetch_flow(self) -> bool:
         """Load the next batch that has documents; return False when there are none (for now, if tailable)."""
@@ -123,6 +120,10 @@ class BatchedCursor(Generic[_DocumentType]):
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, found none")
         except PyMongoError as error:
+            if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
+                # The collection was dropped or has rolled over the cursor's place: there is no more, as after its end.
+                self._end()
+                return False
             # What the server refused may be open there still; a line that broke is not waited for once more.
             if isinstance(error, ConnectionFailure):
                 self._abandon()
@@ -179,7 +180,8 @@ class BatchedCursor(Generic[_DocumentType]):
             KIND_READ_ONCE,
             self._reading,
             REPLIES_EXHAUST if self._is_exhaust else REPLIES_ONE,
-            wire_preference(self._read_preference_of()),
+            # The cursor is where it is, whatever is preferred.
+            None,
             self._session,
             self._pinned,
             self._is_streaming,
@@ -322,7 +324,12 @@ class BatchedCursor(Generic[_DocumentType]):
                 batch.drain_into(documents, None if length is None else length - len(documents))
             if length is not None and len(documents) >= length:
                 return documents
-            if not await self._fetch_flow():
+            # A cursor that waits for new data has no end: an empty batch stands for it.
+            if self._max_await_time_ms is None:
+                has_more = await self._fetch_flow()
+            else:
+                has_more = await self._fetch_once_flow()
+            if not has_more:
                 return documents
 
     def to_json(self, mode: str = "relaxed") -> Returns[bytes]:

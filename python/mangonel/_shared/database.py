@@ -7,7 +7,7 @@ from mangonel._light import Generic
 from mangonel._shared.database_admin import DatabaseAdministration
 from mangonel._shared.returns import Returns
 from mangonel._shared.watched import WatchedDatabase
-from mangonel.errors import InvalidName, command_error, is_allowable
+from mangonel.errors import InvalidName, command_error, is_allowable, write_concern_error
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
 
@@ -182,7 +182,7 @@ class _Database(
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[Any] | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[dict[str, Any]]:
         """Run a command as it stands and return the server's whole reply. It is never sent twice.
@@ -198,10 +198,12 @@ class _Database(
             codec_options: how to decode the reply. None: into plain dicts.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            **kwargs: more fields of the command.
+            **kwargs: more fields of the command. `write_concern` becomes its field; `parse_write_concern_error=True`
+                raises when that is not met.
 
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: done, but not confirmed as asked, with `parse_write_concern_error`.
             AutoReconnect: the line broke. Whether the command ran is not known.
 
         Example:
@@ -214,11 +216,18 @@ class _Database(
 
         explicit = session_of(self._port, session)
         asked: Any = {command: value} if isinstance(command, str) else dict(command)
+        concern, raises_concern = None, False
+        if kwargs:
+            concern = kwargs.pop("write_concern", None)
+            raises_concern = kwargs.pop("parse_write_concern_error", False)
         asked.update(kwargs)
+        if concern is not None and not concern.is_server_default:
+            asked["writeConcern"] = concern.document
         if comment is not None:
             asked["comment"] = comment
         codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
-        reading = READ_DOCUMENT if check and not allowable_errors else READ_UNCHECKED
+        is_plain = check and not allowable_errors and not raises_concern
+        reading = READ_DOCUMENT if is_plain else READ_UNCHECKED
         operation = _core.Operation(
             self._database_name,
             asked,
@@ -229,12 +238,19 @@ class _Database(
             wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
             session_handle(explicit),
         )
-        if check and allowable_errors:
-            return self._port.flow(self._command_flow(operation, allowable_errors))
-        return self._port.run(operation)
+        if is_plain or not (check or raises_concern):
+            return self._port.run(operation)
+        return self._port.flow(self._command_flow(operation, check, allowable_errors or (), raises_concern))
 
-    async def _command_flow(self, operation: Any, allowable_errors: Container[str | int]) -> dict[str, Any]:
+    async def _command_flow(
+        self, operation: Any, check: bool, allowable_errors: Container[str | int], raises_concern: bool
+    ) -> dict[str, Any]:
         reply: dict[str, Any] = await self._port.arun(operation)
+        error = write_concern_error(reply) if raises_concern else None
+        if error is not None:
+            raise error
+        if not check:
+            return reply
         if not reply.get("ok") and not is_allowable(reply, allowable_errors):
             raise command_error(reply)
         return reply

@@ -101,7 +101,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         self,
         name_or_collection: str | _Collection[Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Returns[dict[str, Any]]:
         """Remove a collection with its documents and indexes; return the server's reply.
@@ -140,7 +140,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         self,
         session: Any = None,
         filter: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the documents that describe the collections and views.
@@ -180,7 +180,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         self,
         session: Any = None,
         filter: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[list[str]]:
         """Return the names of the collections and views. Takes and raises the same as `list_collections`.
@@ -223,7 +223,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[Any] | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
@@ -288,7 +288,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         full: bool = False,
         session: Any = None,
         background: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[dict[str, Any]]:
         """Let the server check a collection's documents and indexes; return what it found.
 
@@ -328,7 +328,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return found
 
     def dereference(
-        self, dbref: DBRef, session: Any = None, comment: Any = None, **kwargs: Any
+        self, dbref: DBRef, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_DocumentType | None]:
         """Return the document that a DBRef points to, or None.
 

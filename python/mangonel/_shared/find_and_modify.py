@@ -46,7 +46,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_DocumentType | None]:
         """Delete the first document that matches and return it; None when nothing matches.
@@ -86,7 +86,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_DocumentType | None]:
         """Replace the first document that matches and return the old one, or the new one.
@@ -123,7 +123,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_DocumentType | None]:
         """Change the first document that matches and return it as it was, or as it is now.

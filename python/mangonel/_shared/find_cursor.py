@@ -104,7 +104,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         session: Any = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
@@ -139,7 +139,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if allow_disk_use is not None and not isinstance(allow_disk_use, bool):
             raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
         if let is not None and not isinstance(let, Mapping):
-            raise TypeError(f"let must be a mapping, not {type(let)}")
+            raise TypeError(f"let must be an instance of dict or of another Mapping, not {type(let)}")
         if cursor_type == CursorType.EXHAUST and limit:
             raise InvalidOperation("can't use limit and exhaust together")
         self._projection = _projection_document(projection)
@@ -690,9 +690,10 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             {...}
         """
         session = self._enter_session()
-        command = {"explain": self._command(), "verbosity": "allPlansExecution"}
+        # Without a verbosity the server tells all that it knows.
+        command = {"explain": self._command()}
         # A read concern belongs to the command that is explained in no server version.
-        command["explain"].pop("readConcern", None)  # type: ignore[attr-defined]
+        command["explain"].pop("readConcern", None)
         return self._port.run(
             _core.Operation(
                 self._collection._database_name,

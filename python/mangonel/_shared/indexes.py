@@ -15,7 +15,7 @@ from mangonel._shared.administration import (
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import session_handle, session_of
 from mangonel.common import validate_list
-from mangonel.errors import OperationFailure
+from mangonel.errors import ConfigurationError, OperationFailure
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     _command_cursor_class: type[Any]
 
     def create_index(
-        self, keys: _IndexKeyHint, session: Any = None, comment: Any = None, **kwargs: Any
+        self, keys: _IndexKeyHint, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[str]:
         """Create an index unless it is there already; return its name.
 
@@ -67,7 +67,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return (await self._create_indexes_flow([index], session, comment, options))[0]
 
     def create_indexes(
-        self, indexes: Sequence[IndexModel], session: Any = None, comment: Any = None, **kwargs: Any
+        self, indexes: Sequence[IndexModel], session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[list[str]]:
         """Create several indexes with one command; return their names.
 
@@ -102,7 +102,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return [document["name"] for document in documents]
 
     def drop_index(
-        self, index_or_name: _IndexKeyHint, session: Any = None, comment: Any = None, **kwargs: Any
+        self, index_or_name: _IndexKeyHint, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[None]:
         """Remove an index. A collection that does not exist is no error.
 
@@ -122,7 +122,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         """
         return self._port.flow(self._drop_index_flow(index_or_name, session, comment, kwargs))
 
-    def drop_indexes(self, session: Any = None, comment: Any = None, **kwargs: Any) -> Returns[None]:
+    def drop_indexes(self, session: Any = None, comment: Any | None = None, **kwargs: Any) -> Returns[None]:
         """Remove all indexes but the one on `_id`. Takes and raises the same as `drop_index`.
 
         Example:
@@ -142,7 +142,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         )
 
     def list_indexes(
-        self, session: Any = None, comment: Any = None
+        self, session: Any = None, comment: Any | None = None
     ) -> Returns[_CommandCursor[SON[str, Any]]]:
         """Return a cursor over the documents that describe the indexes; none for a collection that does not exist.
 
@@ -178,7 +178,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             self, batch, codec, comment=comment, session=session_of(self._port, session)
         )
 
-    def index_information(self, session: Any = None, comment: Any = None) -> Returns[dict[str, Any]]:
+    def index_information(self, session: Any = None, comment: Any | None = None) -> Returns[dict[str, Any]]:
         """Return what is known of each index, by name; `key` is a list of (key, direction) pairs.
 
         Takes and raises the same as `list_indexes`.
@@ -200,7 +200,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     # Search indexes: made by a service beside the server, so every answer may come before the work is done.
 
     def list_search_indexes(
-        self, name: str | None = None, session: Any = None, comment: Any = None, **kwargs: Any
+        self, name: str | None = None, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the documents that describe the search indexes.
 
@@ -211,6 +211,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             **kwargs: more fields of the aggregate command.
 
         Raises:
+            ConfigurationError: `kwargs` name the aggregation's own fields. Nothing was sent.
             OperationFailure: the deployment has no search service, or refused for another reason.
             AutoReconnect: the line broke twice. A read is safe to repeat.
 
@@ -218,6 +219,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> [index["name"] for index in client.shop.orders.list_search_indexes()]
             ['default']
         """
+        for option in ("aggregate", "pipeline"):
+            if option in kwargs:
+                raise ConfigurationError(f"the {option} option cannot be specified as a keyword argument")
         stage = {} if name is None else {"name": name}
         command: dict[str, Any] = {
             "aggregate": self._name,
@@ -253,7 +257,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         self,
         model: Mapping[str, Any] | SearchIndexModel,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[str]:
         """Ask for a search index; return its name. It is built in the background.
@@ -284,7 +288,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return (await self._create_search_indexes_flow([model], session, comment, options))[0]
 
     def create_search_indexes(
-        self, models: list[SearchIndexModel], session: Any = None, comment: Any = None, **kwargs: Any
+        self, models: list[SearchIndexModel], session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[list[str]]:
         """Ask for several search indexes with one command; return their names.
 
@@ -316,7 +320,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return [index["name"] for index in reply["indexesCreated"]]
 
     def drop_search_index(
-        self, name: str, session: Any = None, comment: Any = None, **kwargs: Any
+        self, name: str, session: Any = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[None]:
         """Remove a search index. A collection that does not exist is no error.
 
@@ -333,7 +337,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         name: str,
         definition: Mapping[str, Any],
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[None]:
         """Replace the definition of a search index. The old one serves until the new one is built.

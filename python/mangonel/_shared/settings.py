@@ -100,7 +100,8 @@ def session_of(port: Port, session: Any) -> _ClientSession | None:
                 "only the client that created the bound session can run operations in its context"
             )
     elif type(getattr(session, "_handle", None)) is not _core.Session:
-        raise ValueError(f"'session' argument must be a ClientSession or None, not {type(session)}")
+        name = "an AsyncClientSession" if port.is_async else "a ClientSession"
+        raise ValueError(f"'session' argument must be {name} or None, not {type(session)}")
     if session._port is not port:
         raise InvalidOperation(
             f"Can only use session with the {type(session.client).__name__} that started it"

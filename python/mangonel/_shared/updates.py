@@ -52,7 +52,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         session: Any = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[UpdateResult]:
         """Change the first document that matches.
 
@@ -110,7 +110,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[UpdateResult]:
         """Change all documents that match. It is never sent twice, for a repetition would change them again.
 
@@ -157,7 +157,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         session: Any = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[UpdateResult]:
         """Replace the first document that matches by another; its `_id` stays.
 
@@ -197,7 +197,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[DeleteResult]:
         """Delete the first document that matches.
 
@@ -228,7 +228,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         session: Any = None,
         let: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[DeleteResult]:
         """Delete all documents that match; an empty filter matches all. It is never sent twice.
 

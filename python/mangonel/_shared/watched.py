@@ -46,7 +46,7 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Returns[_CollectionChangeStream[_DocumentType]]:
@@ -116,7 +116,7 @@ class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Returns[_DatabaseChangeStream[_DocumentType]]:
@@ -167,7 +167,7 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
         start_at_operation_time: Timestamp | None = None,
         session: Any = None,
         start_after: Mapping[str, Any] | None = None,
-        comment: Any = None,
+        comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Returns[_ClusterChangeStream[_DocumentType]]:

@@ -12,6 +12,7 @@ from mangonel._shared.find_and_modify import CollectionFindAndModify
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel._shared.updates import CollectionUpdates
+from mangonel._shared.write_support import COMMAND_OVERHEAD
 from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
 from mangonel.errors import InvalidOperation
 from mangonel.results import InsertManyResult, InsertOneResult
@@ -42,7 +43,7 @@ class CollectionWrites(
         document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[InsertOneResult]:
         """Insert one document. Without an `_id` it gets an ObjectId, here and in the caller's mapping.
 
@@ -80,7 +81,8 @@ class CollectionWrites(
             document,
             self._codec,
             REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
-            MAX_BSON_SIZE,
+            # The server says what it does not store; without its answer we must.
+            MAX_BSON_SIZE + COMMAND_OVERHEAD if concern.acknowledged else MAX_BSON_SIZE,
             InsertOneResult,
             session,
         )
@@ -92,7 +94,7 @@ class CollectionWrites(
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
         session: Any = None,
-        comment: Any = None,
+        comment: Any | None = None,
     ) -> Returns[InsertManyResult]:
         """Insert documents in as few commands as the server's limits allow. Those without an `_id` get an ObjectId.
 

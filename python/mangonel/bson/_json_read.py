@@ -143,7 +143,9 @@ def _read_date(document: Mapping[str, Any], options: JSONOptions) -> datetime.da
 def _read_iso8601(text: str, options: JSONOptions) -> datetime.datetime | DatetimeMS:
     match = _ISO8601.fullmatch(text)
     if match is None:
-        raise ValueError(f"expected ISO-8601 such as 2020-01-02T03:04:05.678Z for $date, got {text!r}")
+        raise ValueError(
+            f"{text!r} does not match ISO-8601 such as 2020-01-02T03:04:05.678Z, which $date takes"
+        )
     fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
     year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
     micros = int((fraction or "").ljust(6, "0")[:6])
@@ -225,7 +227,14 @@ def _read_number_long(document: Mapping[str, Any], options: JSONOptions) -> Int6
 
 
 def _read_timestamp(document: Mapping[str, Any], _options: JSONOptions) -> Timestamp:
-    value = _components(document, "$timestamp", "t", "i")
+    if len(document) != 1:
+        extra = sorted(name for name in document if name != "$timestamp")
+        raise TypeError(f"Bad $timestamp, extra field(s): {', '.join(extra)} in {document!r}")
+    value = document["$timestamp"]
+    if not hasattr(value, "keys"):
+        raise TypeError(f"$timestamp value must be a document, not {value!r}")
+    if set(value) != {"t", "i"}:
+        raise TypeError(f'$timestamp must include exactly "t" and "i" components, not {value!r}')
     return Timestamp(value["t"], value["i"])
 
 

@@ -194,7 +194,7 @@ class Binary(bytes):
         _check_representation(uuid_representation)
         if uuid_representation == UuidRepresentation.UNSPECIFIED:
             raise ValueError(
-                "cannot encode uuid.UUID with UuidRepresentation.UNSPECIFIED: convert it with "
+                "cannot encode native uuid.UUID with UuidRepresentation.UNSPECIFIED: convert it with "
                 "Binary.from_uuid(), or choose another representation, "
                 "for example CodecOptions(uuid_representation=UuidRepresentation.STANDARD)"
             )

@@ -93,10 +93,12 @@ class TypeRegistry:
         self._encoder_map: dict[Any, Any] = {}
         self._decoder_map: dict[Any, Any] = {}
         if fallback_encoder is not None and not callable(fallback_encoder):
-            raise TypeError(f'expected a callable for "fallback_encoder", got {fallback_encoder!r}')
+            raise TypeError(f"fallback_encoder {fallback_encoder!r} is not a callable")
         for codec in self.__type_codecs:
             if not isinstance(codec, TypeEncoder | TypeDecoder):
-                raise TypeError(f"expected a TypeEncoder, TypeDecoder or TypeCodec, got {codec!r}")
+                raise TypeError(
+                    f"Expected an instance of TypeEncoder, TypeDecoder, or TypeCodec, got {codec!r} instead"
+                )
             if isinstance(codec, TypeEncoder):
                 _check_type_encoder(codec)
                 self._encoder_map[codec.python_type] = codec.transform_python

@@ -100,7 +100,8 @@ class RawBSONDocument(Mapping[str, "Any"]):
             "_RawBSONDocument__inflated_doc": self.__inflated_doc,
             "_RawBSONDocument__raw": bytes(self.__raw),
         }
-        return (None, state)
+        # A subclass may have attributes of its own.
+        return (getattr(self, "__dict__", None) or None, state)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({bytes(self.__raw)!r}, codec_options={self.__codec_options!r})"
@@ -113,9 +114,11 @@ def _check_document(data: bytes | memoryview) -> None:
         raise InvalidBSON(f"expected at least 5 bytes for a document, got {len(data)}")
     size = int.from_bytes(data[:4], "little", signed=True)
     if size != len(data):
-        raise InvalidBSON(f"expected a document of {size} bytes, as its length says, got {len(data)}")
+        raise InvalidBSON(
+            f"invalid object length: expected a document of {size} bytes, as its length says, got {len(data)}"
+        )
     if data[-1] != 0:
-        raise InvalidBSON(f"expected 0x00 at the end of the document, got 0x{data[-1]:02X}")
+        raise InvalidBSON(f"bad eoo: expected 0x00 at the end of the document, got 0x{data[-1]:02X}")
 
 
 def _inflate_bson(bson_bytes: bytes | memoryview, codec_options: CodecOptions[Any]) -> dict[str, Any]:

@@ -37,6 +37,10 @@ class AliasModule(ModuleType):
             return import_module(full)
         if name in self._missing:
             raise missing(full)
+        if name == "__all__" and self._sources:
+            # For `from bson.binary import *`, which would find no more than what was looked up before.
+            own = vars(import_module(self._sources[0]))
+            return own.get(name, [public for public in own if not public.startswith("_")])
         # A name of the import system answers for one module only.
         sources = () if name in ("__path__", "__file__", "__cached__") else self._sources
         for source in sources:

@@ -40,14 +40,19 @@ class MotorIteration:
     def _object_of(self, document: Any) -> Any:
         return document
 
-    async def to_list(self, length: int | None = None) -> list[Any]:
-        """Return the documents that are left, at most `length`; 0 is none of them.
+    def to_list(self, length: int | None = None) -> Any:
+        """Return a future with the documents that are left, at most `length`; 0 is none of them.
+
+        It is a future, as Motor's, since umongo adds a callback to it.
 
         Raises:
             ValueError: `length` is negative.
         """
         if length is not None and length < 0:
             raise ValueError("length must be non-negative")
+        return self.get_io_loop().create_task(self._list_flow(length))
+
+    async def _list_flow(self, length: int | None) -> list[Any]:
         return [] if length == 0 else await self._to_list_flow(length)
 
     def each(self, callback: Callable[[Any, BaseException | None], object]) -> None:

@@ -328,7 +328,7 @@ class _GridOut:
         return await self._moved_flow(stream, line, len(line) == left)
 
     def readlines(self, size: int | None = -1) -> Returns[list[bytes]]:
-        """Return the lines that are left; with `size`, no more once they have so many bytes together.
+        """Return the lines that are left; with `size`, no more once they have more bytes together.
 
         Raises:
             NoFile, CorruptGridFile, AutoReconnect: as for `read`.
@@ -345,7 +345,7 @@ class _GridOut:
         while line := await self._read_line_flow():
             lines.append(line)
             total += len(line)
-            if 0 < size <= total:
+            if 0 < size < total:
                 break
         return lines
 

@@ -211,6 +211,10 @@ impl Exchange {
         if is_hello {
             handshake.is_hello = false;
             self.link.into_iter().for_each(|link| client.note_line(link, reply));
+            // The first command of a client has a cluster time to gossip already.
+            if let Some(time) = facts.cluster_time.clone() {
+                client.advance_cluster_time(&reply.as_bytes()[time]);
+            }
             if client.is_load_balanced() && !matches!(reply.get_object_id("serviceId"), Ok(Some(_))) {
                 self.drop_link(client, now);
                 self.fail(Failure::Configuration(format!(

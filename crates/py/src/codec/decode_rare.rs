@@ -38,8 +38,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 0x06 => self.py.None().into_ptr(),
                 0x0B => {
                     let pattern = self.cstring(end)?;
-                    let flags = match self.cstring_bytes(end) {
-                        Ok(letters) => regex_flags(letters),
+                    let flags = match self.regex_flags(end) {
+                        Ok(flags) => flags,
                         Err(fault) => {
                             ffi::Py_DECREF(pattern);
                             return Err(fault);
@@ -89,7 +89,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 0x7F => types.max_key.clone_ref(self.py).into_ptr(),
                 0xFF => types.min_key.clone_ref(self.py).into_ptr(),
                 other => {
-                    return Err(invalid(at, format!("detected unknown BSON type b'\\x{other:02x}'")));
+                    return Err(invalid(at, format!("Detected unknown BSON type b'\\x{other:02x}'")));
                 }
             }
         };
@@ -152,11 +152,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
             bytes = rest;
         }
         if subtype == UUID_LEGACY || subtype == UUID {
-            let Ok(bytes) = <[u8; 16]>::try_from(bytes) else {
-                return Err(invalid(at, format!("UUID of {length} bytes, not 16")));
-            };
-            if let Some(value) = uuid_value(bytes, subtype, self.codec.uuid) {
-                return self.uuid(value);
+            let whole = <[u8; 16]>::try_from(bytes);
+            let is_wanted = uuid_value(whole.unwrap_or_default(), subtype, self.codec.uuid);
+            match (whole, is_wanted) {
+                (Ok(_), Some(value)) => return self.uuid(value),
+                (Err(_), Some(_)) => return Err(invalid(at, format!("UUID of {length} bytes, expected 16"))),
+                // Other drivers store any length under this subtype; as `Binary` it can be read.
+                (_, None) => {}
             }
         }
         // SAFETY: the GIL is held; owned references are moved into what is built.
@@ -174,6 +176,15 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let made = self.codec.types.binary.build([data, subtype]);
             self.owned(made)
         }
+    }
+
+    fn regex_flags(&mut self, end: usize) -> Result<std::ffi::c_long, Fault> {
+        let at = self.position;
+        let letters = self.cstring_bytes(end)?;
+        if !letters.is_ascii() && std::str::from_utf8(letters).is_err() {
+            return Err(invalid(at, "options of a regular expression that are not UTF-8"));
+        }
+        Ok(regex_flags(letters))
     }
 
     fn uuid(&self, value: u128) -> Result<*mut ffi::PyObject, Fault> {

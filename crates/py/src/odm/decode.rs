@@ -353,7 +353,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 first + self.d.name_length(self.d.position + first, end)?
             }
             other => {
-                let what = format!("detected unknown BSON type b'\\x{other:02x}'");
+                let what = format!("Detected unknown BSON type b'\\x{other:02x}'");
                 return Err(invalid(self.d.position, what));
             }
         };

@@ -1,0 +1,192 @@
+"""`python tools/pymongo_suite`: fetch PyMongo's tests, run them on PyMongo and on this driver, compare.
+
+Writes nothing into the repository but, with `--write`, the page of figures and of what does not pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOOLS))
+
+from mangonel import server  # noqa: E402
+from pymongo_suite import report  # noqa: E402
+from pymongo_suite.instrument import instrument  # noqa: E402
+
+# Seconds for one test; the suite's own helpers wait up to ten for a condition.
+TEST_TIMEOUT = 40
+# Seconds for one file.
+FILE_TIMEOUT = 1500
+# Files that share a process: starting one costs some seconds.
+BATCH = 6
+SETTINGS = """[pytest]
+addopts = --strict-markers
+markers =
+"""
+MARKERS = [
+    "auth_aws",
+    "auth_oidc",
+    "auth",
+    "ocsp",
+    "atlas_connect",
+    "sfp",
+    "perf",
+    "search_index",
+    "kms",
+    "encryption",
+    "load_balancer",
+    "mockupdb",
+    "default",
+    "default_async",
+    "mod_wsgi",
+    "async",
+    "asyncio",
+]
+
+
+def cache_folder() -> Path:
+    """Return where the tests are kept: MANGONEL_PYMONGO_SUITE, or a folder of the user's cache."""
+    named = os.environ.get("MANGONEL_PYMONGO_SUITE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mangonel" / "pymongo-suite"
+
+
+def pinned_version() -> str:
+    """Return the version of PyMongo that this project compares itself with."""
+    from importlib.metadata import version
+
+    return version("pymongo")
+
+
+def fetch(cache: Path, version: str) -> Path:
+    """Return the folder with the instrumented tests of a version; download and write it when it is not there."""
+    tree = cache / version
+    cache.mkdir(parents=True, exist_ok=True)
+    lock = (cache / ".lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    # Another instrument makes other files.
+    mark = tree / ".instrument"
+    source = (Path(__file__).parent / "instrument.py").read_text(encoding="utf-8")
+    if mark.exists() and mark.read_text(encoding="utf-8") == source:
+        return tree
+    archive = cache / f"pymongo-{version}.tar.gz"
+    if not archive.exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-binary", "pymongo", "--no-deps", "--dest", str(cache), f"pymongo=={version}"]
+        subprocess.run(command, check=True)
+    shutil.rmtree(tree, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=cache) as place, tarfile.open(archive) as opened:
+        opened.extractall(place, filter="data")
+        root = Path(place) / f"pymongo-{version}"
+        instrument(root / "test", root / "doc/api", root)
+        tree.mkdir()
+        (root / "test").rename(tree / "test")
+    settings = SETTINGS + "".join(f"    {marker}\n" for marker in MARKERS)
+    (tree / "pytest.ini").write_text(settings, encoding="utf-8")
+    mark.write_text(source, encoding="utf-8")
+    return tree
+
+
+def run(tree: Path, driver: str, files: list[str], results: Path, arguments: list[str]) -> None:
+    """Run test files, some in one process, one process after the other, against a fresh replica set of one.
+
+    `results` holds what is known of each test; a file's results are replaced when it has run.
+    """
+    part = results.with_suffix(f".{os.getpid()}.part")
+    with server.start(replica_set=1, set_parameters={"enableTestCommands": 1}) as deployment:
+        member = deployment.members[0]
+        environment = os.environ | {
+            "DB_IP": member.host,
+            "DB_PORT": str(member.port),
+            "PYMONGO_SUITE_DRIVER": driver,
+            "PYMONGO_SUITE_RESULTS": str(part),
+            "PYTHONPATH": os.pathsep.join([str(TOOLS), str(tree)]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        for batch in (files[start : start + BATCH] for start in range(0, len(files), BATCH)):
+            begun = time.monotonic()
+            part.unlink(missing_ok=True)
+            command = [sys.executable, "-m", "pytest", "-p", "pymongo_suite.plugin", "-p", "no:cacheprovider"]
+            command += [
+                "-c",
+                "pytest.ini",
+                "--rootdir",
+                ".",
+                "-q",
+                "--no-header",
+                "--timeout",
+                str(TEST_TIMEOUT),
+            ]
+            command += ["-m", "default or default_async", *batch, *arguments]
+            log = part.with_suffix(".log")
+            with log.open("a", encoding="utf-8") as output:
+                try:
+                    status = subprocess.run(
+                        command,
+                        cwd=tree,
+                        env=environment,
+                        stdout=output,
+                        stderr=output,
+                        timeout=FILE_TIMEOUT,
+                    ).returncode
+                except subprocess.TimeoutExpired:
+                    status = -1
+            report.merge(results, part, batch, partly=bool(arguments))
+            seconds = time.monotonic() - begun
+            print(
+                f"{driver} {batch[0]} and {len(batch) - 1} more: status {status}, {seconds:.0f} s", flush=True
+            )
+        part.unlink(missing_ok=True)
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="pymongo-suite", description=__doc__)
+    parser.add_argument(
+        "files", nargs="*", help="names of test files, as `test_cursor` or `asynchronous/test_cursor`"
+    )
+    parser.add_argument("--peer", action="store_true", help="run PyMongo again, whose results are kept")
+    parser.add_argument("--only", choices=["mangonel", "pymongo"], help="run this driver only; no comparison")
+    parser.add_argument("-k", dest="expression", help="pytest's -k")
+    parser.add_argument("--report", action="store_true", help="compare the results of the last runs")
+    parser.add_argument("--write", action="store_true", help="write docs/dev/pymongo-suite.md")
+    chosen = parser.parse_args()
+    cache, version = cache_folder(), pinned_version()
+    tree = fetch(cache, version)
+    every = sorted(
+        str(path.relative_to(tree))
+        for path in (tree / "test").rglob("test_*.py")
+        if path.parent.name in ("test", "asynchronous") and path.stem not in report.LEFT_OUT
+    )
+    files = [
+        file
+        for file in every
+        if not chosen.files or file.removeprefix("test/").removesuffix(".py") in chosen.files
+    ]
+    arguments = ["-k", chosen.expression] if chosen.expression else []
+    for driver in ("pymongo", "mangonel"):
+        whole = cache / f"{version}-{driver}.jsonl"
+        if chosen.report or (chosen.only and driver != chosen.only):
+            continue
+        wanted = files
+        if driver == "pymongo" and not chosen.peer and not chosen.only:
+            known = report.files_of(whole)
+            wanted = [file for file in files if file not in known]
+        if wanted:
+            run(tree, driver, wanted, whole, arguments)
+    return report.compare(cache, version, files, write=chosen.write)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,219 @@
+"""Rewrites PyMongo's test files in the cache, so that they say when they touch a private name. Runs no test.
+
+Private is what PyMongo does not promise: a name with an underscore, or one of a module that its documentation does
+not list. An access becomes `touch.attribute(value, "_name")._name`, a name from inside becomes
+`touch.imported(name, ...)`, and the target of a mock `touch.patched(target)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pymongo_suite.touch import PUBLIC, ROOTS
+
+F = TypeVar("F", ast.FunctionDef, ast.AsyncFunctionDef)
+
+# Insides whose use says nothing about behaviour: locks, versions, what a build can do. The runner has stand-ins.
+HARMLESS = frozenset(
+    [
+        "Version",
+        "HelloCompat",
+        "HAVE_SSL",
+        "_HAVE_PYMONGOCRYPT",
+        "_SENSITIVE_COMMANDS",
+        "_async_create_lock",
+        "_create_lock",
+        "_ssl",
+        "anext",
+        "has_c",
+        "next",
+    ]
+)
+# Modules of the tests that are made of mocks of PyMongo's insides.
+MOCKS = frozenset(["test.pymongo_mocks", "test.asynchronous.pymongo_mocks"])
+
+
+def documented(pages: Path) -> dict[str, frozenset[str]]:
+    """Return the public names of each module that PyMongo's documentation lists.
+
+    Args:
+        pages: the folder `doc/api` of the source distribution.
+    """
+    modules: dict[str, frozenset[str]] = {}
+    for page in sorted(pages.rglob("*.rst")):
+        name = ".".join(page.relative_to(pages).with_suffix("").parts).removesuffix(".index")
+        if name == "index":
+            continue
+        modules[name] = public_names(name)
+        # The blocking twin, which PyMongo's own tests name.
+        package, _, last = name.rpartition(".")
+        if package in ("pymongo", "gridfs"):
+            twin = f"{package}.synchronous.{last}"
+            modules[twin] = modules[name]
+    modules["gridfs.asynchronous.grid_file"] = public_names("gridfs.asynchronous.grid_file")
+    return modules
+
+
+def public_names(module: str) -> frozenset[str]:
+    """Return a module's `__all__`, or the names without an underscore that are its own."""
+    found = importlib.import_module(module)
+    names = getattr(found, "__all__", None)
+    if names is not None:
+        return frozenset(names)
+    return frozenset(
+        name
+        for name, value in vars(found).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", module).partition(".")[0] in ROOTS
+    )
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__")) and name not in PUBLIC
+
+
+def private_names(packages: Path) -> frozenset[str]:
+    """Return each name with an underscore that PyMongo's own source binds or reads.
+
+    Args:
+        packages: the folder that holds `pymongo`, `bson` and `gridfs`.
+    """
+    names: set[str] = set()
+    for root in ROOTS:
+        for path in (packages / root).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute):
+                    names.add(node.attr)
+                elif isinstance(node, ast.Name):
+                    names.add(node.id)
+                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    names.add(node.name)
+    return frozenset(name for name in names if _is_private(name))
+
+
+class Instrument(ast.NodeTransformer):
+    """Writes the calls of `touch` into one module.
+
+    Args:
+        modules: the documented modules and their names.
+        private: the names with an underscore that are PyMongo's; a test has its own.
+    """
+
+    def __init__(self, modules: Mapping[str, frozenset[str]], private: frozenset[str]) -> None:
+        self._modules = modules
+        self._private = private
+        self._names = frozenset(name for names in modules.values() for name in names)
+        # Local name -> where it came from.
+        self._inside: dict[str, str] = {}
+
+    def run(self, tree: ast.Module) -> ast.Module:
+        """Return the instrumented module."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                self._imports(node)
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id in self._inside for base in node.bases
+            ):
+                self._inside[node.name] = f"a subclass of {ast.unparse(node.bases[0])}"
+        tree = self.visit(tree)
+        at = 1 if tree.body and isinstance(tree.body[0], ast.Expr) else 0
+        while at < len(tree.body) and isinstance(future := tree.body[at], ast.ImportFrom):
+            if future.module != "__future__":
+                break
+            at += 1
+        tree.body.insert(at, ast.parse("import pymongo_suite.touch as __touch__").body[0])
+        return ast.fix_missing_locations(tree)
+
+    def _imports(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        if module in MOCKS:
+            for alias in node.names:
+                self._inside[alias.asname or alias.name] = f"{module}.{alias.name}"
+        if module.partition(".")[0] not in ROOTS:
+            return
+        for alias in node.names:
+            name = alias.name
+            full = f"{module}.{name}"
+            if name in HARMLESS or full in self._modules:
+                continue
+            if _is_private(name) or (
+                name not in self._names and (module not in self._modules or name not in self._modules[module])
+            ):
+                self._inside[alias.asname or name] = full
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        """Leave annotations alone: nothing evaluates them."""
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        """The same."""
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """The same; and let the suite's look for forgotten clients, which reads insides, find none."""
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
+        """The same."""
+        return self._function(node)
+
+    def _function(self, node: F) -> F:
+        if node.name == "print_running_clients":
+            node.body = [ast.Pass()]
+            return node
+        returns, node.returns = node.returns, None
+        self.generic_visit(node)
+        node.returns = returns
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
+        """Note the use of a private attribute."""
+        self.generic_visit(node)
+        if node.attr in self._private:
+            node.value = self._call("attribute", node.value, ast.Constant(node.attr))
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Note the use of a name from inside PyMongo."""
+        if isinstance(node.ctx, ast.Load) and node.id in self._inside:
+            return self._call("imported", node, ast.Constant(self._inside[node.id]))
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Note what is patched."""
+        called = ast.unparse(node.func)
+        self.generic_visit(node)
+        if node.args and called.removeprefix("mock.").removeprefix("unittest.mock.") in (
+            "patch",
+            "patch.object",
+        ):
+            node.args[0] = self._call("patched", node.args[0])
+        return node
+
+    def _call(self, function: str, *arguments: ast.expr) -> ast.Call:
+        return ast.Call(
+            ast.Attribute(ast.Name("__touch__", ast.Load()), function, ast.Load()), list(arguments), []
+        )
+
+
+def instrument(tests: Path, pages: Path, packages: Path) -> None:
+    """Rewrite every module below `tests` in place, and take its `conftest.py` away: the plugin stands for it."""
+    modules = documented(pages)
+    private = private_names(packages)
+    for path in sorted(tests.rglob("*.py")):
+        if path.name == "conftest.py":
+            path.unlink()
+            continue
+        if path.parent != tests and path.parent.name != "asynchronous":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        path.write_text(ast.unparse(Instrument(modules, private).run(tree)) + "\n", encoding="utf-8")

@@ -1,0 +1,156 @@
+"""The plugin of pytest that runs PyMongo's instrumented tests: sets the helpers up, records outcomes and touches.
+
+PYMONGO_SUITE_DRIVER: `mangonel` (through the shim) or `pymongo`. PYMONGO_SUITE_RESULTS: the file that gets a line of
+JSON for each test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pymongo_suite import touch
+
+DRIVER = os.environ.get("PYMONGO_SUITE_DRIVER", "mangonel")
+RESULTS = Path(os.environ.get("PYMONGO_SUITE_RESULTS", os.devnull))
+
+if DRIVER == "mangonel":
+    from pymongo_suite import standins
+
+    standins.install()
+
+# Touches made for a whole class, by the class's node id.
+_shared: dict[str, set[str]] = {}
+
+
+class _Standin:
+    """A client as the helpers see it: whether it is to connect at once, and the call that does."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    @property
+    def _options(self) -> Any:
+        return type("Options", (), {"connect": True})
+
+    def _connect(self) -> None:
+        """Starting to watch the deployment is the client's own affair."""
+
+
+if DRIVER == "mangonel":
+
+    def attribute(value: Any, name: str) -> Any:
+        """Answer the private touches of the helpers; note those of everybody else."""
+        if name in ("_options", "_connect"):
+            place = sys._getframe(1).f_code.co_filename
+            if (
+                place.endswith((*touch.HELPERS, "unified_format.py"))
+                and "MongoClient" in type(value).__name__
+            ):
+                return _Standin(value)
+        touch.note(value, name, sys._getframe(1).f_code)
+        return value
+
+    touch.attribute = attribute
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a test without a marker the suite's default one, as PyMongo's own configuration does."""
+    for item in items:
+        default = "default_async" if "asynchronous" in item.path.parts else "default"
+        if not [
+            mark for mark in item.iter_markers() if mark.name not in ("async", "parametrize", "usefixtures")
+        ]:
+            item.add_marker(default)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _suite(request: pytest.FixtureRequest) -> Iterator[None]:
+    asynchronous = any("asynchronous" in item.path.parts for item in request.session.items)
+    blocking = any("asynchronous" not in item.path.parts for item in request.session.items)
+    import test
+
+    if blocking:
+        test.setup()
+    if asynchronous:
+        import test.asynchronous as twin
+
+        twin.get_loop().run_until_complete(twin.async_setup())
+    touch.current.clear()
+    yield
+    warnings.simplefilter("ignore")
+    if asynchronous:
+        twin.get_loop().run_until_complete(twin.async_teardown())
+    if blocking:
+        test.teardown()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> Any:
+    """Keep what a class's own set-up touches for each of its tests."""
+    if fixturedef.scope not in ("class", "module"):
+        return (yield)
+    before, touch.current = touch.current, set()
+    try:
+        return (yield)
+    finally:
+        _shared.setdefault(request.node.nodeid, set()).update(touch.current)
+        touch.current = before
+
+
+_last: dict[str, Any] = {}
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Begin a test's record."""
+    touch.current = set()
+    _last.clear()
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": nodeid, "begun": True}) + "\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep the worst of a test's three phases."""
+    outcome: str = report.outcome
+    if hasattr(report, "wasxfail"):
+        outcome = "xfailed" if outcome == "skipped" else "passed"
+    if _last.get("outcome") in ("failed", "error"):
+        return
+    if report.when == "call" or outcome != "passed":
+        reason = ""
+        if outcome == "failed":
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message if crash is not None else str(report.longrepr)[-600:]
+        elif outcome == "skipped" and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2]
+        _last.update(outcome=outcome, reason=reason[:600])
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """Write a test's record."""
+    touches = set(touch.current)
+    for scope, shared in _shared.items():
+        if nodeid.startswith(scope):
+            touches |= shared
+    record = {"id": nodeid, "touches": sorted(touches), **_last}
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Record a module that could not be imported."""
+    if report.failed:
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(
+                json.dumps(
+                    {"id": report.nodeid, "outcome": "uncollected", "reason": str(report.longrepr)[-600:]}
+                )
+                + "\n"
+            )

@@ -1,0 +1,186 @@
+"""Compares the results of PyMongo's tests on PyMongo and on this driver, and writes the page of what does not pass.
+
+A test counts when it passes on PyMongo against the same server and touches public names only. The reasons for those
+that fail here are kept in `known.toml`: identifiers and reasons, nothing of the tests themselves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent.parent / "docs/dev/pymongo-suite.md"
+KNOWN = HERE / "known.toml"
+# Files that run no driver at all, or need what is not here: type checkers, and the library of encryption.
+LEFT_OUT = frozenset(["test_typing", "test_typing_strict"])
+# The share of the public tests that has to pass.
+MARK = 0.95
+
+Record = dict[str, Any]
+
+
+def load(path: Path) -> dict[str, Record]:
+    """Return the records of a file by the tests' ids; a test that began and did not end has crashed."""
+    records: dict[str, Record] = {}
+    if not path.exists():
+        return records
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if record.get("begun"):
+            record = {"id": record["id"], "outcome": "crashed", "reason": "the process ended", "touches": []}
+        records[record["id"]] = record
+    return records
+
+
+def files_of(path: Path) -> set[str]:
+    """Return the test files that a file of results covers."""
+    return {id.partition("::")[0] for id in load(path)}
+
+
+def merge(whole: Path, part: Path, files: Iterable[str], partly: bool) -> None:
+    """Put the results of `part` into `whole`, in place of those of the same files; `partly`: of the same tests."""
+    with whole.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept, new = load(whole), load(part)
+        if not partly:
+            kept = {id: record for id, record in kept.items() if id.partition("::")[0] not in files}
+        kept.update(new)
+        whole.write_text("".join(json.dumps(record) + "\n" for record in kept.values()), encoding="utf-8")
+
+
+def classify(peer: Record, ours: Record) -> str:
+    """Return the kind of a test: public, or why it does not count."""
+    outcome = peer.get("outcome")
+    if outcome == "skipped":
+        return "skipped"
+    if outcome != "passed":
+        return "fails on PyMongo"
+    return "private" if peer.get("touches") or ours.get("touches") else "public"
+
+
+def rows(
+    peer: Mapping[str, Record], ours: Mapping[str, Record], files: Iterable[str]
+) -> Iterator[tuple[str, str, Record, Record]]:
+    """Yield (id, kind, PyMongo's record, ours) for each test of `files` that PyMongo's run knows."""
+    wanted, ran = set(files), {id.partition("::")[0] for id in ours}
+    for id, record in sorted(peer.items()):
+        file = id.partition("::")[0]
+        if file in wanted and file in ran and record.get("outcome") != "uncollected":
+            own = ours.get(id) or {
+                "outcome": "absent",
+                "reason": "its file could not be imported",
+                "touches": [],
+            }
+            yield id, classify(record, own), record, own
+
+
+def known() -> dict[str, str]:
+    """Return the reason of each test, or beginning of ids, that is known not to pass."""
+    if not KNOWN.exists():
+        return {}
+    return {
+        id: entry["reason"]
+        for entry in tomllib.loads(KNOWN.read_text(encoding="utf-8"))["known"]
+        for id in entry["tests"]
+    }
+
+
+def reason_of(id: str, reasons: Mapping[str, str]) -> str:
+    """Return the reason why a test is known not to pass on either face, or an empty string."""
+    blocking = id.removeprefix("test/").removeprefix("asynchronous/")
+    for known_id, reason in reasons.items():
+        if blocking == known_id or blocking.replace("::Async", "::") == known_id:
+            return reason
+    return ""
+
+
+def compare(cache: Path, version: str, files: Iterable[str], *, write: bool) -> int:
+    """Print the figures; with `write`, also the page. Returns 0 when the mark is reached and each failure is known."""
+    peer, ours = load(cache / f"{version}-pymongo.jsonl"), load(cache / f"{version}-mangonel.jsonl")
+    reasons = known()
+    figures: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    failing: list[tuple[str, str, str]] = []
+    private: Counter[str] = Counter()
+    foreign: list[tuple[str, str]] = []
+    for id, kind, record, own in rows(peer, ours, files):
+        file = id.partition("::")[0]
+        passed = own.get("outcome") == "passed"
+        figures[file][kind] += 1
+        if kind == "public":
+            figures[file]["passed"] += passed
+            if not passed:
+                failing.append((id, str(own.get("outcome")), reason_of(id, reasons)))
+                if not failing[-1][2]:
+                    print(f"{id} {own.get('outcome')}: {' '.join(str(own.get('reason')).split())[:200]}")
+        elif kind == "private":
+            figures[file]["private passed"] += passed
+            touches = record.get("touches") or own.get("touches") or [""]
+            private[touches[0].partition(" in ")[0]] += 1
+        elif kind == "fails on PyMongo":
+            foreign.append((id, " ".join(str(record.get("reason")).split())[:120]))
+    total: Counter[str] = Counter()
+    for file, counted in sorted(figures.items()):
+        total.update(counted)
+        print(f"{file:60} {counted['passed']:4} of {counted['public']:4} public")
+    share = total["passed"] / total["public"] if total["public"] else 0.0
+    print(f"{total['passed']} of {total['public']} public tests pass: {share:.1%}")
+    unknown = [id for id, _, reason in failing if not reason]
+    print(f"{len(failing)} do not, {len(unknown)} of them without a reason in {KNOWN.name}")
+    if write:
+        PAGE.write_text(page(version, figures, total, failing, private, foreign), encoding="utf-8")
+    return 0 if share >= MARK and not unknown else 1
+
+
+def page(
+    version: str,
+    figures: Mapping[str, Counter[str]],
+    total: Counter[str],
+    failing: list[tuple[str, str, str]],
+    private: Counter[str],
+    foreign: list[tuple[str, str]],
+) -> str:
+    """Return the page of figures."""
+    share = total["passed"] / max(1, total["public"])
+    lines = [
+        "# PyMongo's own tests on this driver",
+        "",
+        "Written by `make pymongo-suite`; do not edit. The tests come from PyMongo's source distribution, which is",
+        "kept outside the repository; ids and reasons stand here, nothing of the tests. What counts as public, and",
+        "how to run a part: [Running PyMongo's programs](../compatibility.md#pymongos-own-tests).",
+        "",
+        f"PyMongo {version}: **{total['passed']} of {total['public']} public tests pass ({share:.1%})**. Besides,"
+        f" {total['private passed']} of the {total['private']} that touch private names pass,",
+        f"{total['skipped']} skip themselves on PyMongo with this server, and {total['fails on PyMongo']} fail on"
+        " PyMongo itself here.",
+        "",
+        "| file | public | passed | private | private passed | skipped by PyMongo | failed by PyMongo |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for file, counted in sorted(figures.items()):
+        cells = ("public", "passed", "private", "private passed", "skipped", "fails on PyMongo")
+        lines.append(
+            f"| {file.removeprefix('test/')} | " + " | ".join(str(counted[cell]) for cell in cells) + " |"
+        )
+    lines += ["", "## Public tests that do not pass", "", "| test | reason |", "|---|---|"]
+    lines += [
+        f"| `{id.removeprefix('test/')}` | {reason or f'unexplained ({outcome})'} |"
+        for id, outcome, reason in failing
+    ]
+    lines += [
+        "",
+        "## Failing on PyMongo itself",
+        "",
+        "Against the same server, so they say nothing here.",
+        "",
+    ]
+    lines += ["| test | what PyMongo says |", "|---|---|"]
+    lines += [f"| `{id.removeprefix('test/')}` | {text.replace('|', '/')} |" for id, text in foreign]
+    lines += ["", "## What the private tests touch first", "", "| name | tests |", "|---|---|"]
+    lines += [f"| `{name}` | {count} |" for name, count in private.most_common(60)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,203 @@
+"""What PyMongo's test helpers need from inside PyMongo, for a run on this driver. Nothing of it is in the product.
+
+A name that a test module imports from inside becomes a `Standin`: the import succeeds, and whoever uses the name gets
+`PrivateName`. The few that the helpers need to set a test up have a value here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import sys
+import threading
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+
+class PrivateName(NotImplementedError):
+    """A test used a name from inside PyMongo."""
+
+
+class _Inside(type):
+    """The type of stand-ins: anything that is done with one says which name it stands for."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return standin(f"{cls.__qualname__}.{name}")
+
+    def __call__(cls, *arguments: object, **keywords: object) -> Any:
+        raise PrivateName(f"{cls.__qualname__} is a name from inside PyMongo")
+
+    def __iter__(cls) -> Any:
+        # Test modules make tables of such names while they are imported.
+        return iter(())
+
+
+def standin(name: str) -> Any:
+    """Return what stands for one name from inside."""
+    return _Inside(name, (), {"__qualname__": name})
+
+
+class Version(tuple[int, ...]):
+    """A server's version, comparable."""
+
+    def __new__(cls, *parts: int) -> Version:
+        return super().__new__(cls, [*parts, 0, 0, 0, 0][: max(4, len(parts))])
+
+    @classmethod
+    def from_string(cls, text: str) -> Version:
+        """Return the version that `text` names; what is before a release comes below it."""
+        found = re.match(r"[\d.]+", text)
+        parts = [int(part) for part in (found.group() if found else "0").strip(".").split(".")]
+        return cls(*([*parts, 0, 0][:3]), -1 if "-" in text else 0)
+
+    @classmethod
+    def from_version_array(cls, parts: list[int]) -> Version:
+        """Return the version of a server's `versionArray`."""
+        return cls(*parts[:3], -1 if len(parts) > 3 and parts[3] < 0 else 0)
+
+    def at_least(self, *parts: int) -> bool:
+        """Return whether this is `parts` or newer."""
+        return self >= Version(*parts)
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+
+async def _wait(condition: asyncio.Condition, timeout: float | None) -> bool:
+    try:
+        return await asyncio.wait_for(condition.wait(), timeout)
+    except TimeoutError:
+        return False
+
+
+# What command listeners are not told.
+_SENSITIVE = frozenset(
+    [
+        "authenticate",
+        "copydb",
+        "copydbgetnonce",
+        "copydbsaslstart",
+        "createuser",
+        "getnonce",
+        "saslcontinue",
+        "saslstart",
+        "updateuser",
+    ]
+)
+
+# PyMongo's tests of asyncio need one fixture of a plugin that this project has no use for.
+if "pytest_asyncio" not in sys.modules:
+    sys.modules["pytest_asyncio"] = ModuleType("pytest_asyncio")
+    sys.modules["pytest_asyncio"].fixture = lambda *arguments, **keywords: lambda function: function  # type: ignore[attr-defined]
+
+VALUES: dict[str, Any] = {
+    "pymongo.common.EVENTS_QUEUE_FREQUENCY": 1,
+    "pymongo.common.Version": Version,
+    "pymongo.common.has_c": lambda: False,
+    "pymongo.encryption_options._HAVE_PYMONGOCRYPT": False,
+    "pymongo.hello.HelloCompat": type(
+        "HelloCompat",
+        (),
+        {
+            "CMD": "hello",
+            "LEGACY_CMD": "ismaster",
+            "LEGACY_ERROR": "not master",
+            "LEGACY_PRIMARY": "ismaster",
+            "PRIMARY": "isWritablePrimary",
+        },
+    ),
+    "pymongo.helpers_shared._SENSITIVE_COMMANDS": _SENSITIVE,
+    "pymongo.monitoring._SENSITIVE_COMMANDS": _SENSITIVE,
+    "pymongo.lock._async_cond_wait": _wait,
+    "pymongo.lock._async_create_condition": asyncio.Condition,
+    "pymongo.lock._async_create_lock": asyncio.Lock,
+    "pymongo.lock._cond_wait": threading.Condition.wait,
+    "pymongo.lock._create_condition": threading.Condition,
+    "pymongo.lock._create_lock": threading.Lock,
+    "pymongo.message._FIELD_MAP": {
+        "bulkWrite": "ops",
+        "delete": "deletes",
+        "insert": "documents",
+        "update": "updates",
+    },
+    "pymongo.ssl_support.HAVE_SSL": True,
+    "pymongo.ssl_support._ssl": SimpleNamespace(IS_PYOPENSSL=False),
+    "pymongo.asynchronous.helpers.anext": anext,
+    "pymongo.asynchronous.helpers.aiter": aiter,
+    "pymongo.synchronous.helpers.next": next,
+    "pymongo.synchronous.helpers.iter": iter,
+}
+
+
+class _Rest:
+    """Finds the modules of PyMongo that the shim knows nothing of."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return a spec for a module of PyMongo, whatever its name."""
+        if fullname.partition(".")[0] in ("pymongo", "bson", "gridfs") and "." in fullname:
+            return ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Make a module whose every name is a stand-in."""
+        return _Unknown(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to run."""
+
+
+def promised_elsewhere(name: str) -> Any:
+    """Return a public name that a test took from where PyMongo happens to import it, or None."""
+    if name.startswith("_"):
+        return None
+    for place in (
+        "mangonel",
+        "mangonel.errors",
+        "mangonel.options",
+        "mangonel.results",
+        "mangonel.operations",
+    ):
+        value = getattr(importlib.import_module(place), name, None)
+        if value is not None and not isinstance(value, ModuleType):
+            return value
+    return None
+
+
+class _Unknown(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self.__name__}.{name}"
+        return VALUES.get(full) or promised_elsewhere(name) or standin(full)
+
+
+def install() -> None:
+    """Let PyMongo's names be this driver's, with stand-ins for what the tests take from inside."""
+    from mangonel.compat import install_as_pymongo
+    from mangonel.compat._alias import AliasModule
+
+    install_as_pymongo()
+    promised = AliasModule.__getattr__
+
+    def find(module: AliasModule, name: str) -> object:
+        full = f"{module.__name__}.{name}"
+        if full in VALUES:
+            return VALUES[full]
+        try:
+            return promised(module, name)
+        except (NotImplementedError, AttributeError) as error:
+            if name.startswith("__") or name == "_cbson":
+                raise
+            if isinstance(error, NotImplementedError) or name.startswith("_") or not module._sources:
+                return promised_elsewhere(name) or standin(full)
+            try:
+                return importlib.import_module(full)
+            except ImportError:
+                raise error from None
+
+    AliasModule.__getattr__ = find  # type: ignore[method-assign, assignment]
+    sys.meta_path.append(_Rest())  # type: ignore[arg-type]

@@ -1,0 +1,73 @@
+"""Notes where a test touches what PyMongo promises to nobody; `instrument.py` writes the calls into the tests.
+
+Knows the names of packages only: it runs on PyMongo and on this driver alike.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, ModuleType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ROOTS = frozenset(["bson", "gridfs", "mangonel", "pymongo"])
+# Helpers of the suite whose private touches the runner answers itself (`standins.py`): they say nothing about a test.
+HELPERS = ("test/__init__.py", "test/asynchronous/__init__.py", "test/helpers_shared.py", "test/version.py")
+# An underscore that is no sign of a private name: the standard library's, and a documented attribute of GridFS.
+PUBLIC = frozenset(["_asdict", "_fields", "_id", "_make", "_replace", "_type_marker"])
+
+# The places of the test, or of the scope, that is running now; the plugin sets it.
+current: set[str] = set()
+
+
+def _roots(value: object) -> bool:
+    """Return whether `value` is the driver's: a module, a class or an instance of one."""
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] in ROOTS
+    kind = value if isinstance(value, type) else type(value)
+    if isinstance(value, super):
+        kind = value.__self_class__
+    if isinstance(getattr(value, "__module__", None), str) and callable(value):
+        module: str = value.__module__
+        if module.partition(".")[0] in ROOTS:
+            return True
+    return any(base.__module__.partition(".")[0] in ROOTS for base in kind.__mro__)
+
+
+def _note(what: str, code: CodeType) -> None:
+    place = code.co_filename
+    if not place.endswith(HELPERS):
+        current.add(f"{what} in {'/'.join(place.split('/')[-2:])}:{code.co_name}")
+
+
+def note(value: object, name: str, code: CodeType) -> None:
+    """Note that `code` is about to use `value.name`."""
+    if name == "_connect" and code.co_filename.endswith("unified_format.py"):
+        # The runner of the unified specification tests connects at once; nothing depends on it.
+        return
+    if _roots(value):
+        _note(f"{getattr(value, '__name__', type(value).__name__)}.{name}", code)
+
+
+def attribute(value: T, name: str) -> T:
+    """Note that `value.name` is about to be used; return `value`."""
+    note(value, name, sys._getframe(1).f_code)
+    return value
+
+
+def imported(value: T, name: str) -> T:
+    """Note that a name was used that came from inside PyMongo; return what it holds."""
+    _note(name, sys._getframe(1).f_code)
+    return value
+
+
+def patched(target: T) -> T:
+    """Note that the driver's insides are about to be replaced by a mock; return the target."""
+    code = sys._getframe(1).f_code
+    if isinstance(target, str):
+        if target.partition(".")[0] in ROOTS:
+            _note(f"patch of {target}", code)
+    elif _roots(target):
+        _note(f"patch of {getattr(target, '__name__', type(target).__name__)}", code)
+    return target
