@@ -60,6 +60,7 @@ class FakeDriver:
         self.stored.append(document)
 
     def find_one(self, key):
+        time.sleep(0.001)
         return {"_id": key}
 
     def to_list(self):
@@ -90,7 +91,7 @@ def test_a_stall_is_the_longest_operation_and_is_told_beside_the_election(monkey
     assert extras["wall_ns"] >= 0.9 * ELECTION_S * 1e9
     assert extras["election_ms"] >= ELECTION_S * 1000
     assert extras["errors"] == 0
-    assert extras["beyond_election_ms"] == pytest.approx(extras["wall_ns"] / 1e6 - extras["election_ms"])
+    assert extras["read_ms"] > 0
 
 
 def test_a_lost_document_voids_the_figure(monkeypatch):
