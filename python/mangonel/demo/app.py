@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,7 @@ async def serve(settings: Settings) -> None:
         await sessions.setup()
         feed = Feed(client, settings.database, settings.ring)
         await feed.open()
-        await stack.enter_async_context(_running(feed.run()))
+        following = await stack.enter_async_context(_running(feed.run()))
         bucket = AsyncGridFSBucket(client[settings.database], BUCKET)
         demo = Demo(settings, client, feed, bucket, commands, pools, requests, events)
         # Bodies are small; the one handler that takes large ones raises its limit itself.
@@ -160,19 +160,23 @@ async def serve(settings: Settings) -> None:
             await stack.enter_async_context(_shop(settings))
         port = sockets[0].getsockname()[1]
         print(f"http://{settings.host}:{port}/", flush=True)
-        await stopped.wait()
+        stopping = await stack.enter_async_context(_running(stopped.wait()))
+        await asyncio.wait((stopping, following), return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            # It mends what it can. Pages that stand still would be worse than a process that is started again.
+            following.result()
 
 
 @asynccontextmanager
-async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def _running(work: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
     """Run a task for the time of a block."""
     task = asyncio.create_task(work)
     try:
-        yield
+        yield task
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        # Its own error, if it has one, was the reason for leaving the block.
+        await asyncio.wait((task,))
 
 
 @asynccontextmanager

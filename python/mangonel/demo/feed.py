@@ -88,22 +88,29 @@ class Feed:
 
     async def run(self) -> None:
         """Follow the stream until cancelled; the driver resumes it over failovers, and we what it gave up."""
+        is_lost = False
         while True:
             try:
+                if is_lost:
+                    await self._begin_again()
+                    is_lost = False
                 async with aclosing(self.changes(self.ring.end)) as changes:
                     async for position, kind, row in changes:
                         self._add(position, kind, row)
             except HistoryLost:
-                # Nobody can know what was missed; every reader gets a new state.
+                is_lost = True
                 log.warning("the oplog has been overtaken; reading the state again")
-                number = self.ring.next
-                await self.open()
-                self.ring.first = number + 1
-                self._tell()
             except PyMongoError as error:
                 self.resumes += 1
                 log.warning("the change stream was interrupted, trying again: %s", error)
                 await asyncio.sleep(PAUSE_S)
+
+    async def _begin_again(self) -> None:
+        """Read the state anew; nobody can know what was missed, so every reader finds its place gone."""
+        number = self.ring.next
+        await self.open()
+        self.ring.first = number + 1
+        self._tell()
 
     async def changes(
         self, after: Position, until: Position | None = None
