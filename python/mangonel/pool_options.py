@@ -112,7 +112,7 @@ class PoolOptions:
             driver: the library that stands on this driver.
 
         Example:
-            >>> client.options.pool_options.append_driver(DriverInfo("my-library", "1.2"))
+            >>> client.options.pool_options.append_driver(DriverInfo("another-library", "1.0"))
             True
         """
         if any(_normalized(driver) == _normalized(known) for known in self._drivers):

@@ -136,6 +136,18 @@ STORED = {"client", "orders", "users", "stock", "counters", "cursor", "session",
 NAMES = every_name() | {model.__name__: model for model in (Address, User, Order, Comment, Post, Cafe)}
 
 
+clients: list[Any] = []
+
+
+def connected(address: str) -> Any:
+    """Return a client that the examples share, until one of them closes it. Nothing here is to outlive a crash."""
+    with contextlib.suppress(mangonel.errors.InvalidOperation, IndexError):
+        clients[-1].admin.command("ping")
+        return clients[-1]
+    clients.append(mangonel.MongoClient(f"mongodb://{address}/?w=1"))
+    return clients[-1]
+
+
 @contextlib.contextmanager
 def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     """Open a shop: the names that examples use, and in the database what those that occur among `words` expect."""
@@ -144,36 +156,36 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     if not words & STORED:
         yield names
         return
-    # Nothing here is to outlive a crash.
-    with mangonel.MongoClient(f"mongodb://{address}/?w=1") as client:
-        client.drop_database("shop")
-        shop = client.shop
-        # What an example stores itself was not there before.
-        if not words & {"insert_one", "insert_many", "InsertOne", "upsert"}:
-            shop.orders.insert_many(
-                [{"_id": 1, "total": 9.5, "customer": "Ada"}, {"_id": 2, "total": 4.0, "customer": "Eve"}]
-            )
-            shop.users.insert_one({"_id": 1, "name": "Ada", "email": "ada@example.org"})
-        names |= {"client": client, "orders": shop.orders, "users": shop.users, "stock": shop.stock}
-        names |= {"counters": shop.counters, "cursor": shop.orders.find()}
-        if words & FILES:
-            bucket = NAMES["GridFSBucket"](shop)
-            file_id = bucket.upload_from_stream("greeting", b"hello")
-            names |= {"fs": NAMES["GridFS"](shop), "bucket": bucket, "file_id": file_id}
-            names |= {"target": bucket.open_upload_stream("greeting")}
-            names |= {"source": bucket.open_download_stream(file_id)}
-        if words & MODELS:
-            names["db"] = odm.connect(client=client, database="shop")
-            user = User(
-                name="Ada", age=36, email="ada@example.org", tags=["admin"], address=Address(city="London")
-            )
-            User.insert_many([user, User(name="Eve", age=24, email="eve@example.org")])
-            post = Post(
-                title="Bread", likes=3, tags=["food"], comments=[Comment(likes=4, text="yes")], author=user
-            )
-            names |= {"user": user, "post": post.save()}
-        with client.start_session() as session, client.start_session() as other:
-            yield names | {"session": session, "other": other}
+    client = connected(address)
+    shop = client.shop
+    for name in shop.list_collection_names():
+        shop.drop_collection(name)
+    # What an example stores itself was not there before.
+    if not words & {"insert_one", "insert_many", "InsertOne", "upsert"}:
+        shop.orders.insert_many(
+            [{"_id": 1, "total": 9.5, "customer": "Ada"}, {"_id": 2, "total": 4.0, "customer": "Eve"}]
+        )
+        shop.users.insert_one({"_id": 1, "name": "Ada", "email": "ada@example.org"})
+    names |= {"client": client, "orders": shop.orders, "users": shop.users, "stock": shop.stock}
+    names |= {"counters": shop.counters, "cursor": shop.orders.find()}
+    if words & FILES:
+        bucket = NAMES["GridFSBucket"](shop)
+        file_id = bucket.upload_from_stream("greeting", b"hello")
+        names |= {"fs": NAMES["GridFS"](shop), "bucket": bucket, "file_id": file_id}
+        names |= {"target": bucket.open_upload_stream("greeting")}
+        names |= {"source": bucket.open_download_stream(file_id)}
+    if words & MODELS:
+        names["db"] = odm.connect(client=client, database="shop")
+        user = User(
+            name="Ada", age=36, email="ada@example.org", tags=["admin"], address=Address(city="London")
+        )
+        User.insert_many([user, User(name="Eve", age=24, email="eve@example.org")])
+        post = Post(
+            title="Bread", likes=3, tags=["food"], comments=[Comment(likes=4, text="yes")], author=user
+        )
+        names |= {"user": user, "post": post.save()}
+    with client.start_session() as session, client.start_session() as other:
+        yield names | {"session": session, "other": other}
 
 
 def run(name: str, address: str) -> str | None:

@@ -166,8 +166,9 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             WriteConcernError: written, but not confirmed as the write concern asks.
 
         Example:
-            >>> list(client.shop.orders.aggregate([{"$group": {"_id": "$customer", "n": {"$sum": 1}}}]))
-            [{'_id': 'Ada', 'n': 2}]
+            >>> pipeline = [{"$group": {"_id": "$customer", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]
+            >>> list(client.shop.orders.aggregate(pipeline))
+            [{'_id': 'Ada', 'n': 1}, {'_id': 'Eve', 'n': 1}]
         """
         options = {"let": let, "comment": comment, **kwargs}
         return self._aggregate(
@@ -244,7 +245,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
         Example:
             >>> client.shop.orders.estimated_document_count()
-            42
+            2
         """
         if "session" in kwargs:
             raise ConfigurationError("estimated_document_count does not support sessions")

@@ -57,8 +57,8 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
                 DeleteMany are sent twice with `retryWrites`.
 
         Example:
-            >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).deleted_count
-            3
+            >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).inserted_count
+            1
         """
         # Imported when it is needed: a program that inserts and finds pays nothing for it.
         from mangonel._shared.bulk_run import BulkRunner

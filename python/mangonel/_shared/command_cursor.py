@@ -103,7 +103,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             OperationFailure, AutoReconnect: as for iterating.
 
         Example:
-            >>> client.shop.orders.aggregate([{"$limit": 1}]).try_next()
+            >>> client.shop.orders.aggregate([{"$project": {"_id": 1}}, {"$limit": 1}]).try_next()
             {'_id': 1}
         """
         return self._port.flow(self._try_next_flow())

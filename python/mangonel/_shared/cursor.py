@@ -309,7 +309,7 @@ class BatchedCursor(Generic[_DocumentType]):
             OperationFailure, AutoReconnect: as for iterating; what was read by then is lost.
 
         Example:
-            >>> client.shop.orders.find().to_list(2)
+            >>> client.shop.orders.find({}, {"_id": 1}).to_list(2)
             [{'_id': 1}, {'_id': 2}]
         """
         if length is not None and length < 1:
@@ -344,7 +344,7 @@ class BatchedCursor(Generic[_DocumentType]):
             OperationFailure, AutoReconnect: as for iterating.
 
         Example:
-            >>> client.shop.orders.find({}, {"total": 1}).to_json("plain")
+            >>> client.shop.orders.find({"_id": 1}, {"total": 1}).to_json("plain")
             b'[{"_id":1,"total":9.5}]'
         """
         if mode not in _JSON_MODES:

@@ -208,7 +208,7 @@ class _Database(
 
         Example:
             >>> client.shop.command("collStats", "orders")["count"]
-            42
+            2
         """
         from mangonel import _core
         from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference

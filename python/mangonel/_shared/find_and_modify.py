@@ -67,8 +67,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             AutoReconnect: the line broke, twice with `retryWrites`. Whether it was deleted is not known.
 
         Example:
-            >>> client.shop.queue.find_one_and_delete({"done": False}, sort=[("_id", 1)])
-            {'_id': 1, 'done': False}
+            >>> client.shop.orders.find_one_and_delete({"total": {"$gt": 1}}, {"total": 1}, sort=[("_id", 1)])
+            {'_id': 1, 'total': 9.5}
         """
         kwargs["remove"] = True
         return self._find_and_modify(
@@ -140,8 +140,10 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             OperationFailure, WriteConcernError, AutoReconnect: as for `find_one_and_delete`.
 
         Example:
-            >>> counters.find_one_and_update({"_id": "orders"}, {"$inc": {"next": 1}}, upsert=True)["next"]
-            41
+            >>> counters.find_one_and_update(
+            ...     {"_id": "orders"}, {"$inc": {"next": 1}}, upsert=True, return_document=ReturnDocument.AFTER
+            ... )["next"]
+            1
         """
         validate_ok_for_update(update)
         if array_filters is not None:

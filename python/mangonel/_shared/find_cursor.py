@@ -364,7 +364,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             InvalidOperation: the cursor was read from before.
 
         Example:
-            >>> len(client.shop.orders.find().max_time_ms(1_000).to_list())
+            >>> len(client.shop.orders.find().max_time_ms(10_000).to_list())
             2
         """
         self._check_unused()
@@ -674,7 +674,7 @@ class _Cursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
         Example:
             >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")
-            ['Ada', 'Grace']
+            ['Ada']
         """
         fields: dict[str, Any] = {"maxTimeMS": self._max_time_ms, "collation": self._collation}
         asked = {name: value for name, value in fields.items() if value is not None}

@@ -118,7 +118,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             AutoReconnect: the line broke. Whether the index is gone is not known.
 
         Example:
-            >>> client.shop.orders.drop_index("customer_1")
+            >>> client.shop.orders.drop_index(client.shop.orders.create_index("customer"))
         """
         return self._port.flow(self._drop_index_flow(index_or_name, session, comment, kwargs))
 
@@ -155,6 +155,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
+            >>> name = client.shop.orders.create_index("customer")
             >>> [index["name"] for index in client.shop.orders.list_indexes()]
             ['_id_', 'customer_1']
         """
@@ -184,7 +185,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Takes and raises the same as `list_indexes`.
 
         Example:
-            >>> client.shop.orders.index_information()["customer_1"]["key"]
+            >>> name = client.shop.orders.create_index("customer")
+            >>> client.shop.orders.index_information()[name]["key"]
             [('customer', 1)]
         """
         return self._port.flow(self._index_information_flow(session, comment))

@@ -124,8 +124,8 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             WriteConcernError, ConfigurationError: as for `update_one`.
 
         Example:
-            >>> client.shop.orders.update_many({"paid": False}, {"$set": {"late": True}}).matched_count
-            3
+            >>> client.shop.orders.update_many({"total": {"$lt": 5}}, {"$set": {"late": True}}).matched_count
+            1
         """
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
@@ -240,8 +240,8 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             WriteError, WriteConcernError, ConfigurationError: as for `delete_one`.
 
         Example:
-            >>> client.shop.orders.delete_many({"paid": True}).deleted_count
-            3
+            >>> client.shop.orders.delete_many({"total": {"$lt": 5}}).deleted_count
+            1
         """
         return self._delete(filter, 0, KIND_WRITE, collation, hint, session, let, comment)
 

@@ -215,7 +215,7 @@ class _GridOut:
         Example:
             >>> room = bytearray(1024)
             >>> source.readinto(room)
-            1024
+            5
         """
         return self._port.flow(self._read_into_flow(buffer))
 
@@ -278,7 +278,7 @@ class _GridOut:
 
         Example:
             >>> len(source.readchunk())
-            261120
+            5
         """
         return self._port.flow(self._read_chunk_flow())
 

@@ -46,7 +46,7 @@ def identity_map() -> Iterator[IdentityMap]:
 
     Example:
         >>> with identity_map():
-        ...     assert User.get(id) is User.get(id)
+        ...     assert User.get(user.id) is User.get(user.id)
     """
     made = IdentityMap()
     token = _current.set(made)

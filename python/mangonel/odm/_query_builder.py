@@ -242,7 +242,7 @@ class QueryBuilder(Generic[T]):
             max_time_ms: milliseconds for each command.
 
         Example:
-            >>> len(User.find().max_time_ms(1_000).all())
+            >>> len(User.find().max_time_ms(10_000).all())
             2
         """
         return self._with(max_time_ms=max_time_ms)
