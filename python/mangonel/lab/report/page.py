@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from mangonel.lab import registry, scores
 from mangonel.lab.fingerprint import machine
 from mangonel.lab.marks import verdicts
 from mangonel.lab.noise import unfit
@@ -34,7 +35,7 @@ def render(content: dict[str, Any]) -> str:
     for name, parts in sections.items():
         told = background.experiment(results, name)
         body.append(f'<section id="{escape(name)}"><h2>{escape(told.title)}</h2>{told.html}')
-        body += [*parts, "</section>"]
+        body += [*parts, *_scores(results, name), "</section>"]
     body += [_absent(results), _conditions(content), "</main>", _foot(content)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/>'
@@ -158,7 +159,10 @@ def _part(results: Results, part: str, rows: list[Row]) -> str:
         if row.floor and figure is not None:
             limits.append(charts.Limit(row.name.removeprefix("floor: "), figure.value))
             continue
-        drawn.append(charts.Bar(row.name, figure, _kind(results, row, reference, band)))
+        words = ""
+        if row.bytes_each and figure is not None and judge == "wall":
+            words = f"{charts.duration(figure.value)}, {charts.number(row.bytes_each / figure.value)} MB/s"
+        drawn.append(charts.Bar(row.name, figure, _kind(results, row, reference, band), words))
     concern = f", {first.write_concern}" if first.write_concern else ""
     noise = "" if band is None else f" {floor_words(band).capitalize()}."
     names = {"wall": f"Time per {first.unit}", "client": f"Client CPU per {first.unit}"}
@@ -320,6 +324,15 @@ def _counters(rows: Sequence[Row]) -> str:
         "<details><summary>What the server counted, per operation</summary>"
         f"{table(('contender', *names), lines, numeric=1)}</details>"
     )
+
+
+def _scores(results: Results, name: str) -> Iterable[str]:
+    for title, headings, cells in scores.tables(results, registry.title):
+        if title.startswith(f"{name}:"):
+            rows = [
+                ("ours" if row[0].startswith(OURS) else "", [escape(text) for text in row]) for row in cells
+            ]
+            yield f"<h3>{escape(title.partition(': ')[2])}</h3>{table(headings, rows, numeric=1)}"
 
 
 def _absent(results: Results) -> str:
