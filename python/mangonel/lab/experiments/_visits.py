@@ -143,18 +143,18 @@ class SiteTask(VisitTask):
             rate = run_ab(base + path, operations, min(AT_ONCE, operations)).requests_per_second
             self._seen = {"requests_per_second": rate}
         elif self._kind == "known-reads-wrk":
-            self._wrk(base)
+            # The first load is the warm-up.
+            self._wrk(base, self._bench.size.parameters.get("wrk", 10) if self._loads > 1 else 1)
         else:
             targets = [self._request(number) for number in range(operations)]
             seen = generate(self._site.port, operations, VISITORS, rate=self._rate, targets=targets)
             self._seen = {**seen.figures(), "wall_ns": seen.seconds * 1e9}
 
-    def _wrk(self, base: str) -> None:
-        seconds = 10
+    def _wrk(self, base: str, seconds: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             cookies, script = os.path.join(folder, "cookies"), os.path.join(folder, "visits.lua")
             with open(cookies, "w") as file:
-                file.write("\n".join(cookies_ for cookies_ in self._cookies) + "\n")
+                file.write("\n".join(self._cookies) + "\n")
             with open(script, "w") as file:
                 file.write(
                     f'local c, i = {{}}, 0\nfor l in io.lines("{cookies}") do c[#c + 1] = l end\n'
