@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from mangonel.websessions.stores.protocol import Immediate
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record, changed
 
-WRITES = ("insert_one", "replace_one", "update_one", "delete_many")
+WRITES = ("insert_one", "insert_many", "replace_one", "update_one", "delete_many")
 
 
 class Trouble:
@@ -30,14 +31,14 @@ class Trouble:
             return call
         arrives, error = self.losing.pop(0)
 
-        async def awaited(*arguments: Any) -> Any:
+        async def awaited(*arguments: Any, **keywords: Any) -> Any:
             if arrives:
-                await call(*arguments)
+                await call(*arguments, **keywords)
             raise error
 
-        def called(*arguments: Any) -> Any:
+        def called(*arguments: Any, **keywords: Any) -> Any:
             if arrives:
-                call(*arguments)
+                call(*arguments, **keywords)
             raise error
 
         return awaited if self._is_async else called
@@ -118,3 +119,89 @@ def test_the_drivers_own_retries_can_be_had_instead(
     assert store._repeats is repeats
     assert store._client.options.retry_writes is not repeats
     store.close()
+
+
+class Counting(Trouble):
+    """A collection that counts its commands."""
+
+    def __init__(self, collection: Any) -> None:
+        super().__init__(collection, True)
+        self.commands: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in WRITES:
+            self.commands.append(name)
+        return super().__getattr__(name)
+
+
+async def counted(url: str) -> tuple[Any, Counting]:
+    store: Any = open_store(url)
+    await store.setup()  # and the connections are there
+    counting = Counting(store._plain)
+    store._plain = store._documents.plain = store._documents.sure = counting
+    return store, counting
+
+
+async def test_inserts_that_come_at_once_share_commands_and_hear_of_their_own(
+    store_url: Callable[[str], str],
+) -> None:
+    url = store_url("mongodb")
+    store, counting = await counted(url)
+    records = [a_record() for _ in range(100)]
+    others: Any = open_blocking(url)
+    taken = set(range(7, 100, 10))
+    for number in taken:
+        assert others.put(changed(records[number], version=1, data=b"theirs"), 0)
+    written = await asyncio.gather(*(store.put(record, 0) for record in records))
+    assert [number for number, done in enumerate(written) if not done] == sorted(taken)
+    assert len(counting.commands) <= 6
+    for number, record in enumerate(records):
+        found = await store.get(record.key)
+        assert found.data == (b"theirs" if number in taken else record.data)
+
+
+async def test_an_insert_that_comes_alone_is_sent_alone(store_url: Callable[[str], str]) -> None:
+    store, counting = await counted(store_url("mongodb"))
+    for _ in range(3):
+        assert await store.put(a_record(), 0)
+    assert counting.commands == ["insert_one"] * 3
+
+
+@LOST
+async def test_a_batch_whose_answer_is_lost_counts_once(
+    arrives: bool, store_url: Callable[[str], str]
+) -> None:
+    store, counting = await counted(store_url("mongodb"))
+    records = [a_record() for _ in range(20)]
+    # The first two go alone, the third command is the batch.
+    nothing = asyncio.ensure_future(asyncio.gather(*(store.put(record, 0) for record in records)))
+    await asyncio.sleep(0)
+    counting.losing = [(arrives, AutoReconnect("the line broke"))]
+    assert all(await nothing)
+    assert "insert_many" in counting.commands
+    for record in records:
+        assert await store.get(record.key) == record
+
+
+async def test_everybody_in_a_batch_hears_of_its_failure_and_the_next_one_is_sent(
+    store_url: Callable[[str], str],
+) -> None:
+    store, counting = await counted(store_url("mongodb"))
+    batch = asyncio.gather(*(store.put(a_record(), 0) for _ in range(10)), return_exceptions=True)
+    await asyncio.sleep(0)
+    counting.losing = [(False, OperationFailure("not authorised", 13))]
+    results = await batch
+    assert results[:2] == [True, True]
+    assert all(isinstance(result, OperationFailure) for result in results[2:])
+    assert await store.put(a_record(), 0)
+
+
+async def test_who_gave_up_waiting_for_a_batch_takes_nobody_along(store_url: Callable[[str], str]) -> None:
+    store, _ = await counted(store_url("mongodb"))
+    tasks = [asyncio.ensure_future(store.put(a_record(), 0)) for _ in range(10)]
+    await asyncio.sleep(0)
+    tasks[5].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results.pop(5), asyncio.CancelledError)
+    assert results == [True] * 9
+    assert store._inserts._busy == 0

@@ -125,9 +125,9 @@ class SiteTask(VisitTask):
         if self._kind == "known-reads-wrk":
             calls, cpu = self._site.used()
             gets = calls.pop("get", 0)
-            # What was on its way when the time was over is counted by one side only.
+            # wrk ends a little late, and what was on its way then is counted by one side only.
             if self._store not in STATELESS and (
-                calls or abs(gets - self._wrk_requests) > VISITORS + 0.05 * gets
+                calls or abs(gets - self._wrk_requests) > 2 * VISITORS + 0.1 * gets
             ):
                 raise RuntimeError(
                     f"void: expected {self._wrk_requests:.0f} get, there were {gets} and {calls}"

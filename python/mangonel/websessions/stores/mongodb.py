@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mangonel.websessions.record import ENDED, Record
+from mangonel.websessions.stores._inserts import Inserts
 from mangonel.websessions.stores.urls import StoreURL, flag
 
 __all__ = ["BlockingMongoStore", "MongoStore"]
@@ -53,6 +54,7 @@ class _Documents:
         WriteConcern = import_module(f"{driver}.write_concern").WriteConcern  # noqa: N806
 
         self.duplicate: type[Exception] = errors.DuplicateKeyError
+        self.bulk_failure: type[Exception] = errors.BulkWriteError
         self.failures: tuple[type[Exception], ...] = (errors.AutoReconnect, errors.OperationFailure)
         self._hopeless: type[Exception] = errors.ServerSelectionTimeoutError
         options: Any = CodecOptions(tz_aware=True)
@@ -109,7 +111,7 @@ class _Documents:
 
     def may_repeat(self, error: Exception) -> bool:
         """Return whether a write that failed like this should be sent once more."""
-        if isinstance(error, self._hopeless):
+        if isinstance(error, self._hopeless | self.bulk_failure):
             return False
         code = getattr(error, "code", None)
         return code is None or code in MOVED
@@ -145,6 +147,8 @@ class MongoStore:
         self._plain = self._documents.plain
         self._duplicate = self._documents.duplicate
         self._failures = self._documents.failures
+        # A client of ours serves one loop only.
+        self._inserts = Inserts(self._documents, self.get) if repeats else None
         self._record = self._documents.record
         self._document = self._documents.document
         self._find_one = self._plain.find_one
@@ -156,6 +160,8 @@ class MongoStore:
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`: an insert, or a replacement that names the version."""
+        if not expected and self._inserts is not None and record.next is None:
+            return await self._inserts.put(record)
         try:
             return await self._put(record, expected)
         except self._failures as error:
