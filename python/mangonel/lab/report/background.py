@@ -86,6 +86,8 @@ def experiment(results: Results, name: str) -> Background:
     known = registry.experiments().get(name)
     title = f"{name}: {known.title}" if known else name
     shows = (known.shows if known else "") or SHOWS.get(name, "")
+    if shows:
+        shows = f"{shows[0].upper()}{shows[1:].rstrip('.')}."
     told = f"<p><strong>What this shows and does not.</strong> {escape(f'{shows} {EVERYWHERE}'.strip())}</p>"
     return Background(title, told + _original(results, name))
 

@@ -169,10 +169,11 @@ def _part(results: Results, part: str, rows: list[Row]) -> str:
     what = names.get(judge, f"Latency at {judge}")
     title = f"{first.title}{concern}"
     figures = [_figure(f"{what}, shorter is faster.{noise}", charts.bars(f"{title}: {what}", drawn, limits))]
+    caption = "Latency by percentile, from when a request was due."
+    if judge in ("wall", "client"):
+        caption = "Latency by percentile in a closed loop: it follows from the throughput."
     if lines := _latency_lines(ordered):
-        figures.append(
-            _figure("Latency by percentile, from when a request was due.", charts.percentiles(title, lines))
-        )
+        figures.append(_figure(caption, charts.percentiles(title, lines)))
         figures += _histograms(ordered, title)
     elif judge in ("wall", "client") and (cpu := _cpu(ordered)):
         figures.append(
@@ -206,7 +207,8 @@ def _kind(results: Results, row: Row, reference: Row | None, band: Estimate | No
 def _cpu(rows: Sequence[Row]) -> list[tuple[str, float, float | None]]:
     found = []
     for row in rows:
-        client, server = row.estimate("client"), row.estimate("server")
+        # A site behind a load generator tells its own processor time.
+        client, server = row.estimate("tornado_us") or row.estimate("client"), row.estimate("server")
         if client is not None and (client.value or server):
             found.append((row.name, client.value, server.value if server else None))
     return found
