@@ -34,7 +34,8 @@ class _WriteResult:
     def _raise_if_unacknowledged(self, property_name: str) -> None:
         if not self._acknowledged:
             raise InvalidOperation(
-                f"{property_name} is not available: the write is unacknowledged; look at acknowledged first"
+                f"A value for {property_name} is not available when the write is unacknowledged;"
+                " look at acknowledged first"
             )
 
     @property

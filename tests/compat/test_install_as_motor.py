@@ -120,3 +120,28 @@ loop.close()
 client.close()
 """
     )
+
+
+def test_motors_names_run_on_uvloop(program, place):
+    program(
+        "import pytest; uvloop = pytest.importorskip('uvloop')\n"
+        + INSTALL
+        + """
+import asyncio, os
+from motor.motor_asyncio import AsyncIOMotorClient
+
+async def main():
+    assert "uvloop" in type(asyncio.get_running_loop()).__module__
+    client = AsyncIOMotorClient(os.environ["TEST_URI"])
+    things = client[os.environ["TEST_DATABASE"]].things
+    await things.insert_many([{"_id": n} for n in range(250)])
+    assert len(await things.find().batch_size(100).to_list(None)) == 250
+    cursor = things.find().sort("_id")
+    assert await cursor.fetch_next and cursor.next_object() == {"_id": 0}
+    assert [each["n"] async for each in things.aggregate([{"$count": "n"}])] == [250]
+    client.close()
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())
+"""
+    )

@@ -75,19 +75,17 @@ async def _wait(condition: asyncio.Condition, timeout: float | None) -> bool:
 
 
 # What command listeners are not told.
-_SENSITIVE = frozenset(
-    [
-        "authenticate",
-        "copydb",
-        "copydbgetnonce",
-        "copydbsaslstart",
-        "createuser",
-        "getnonce",
-        "saslcontinue",
-        "saslstart",
-        "updateuser",
-    ]
-)
+_SENSITIVE = {
+    "authenticate",
+    "copydb",
+    "copydbgetnonce",
+    "copydbsaslstart",
+    "createuser",
+    "getnonce",
+    "saslcontinue",
+    "saslstart",
+    "updateuser",
+}
 
 # PyMongo's tests of asyncio need one fixture of a plugin that this project has no use for.
 if "pytest_asyncio" not in sys.modules:

@@ -1,0 +1,31 @@
+"""The blocking face's own tests of pool, DNS and server selection, in a process that gevent has patched.
+
+A process of its own: patching holds for a whole interpreter. What an event loop runs is left out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gevent")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RUN = "from gevent import monkey; monkey.patch_all(); import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+BLOCKING = "(reference or fused or blocking) and not asyncio and not uvloop"
+# Measures a wait of milliseconds, which a busy process of greenlets does not keep.
+UNLIKE = "not wait_queue_timeout"
+
+
+@pytest.mark.parametrize(
+    "tests",
+    ["test_pool.py", "test_srv.py", "test_server_selector.py"],
+)
+def test_the_blocking_face_passes_its_own_tests_under_gevent(tests: str) -> None:
+    command = [sys.executable, "-c", RUN, "-q", "-p", "no:cacheprovider", "--timeout", "60"]
+    command += [f"tests/faces/{tests}", "-k", f"{BLOCKING} and {UNLIKE}"]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-1000:]
