@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -122,6 +123,18 @@ def test_loaded_document_without_changes_is_not_sent(db: Connection, face: Any) 
     ada.collection().delete_one({"_id": ada.id})
     # It would raise if it sent anything.
     face.save(found)
+
+
+def test_json_leaves_out_what_is_excluded_and_what_was_not_asked_for(db: Connection, face: Any) -> None:
+    face.save(customer(tags=["a"]))
+    only = Customer.find().only(Customer.name, Customer.tags)
+    (found,) = json.loads(face.call(only, "json", exclude=[Customer.tags, Customer.id]))
+    assert list(found) == ["name"]
+    (found,) = json.loads(face.call(Customer.find().exclude(Customer.name), "json", exclude=[Customer.tags]))
+    assert "address" in found
+    assert not {"name", "tags"} & set(found)
+    with pytest.raises(ValueError, match="all of them excluded"):
+        face.call(only, "json", exclude=[Customer.name, Customer.tags])
 
 
 def test_save_of_a_document_that_is_gone_says_so(db: Connection, face: Any) -> None:

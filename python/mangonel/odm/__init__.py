@@ -16,19 +16,10 @@ One model serves both faces: `save()` blocks, `await asave()` does not; queries 
 from __future__ import annotations
 
 from mangonel.bson import ObjectId
-from mangonel.odm._connection import Connection, connect, connection
-from mangonel.odm._documents import Document
-from mangonel.odm._expressions import (
-    Expr,
-    F,
-    Mapped,
-    Path,
+from mangonel.odm._conditions import (
     all_,
-    and_,
-    asc,
     between,
     contains,
-    desc,
     each,
     elem,
     endswith,
@@ -38,15 +29,26 @@ from mangonel.odm._expressions import (
     iexact,
     in_,
     json_schema,
-    nor,
-    not_,
     not_in,
-    or_,
     regex,
     size,
     startswith,
     text,
     where_js,
+)
+from mangonel.odm._connection import Connection, connect, connection
+from mangonel.odm._documents import Document
+from mangonel.odm._expressions import (
+    Expr,
+    F,
+    Mapped,
+    Path,
+    and_,
+    asc,
+    desc,
+    nor,
+    not_,
+    or_,
 )
 from mangonel.odm._fields import Custom, Index, Indexed, Sequence, Version, field, many
 from mangonel.odm._files import File

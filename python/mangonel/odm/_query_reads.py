@@ -268,14 +268,26 @@ class QueryReads(QueryBuilder[T]):
     async def _json_flow(self, collection: Any, exclude: tuple[Any, ...]) -> bytes:
         if self._is_none:
             return b"[]"
-        more: dict[str, Any] = {}
-        if exclude:
-            more["projection"] = {key_of(field, self._model): 0 for field in exclude}
-        cursor = self._cursor(collection, **more)
+        cursor = self._cursor(collection, **self._without(exclude))
         pieces: list[bytes] = []
         while await cursor._fetch_flow():
             pieces.append(_core.odm_json(cursor._batch, self._model.__model__))
         return b"[" + b",".join(pieces) + b"]"
+
+    def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
+        """The options of a find that leaves these fields out too, whatever the query asks for."""
+        if not exclude:
+            return {}
+        projection = dict(self._options.get("projection") or {})
+        is_list = 1 in projection.values()
+        for key in (key_of(field, self._model) for field in exclude):
+            if is_list and key != "_id":
+                projection.pop(key, None)
+            else:
+                projection[key] = 0
+        if is_list and 1 not in projection.values():
+            raise ValueError("expected a field of only() to be left, found all of them excluded")
+        return {"projection": projection}
 
     @overload
     def values(self, field: S, /) -> list[S]: ...

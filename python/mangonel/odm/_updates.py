@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
 from mangonel.odm._changes import Update
-from mangonel.odm._expressions import Where, elem, path_of
+from mangonel.odm._conditions import elem
+from mangonel.odm._expressions import Where, path_of
 
 T = TypeVar("T")
 
