@@ -327,6 +327,8 @@ class Link(Buffer):
     # The face's own: what to close, the descriptor of a plain socket or -1, and asyncio's future.
     transport: Any
     fd: int
+    # The descriptor to look at after a rest; set only.
+    probe: int
     waiter: Any
     @property
     def is_quiet(self) -> bool: ...

@@ -1,4 +1,4 @@
-"""The blocking face's own tests of pool, DNS and server selection, in a process that gevent has patched.
+"""The blocking face's own tests of pool, TLS, DNS, outages and server selection, in a process that gevent has patched.
 
 A process of its own: patching holds for a whole interpreter. What an event loop runs is left out.
 """
@@ -22,10 +22,18 @@ UNLIKE = "not wait_queue_timeout"
 
 @pytest.mark.parametrize(
     "tests",
-    ["test_pool.py", "test_srv.py", "test_server_selector.py"],
+    [
+        "faces/test_load_balancer.py",
+        "faces/test_outages.py",
+        "faces/test_pool.py",
+        "faces/test_pool_upkeep.py",
+        "faces/test_server_selector.py",
+        "faces/test_srv.py",
+        "tls/test_connections.py",
+    ],
 )
 def test_the_blocking_face_passes_its_own_tests_under_gevent(tests: str) -> None:
     command = [sys.executable, "-c", RUN, "-q", "-p", "no:cacheprovider", "--timeout", "60"]
-    command += [f"tests/faces/{tests}", "-k", f"{BLOCKING} and {UNLIKE}"]
+    command += [f"tests/{tests}", "-k", f"{BLOCKING} and {UNLIKE}"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-1000:]

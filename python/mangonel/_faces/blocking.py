@@ -82,8 +82,10 @@ class BlockingLoop:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
             # Looked at per connection: gevent may patch after the client was made, but not after it was used.
-            fd = -1 if is_patched_by_gevent() else sock.fileno()
-            link = exchange.handle_connected(_Transport(sock), fd)
+            is_patched = is_patched_by_gevent()
+            link = exchange.handle_connected(_Transport(sock), -1 if is_patched else sock.fileno())
+            if is_patched and isinstance(exchange, _core.Exchange):
+                link.probe = sock.fileno()
             if self._security is not None:
                 sock.secured.attach(link)  # type: ignore[union-attr]
 
@@ -115,7 +117,9 @@ class BlockingLoop:
                 sock.settimeout(timeout)
             if is_write:
                 exchange.handle_sending()
-                sock.sendall(exchange)
+                # gevent sends in Python: the frames of its error would hold the message, which then could not be
+                # stamped for another attempt.
+                sock.sendall(bytes(exchange) if is_patched_by_gevent() else exchange)
                 exchange.handle_sent()
                 if exchange.step == DONE:
                     return

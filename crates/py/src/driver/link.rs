@@ -33,6 +33,8 @@ pub struct Link {
     /// The file descriptor of a plain socket, for the paths that skip the socket object; -1 for none.
     #[pyo3(get, set)]
     pub(crate) fd: i32,
+    /// The descriptor to look at after a rest, where `fd` is not to be used: gevent waits in the socket object.
+    probe: i32,
     /// The engine that encrypts and decrypts for the paths that skip the socket object; none for plain connections, and
     /// while a call is inside it.
     pub(crate) tls: Option<Box<Tls>>,
@@ -68,6 +70,7 @@ impl Link {
             lent: 0,
             transport: Some(transport),
             fd,
+            probe: fd,
             tls: None,
             closing_hint: None,
             has_spoken: false,
@@ -151,6 +154,7 @@ impl Link {
             return self.transport.as_ref().map(|transport| (transport.clone_ref(py), "interrupt"));
         }
         self.fd = -1;
+        self.probe = -1;
         self.transport.take().map(|transport| (transport, "close"))
     }
 
@@ -215,11 +219,17 @@ impl Link {
         self.deframer.is_empty()
     }
 
+    /// Look at this descriptor after a rest; it is never waited in.
+    #[setter]
+    fn set_probe(&mut self, fd: i32) {
+        self.probe = fd;
+    }
+
     /// Whether the server closed the connection, or said something unasked, while it was idle for a while. Costs a
     /// system call after a second of rest, and nothing before.
     #[getter]
     pub(crate) fn is_stale(&self) -> bool {
-        self.fd >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::transfer::has_ended(self.fd)
+        self.probe >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::transfer::has_ended(self.probe)
     }
 
     /// Whether a whole message is there already.
