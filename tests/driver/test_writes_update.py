@@ -123,7 +123,7 @@ def test_wrong_argument_raises_the_class_that_pymongo_raises(
 
 
 def test_session_that_is_none_is_refused(face: Face, collection: Any) -> None:
-    with pytest.raises(ValueError, match="must be a ClientSession"):
+    with pytest.raises(ValueError, match=r"must be an? (Async)?ClientSession"):
         face.wait(collection.delete_one({}, session=object()))
 
 
