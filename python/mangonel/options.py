@@ -142,7 +142,7 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 
 # Options that the parser knows and the client does not have yet -> the part of the project that brings them,
 # and what value of theirs asks for it. A client refuses them by name; nothing is ignored in silence.
-# TODO(driver): take a row out when its part lands; this table is gone when all have.
+# A row goes when its part lands, and the table when all have.
 LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "auto_encryption_opts": ("encryption", lambda value: value is not None),
 }
