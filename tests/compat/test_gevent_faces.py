@@ -23,6 +23,8 @@ UNLIKE = "not wait_queue_timeout"
 @pytest.mark.parametrize(
     "tests",
     [
+        "faces/test_direct_connections.py",
+        "faces/test_large.py",
         "faces/test_load_balancer.py",
         "faces/test_outages.py",
         "faces/test_pool.py",
@@ -30,6 +32,7 @@ UNLIKE = "not wait_queue_timeout"
         "faces/test_server_selector.py",
         "faces/test_srv.py",
         "tls/test_connections.py",
+        "tls/test_failures.py",
     ],
 )
 def test_the_blocking_face_passes_its_own_tests_under_gevent(tests: str) -> None:
