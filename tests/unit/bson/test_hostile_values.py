@@ -59,7 +59,7 @@ MESSAGES = [
     ('RawBSONDocument(b"\\6\\0\\0\\0\\0")', "6 bytes, as its length says, got 5"),
     ("""json_util.loads('{"$oid": "a", "x": 1}')""", r"expected \$oid alone, got 'x' beside it"),
     ("""json_util.loads('{"$date": "today"}')""", "'today' does not match ISO-8601"),
-    ("""json_util.loads('{"$timestamp": {"t": 1}}')""", 'document of "t" and "i"'),
+    ("""json_util.loads('{"$timestamp": {"t": 1}}')""", 'exactly "t" and "i" components'),
 ]
 
 
