@@ -357,7 +357,12 @@ impl Kind {
         match self {
             Kind::Commit => Some(End::Commit),
             Kind::Abort => Some(End::Abort),
-            _ => None,
+            Kind::Read
+            | Kind::ReadOnce
+            | Kind::RetryableWrite
+            | Kind::Write
+            | Kind::Selection
+            | Kind::Command => None,
         }
     }
 }

@@ -177,6 +177,12 @@ impl Command {
         value
     }
 
+    /// Returns whether the body has this field, and it is true.
+    pub fn has_flag(&self, key: &str) -> bool {
+        let body = RawDocument::prefix(self.head.get(BODY_START..).unwrap_or_default());
+        body.is_ok_and(|(body, _)| matches!(body.get(key), Ok(Some(RawValue::Boolean(true)))))
+    }
+
     /// Finds a field that is a document: the bytes of its element in `head`, and the document.
     fn find_document(&self, key: &str) -> Option<(Range<usize>, Vec<u8>)> {
         let body = RawDocument::from_bytes(self.head.get(BODY_START..)?).ok()?;

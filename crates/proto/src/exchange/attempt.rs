@@ -1,7 +1,7 @@
 //! One attempt: the command stamped for its connection, its answer read, and whether another attempt follows.
 //! Spec: message, retryable-reads, retryable-writes, sessions.
 
-use mangonel_bson::{RawDocument, RawValue};
+use mangonel_bson::RawDocument;
 
 use super::{Earlier, Exchange, Phase};
 use crate::client::Client;
@@ -254,19 +254,13 @@ impl Exchange {
         let command = &self.operation.command;
         // The server refuses it on a `getMore`, except for the wait of a tailable cursor, which is the caller's; and
         // takes that of a tailable cursor's `find` for the whole life of the cursor.
-        let is_for_the_line =
-            command.name() == "getMore" || command.name() == "find" && stays_open(&command.to_document());
+        let is_for_the_line = match command.name() {
+            "getMore" => true,
+            "find" => command.has_flag("tailable") && !command.has_flag("awaitData"),
+            _ => false,
+        };
         Ok((!is_for_the_line).then_some(milliseconds))
     }
-}
-
-/// Whether a `find` opens a tailable cursor whose server does not wait for documents.
-fn stays_open(command: &[u8]) -> bool {
-    let is_true = |key| {
-        RawDocument::from_bytes(command)
-            .is_ok_and(|command| matches!(command.get(key), Ok(Some(RawValue::Boolean(true)))))
-    };
-    is_true("tailable") && !is_true("awaitData")
 }
 
 /// Whether a write may carry a transaction number, so that the server knows a repetition when it sees one.
