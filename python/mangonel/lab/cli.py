@@ -69,6 +69,10 @@ def _playing(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N",
         help="a parameter of an experiment, as exits=200",
     )
+    _plugins(parser)
+
+
+def _plugins(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plugin",
         type=Path,
@@ -109,14 +113,7 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "list", "look", "experiments, contenders, and who cannot take part and why")
-    parser.add_argument(
-        "--plugin",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a .py file with an experiment or contenders",
-    )
+    _plugins(parser)
 
 
 def _show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -199,14 +196,7 @@ def _profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "-o", "--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results"
     )
     parser.add_argument("--quick", action="store_true", help="the short form of the work")
-    parser.add_argument(
-        "--plugin",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a .py file with an experiment or contenders",
-    )
+    _plugins(parser)
 
 
 def _doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
