@@ -17,7 +17,8 @@ import os
 from typing import Any
 
 import click
-from flask import Flask, abort, flash, redirect, render_template_string, request, session
+import flask
+from flask import Flask, abort, flash, redirect, render_template_string, request
 from werkzeug.wrappers import Response
 
 from mangonel import MongoClient
@@ -25,6 +26,9 @@ from mangonel.bson import ObjectId
 from mangonel.errors import DuplicateKeyError
 from mangonel.websessions import WebSessions
 from mangonel.websessions.frameworks.flask import check_csrf
+
+# A websession, which can more than Flask says of its own.
+session: Any = flask.session
 
 PAGE = """<!doctype html><html lang="en"><title>Customers</title><meta name="viewport" content="width=device-width">
 <main>{% for text in get_flashed_messages() %}<p role="status">{{ text }}</p>{% endfor %}
@@ -59,7 +63,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
     def guard() -> Response | None:
         if request.method == "POST":
             check_csrf()
-        if not session.user and request.endpoint not in ("page", "login"):  # type: ignore[attr-defined]
+        if not session.user and request.endpoint not in ("page", "login"):
             return redirect("/")
         return None
 
@@ -67,7 +71,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
     def page() -> str:
         # The newest hundred; no query for who is not logged in.
         newest = shop.customers.find().sort("_id", -1).limit(100)
-        customers = newest.to_list() if session.user else []  # type: ignore[attr-defined]
+        customers = newest.to_list() if session.user else []
         return render_template_string(PAGE, customers=customers)
 
     @app.post("/login")
@@ -81,15 +85,15 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
         if user is None or not is_right:
             flash("Wrong name or password")
         else:
-            session.login(name)  # type: ignore[attr-defined]  # a new id; the one before is dead
+            session.login(name)  # a new id; the one before is dead
             flash(f"Welcome, {name}")
         return redirect("/")
 
     @app.post("/logout")
     def logout() -> Response:
         if "everywhere" in request.form:
-            sessions.blocking.revoke_user(session.user)  # type: ignore[attr-defined]
-        session.destroy()  # type: ignore[attr-defined]
+            sessions.blocking.revoke_user(session.user)
+        session.destroy()
         return redirect("/")
 
     @app.post("/customers")

@@ -118,7 +118,7 @@ class AgnosticClient(AsyncMongoClient):
             self._io_loop = asyncio.get_event_loop()
         return self._io_loop
 
-    async def start_session(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    async def start_session(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]  # awaited in Motor
         """Return a new session; nothing is sent."""
         return super().start_session(*args, **kwargs)
 

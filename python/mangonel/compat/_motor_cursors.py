@@ -91,7 +91,7 @@ class LatentOpening(MotorIteration):
     async def _fetch_once_flow(self) -> bool:
         opening = self._opening
         if opening is None:
-            more: bool = await super()._fetch_once_flow()  # type: ignore[misc]
+            more: bool = await super()._fetch_once_flow()  # type: ignore[misc]  # the cursor beside this mixin has it
             return more
         self._opening = None
         try:
@@ -109,7 +109,7 @@ class LatentOpening(MotorIteration):
 
     async def _close_flow(self) -> None:
         self._opening = None
-        await super()._close_flow()  # type: ignore[misc]
+        await super()._close_flow()  # type: ignore[misc]  # the cursor beside this mixin has it
 
     if TYPE_CHECKING:
         _batch_size: int

@@ -71,7 +71,7 @@ class Base(SessionMixin, RequestHandler):
 
     async def prepare(self) -> None:
         """Load the websession, and let nobody in who is not logged in: pages send to the login, scripts get 401."""
-        await super().prepare()  # type: ignore[misc]
+        await super().prepare()  # type: ignore[misc]  # of the handler beside this mixin
         if self.is_public or self._finished or self.session.user is not None:
             return
         is_page = self.request.method == "GET" and "text/html" in self.request.headers.get("Accept", "")

@@ -22,7 +22,7 @@ class Account(Document):
 
     __collection__ = "accounts"
 
-    id: str  # type: ignore[assignment]
+    id: str  # type: ignore[assignment]  # the name takes the place of an ObjectId
     password: bytes
     salt: bytes
     title: str
