@@ -6,6 +6,8 @@ Knows no test format. Everything goes through blocking clients of its own.
 from __future__ import annotations
 
 import functools
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +15,11 @@ from mangonel.server import Server
 from spec.unified.driver import Driver
 
 __all__ = ["Deployment"]
+
+# This one hangs up while the write goes on: the server tries a failed batch again, document by document, which succeeds
+# when the fail point is gone by then.
+_LATE_FAIL_POINT = "onPrimaryTransactionalWrite"
+_SERVERS_OWN = re.compile(r"^(admin|config|local)\.")
 
 
 class Deployment:
@@ -81,9 +88,20 @@ class Deployment:
 
     def clear_fail_points(self, names: set[str]) -> None:
         """Turn fail points off on every member."""
+        if _LATE_FAIL_POINT in names:
+            self._wait_for_writes()
         for name in names:
             for member in self._server.members:
                 self._member(member.address).admin.command({"configureFailPoint": name, "mode": "off"})
+
+    def _wait_for_writes(self) -> None:
+        """Return when no write of a client is under way."""
+        writes = {"active": True, "clientMetadata": {"$exists": True}, "ns": {"$not": _SERVERS_OWN}}
+        pipeline = [{"$currentOp": {"allUsers": True}}, {"$match": writes}]
+        deadline = time.monotonic() + 10
+        while found := self._client.admin.aggregate(pipeline).to_list():
+            assert time.monotonic() < deadline, f"these writes do not end: {found}"
+            time.sleep(0.005)
 
     def kill_sessions(self) -> None:
         """End all transactions that a failed case left open."""
