@@ -51,17 +51,22 @@ pub fn after_network_error(kind: Kind, options: &ClientOptions) -> bool {
     }
 }
 
+/// Whether the command may be sent again after an attempt that did nothing for certain: no connection could be made, or
+/// the server had too much to do. Any command may, unless the user turned retries off.
+pub fn after_nothing_done(kind: Kind, options: &ClientOptions) -> bool {
+    match kind {
+        Kind::Read | Kind::ReadOnce => options.retry_reads,
+        Kind::RetryableWrite | Kind::Write | Kind::Selection => options.retry_writes,
+        Kind::Command => options.retry_reads && options.retry_writes,
+        Kind::Commit | Kind::Abort => true,
+    }
+}
+
 /// Whether the command may be sent again after this reply. A server of 4.4 or newer labels the writes that may.
 pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again {
     let labels = facts.labels;
     if labels.is_overloaded && labels.is_retryable {
-        let may = match kind {
-            Kind::Read | Kind::ReadOnce => options.retry_reads,
-            Kind::RetryableWrite | Kind::Write | Kind::Selection => options.retry_writes,
-            Kind::Command => options.retry_reads && options.retry_writes,
-            Kind::Commit | Kind::Abort => true,
-        };
-        return if may { Again::AfterBackoff } else { Again::No };
+        return if after_nothing_done(kind, options) { Again::AfterBackoff } else { Again::No };
     }
     let may = match kind {
         Kind::Read => {

@@ -204,7 +204,7 @@ impl Exchange {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
             self.report(client, self.progress(), Cause::Reply(reply), &message, now);
             self.drop_link(client, now);
-            self.back_off(client, message, now);
+            self.back_off(client, message, false, now);
             return Ok(());
         }
         let Some(handshake) = &mut self.handshake else { return Ok(()) };

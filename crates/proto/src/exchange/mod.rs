@@ -148,6 +148,8 @@ pub struct Exchange {
     reports_earlier: bool,
     /// Whether a server had too much to do, so that other rules for retries hold.
     is_overloaded: bool,
+    /// Whether the last failure was that of a connection being made, which may mean the same.
+    is_overload: bool,
     /// When its time is over (client-side-operations-timeout).
     until: Option<Instant>,
     /// Whether the server will send more without being asked.
@@ -218,6 +220,7 @@ impl Exchange {
             earlier: None,
             reports_earlier: false,
             is_overloaded: false,
+            is_overload: false,
             until,
             more_to_come: false,
             has_transaction_number: false,
@@ -392,6 +395,12 @@ impl Exchange {
         is_repeatable && matches!(self.failure, Some(Failure::Network { .. }))
     }
 
+    /// Returns whether the failure carries the labels `SystemOverloadedError` and `RetryableError`: no connection could
+    /// be made, perhaps since the server has too much to do.
+    pub fn is_overload_error(&self) -> bool {
+        self.is_overload && matches!(self.failure, Some(Failure::Network { .. }))
+    }
+
     /// Returns how often the command was sent before the last time.
     pub fn retries(&self) -> u32 {
         self.attempt
@@ -481,12 +490,12 @@ impl Exchange {
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 // The command was refused before it ran, so it may be sent again whatever it does.
-                self.back_off(client, message, now);
+                self.back_off(client, message, timed_out, now);
             }
             Phase::Connecting | Phase::Handshake => {
                 self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
                 self.drop_link(client, now);
-                self.back_off(client, message, now);
+                self.back_off(client, message, timed_out, now);
             }
             Phase::InFlight => {
                 let failure = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
@@ -522,7 +531,7 @@ impl Exchange {
             let message = format!("{}: {message}", self.address());
             self.report_load(client, topology::Phase::BeforeHandshake, Cause::Network, &message, false, now);
             self.drop_link(client, now);
-            self.back_off(client, message, now);
+            self.back_off(client, message, false, now);
         }
     }
 
@@ -659,6 +668,7 @@ impl Exchange {
         is_overload: bool,
         now: Instant,
     ) {
+        self.is_overload = is_overload;
         if phase == topology::Phase::BeforeHandshake {
             self.note_trouble(message);
         }

@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::events::{CheckOutFailure, Interests, SelectionEvent};
 use crate::operation::Kind;
 use crate::pool::CheckOut;
+use crate::retry;
 use crate::time::Instant;
 use crate::topology::select::{Criteria, SelectionError};
 use crate::topology::{Address, ServerDescription};
@@ -154,13 +155,18 @@ impl Exchange {
         self.until.map_or(end, |until| end.min(until))
     }
 
-    /// Nothing was sent, so trying again is safe whatever the command; the monitor will tell when it is of no use.
-    pub(super) fn back_off(&mut self, client: &mut Client, message: String, now: Instant) {
+    /// No connection could be made. Nothing was sent, so trying again is safe whatever the command; the monitor will
+    /// tell when it is of no use. Who turned retries off is told at once.
+    pub(super) fn back_off(&mut self, client: &mut Client, message: String, timed_out: bool, now: Instant) {
         let until = now + RECONNECT_DELAY;
-        self.failure = Some(Failure::Network { message, timed_out: false });
+        self.failure = Some(Failure::Network { message, timed_out });
         if self.operation.is_filling {
             self.phase = Phase::Done;
             return;
+        }
+        if !retry::after_nothing_done(self.operation.kind, &client.options) {
+            self.phase = Phase::Done;
+            return self.end_session(client, now);
         }
         if until > self.selection_deadline(client) {
             self.fail_selection(client, now);

@@ -290,6 +290,10 @@ impl Exchange {
         if self.inner.is_retryable_write_error() {
             failure::add_label(py, &error, "RetryableWriteError");
         }
+        if self.inner.is_overload_error() {
+            failure::add_label(py, &error, "SystemOverloadedError");
+            failure::add_label(py, &error, "RetryableError");
+        }
         if let Some(cause) = &self.cause {
             error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
         }
