@@ -72,6 +72,7 @@ def test_task_cancelled_when_its_turn_has_come_passes_it_on(
     async def steps() -> None:
         client = AsyncMongoClient(scripted_server.uri, maxPoolSize=1)
         find = client.shop.orders.find_one
+        await find()  # so that all six find a known server, and queue in the order of their start
         scripted_server.once("find", Reply(EMPTY, delay=0.1))
         holder = asyncio.create_task(find())
         await asyncio.sleep(0)
