@@ -119,6 +119,32 @@ def test_a_customer_appears_soon_after_the_insert(person: Any, shop: Any) -> Non
     assert statistics.median(delays) < 2000
 
 
+def test_rows_change_and_go_as_their_documents_do(person: Any, shop: Any) -> None:
+    one = person()
+    page = one.log_in()
+    leaver = customer("Somebody who leaves")
+    order = {"customer": "Ann", "item": "Kite", "cents": 990, "state": "new", "placed": leaver["joined"]}
+    shop.customers.insert_one(leaver)
+    shop.orders.insert_one(order)
+    line = page.locator(f'#order-rows > tr[data-id="{order["_id"]}"]')
+    line.get_by_text("new", exact=True).wait_for()
+    for state in ("paid", "shipped"):
+        shop.orders.update_one({"_id": order["_id"]}, {"$set": {"state": state}})
+        line.get_by_text(state, exact=True).wait_for()
+    assert line.locator("td").all_inner_texts() == ["Kite", "Ann", "shipped", "€9.90"]
+    total = page.locator("#customer-total").inner_text()
+    shop.customers.delete_one({"_id": leaver["_id"]})
+    page.locator(f'#customer-rows > tr[data-id="{leaver["_id"]}"]').wait_for(state="detached")
+    page.wait_for_function(
+        "total => document.getElementById('customer-total').textContent !== total", arg=total
+    )
+    left = page.locator("#customer-total").inner_text()
+    assert int(left.replace(",", "")) == shop.customers.count_documents({})
+    page.reload()
+    line.get_by_text("shipped", exact=True).wait_for()
+    assert one.problems == []
+
+
 class Shopping(threading.Thread):
     """Writes customers, one at a time, and never far ahead of what was shown.
 

@@ -13,6 +13,8 @@ from site_process import Site, Visitor, customer
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from mangonel.demo.reader import CREDIT
+
 PATIENCE = 30
 
 
@@ -38,22 +40,41 @@ class Page:
         self.position: str | None = None
         self.total = 0
         self.events: list[str] = []
+        self.changes: list[tuple[str, str]] = []
+        self.rows: dict[str, dict[str, Any]] = {}
         self.states = 0
 
-    async def follow(self, connection: WebSocketClientConnection, until: int) -> None:
-        """Take frames in until so many customers are known."""
+    def take(self, event: dict[str, Any]) -> None:
+        """Follow a change."""
+        op, id = event.pop("op"), event.pop("id")
+        if op == "insert":
+            assert id not in self.rows
+            self.events.append(event["name"])
+            self.rows[id] = event
+            self.total += 1
+        elif op == "delete":
+            self.changes.append((op, id))
+            self.rows.pop(id, None)
+            self.total -= 1
+        else:
+            self.changes.append((op, id))
+            self.rows[id].update(event)
+
+    async def follow(self, connection: WebSocketClientConnection, until: int, last: str = "") -> None:
+        """Take frames in until so many customers are known, or until the last one is."""
         await connection.write_message(json.dumps({"after": self.position}))
-        while self.total < until:
+        while last not in self.events if last else self.total < until:
             text = await asyncio.wait_for(connection.read_message(), PATIENCE)
             assert text is not None, f"closed with {connection.close_code}"
             frame = json.loads(text)
             if frame["type"] == "state":
                 self.states += 1
                 self.total = frame["totals"]["customer"]
+                self.rows = {row["id"]: row for row in frame["rows"]["customer"]}
             else:
-                names = [row["name"] for row in frame["events"] if row["kind"] == "customer"]
-                self.events += names
-                self.total += len(names)
+                for event in frame["events"]:
+                    if event["kind"] == "customer":
+                        self.take(event)
             self.position = frame["position"]
             await connection.write_message('{"credit": 1}')
 
@@ -127,13 +148,49 @@ def test_a_browser_that_comes_back_to_another_process_gets_what_it_missed(
     assert page.events == missed
 
 
-def test_a_browser_that_takes_nothing_in_is_sent_a_few_frames_only(ada: Visitor, shop: Any) -> None:
-    credit = 8
+def test_updates_and_deletes_come_once_each_and_in_order(ada: Visitor, shop: Any) -> None:
+    async def visit() -> tuple[Page, Page, list[Any]]:
+        page, later = Page(), Page()
+        kept = [customer(f"changing {number}") for number in range(3)]
+        async with line(ada) as connection:
+            await page.follow(connection, 1)
+        shop.customers.insert_many(kept)
+        for city in ("Rome", "Lima"):
+            shop.customers.update_one({"_id": kept[0]["_id"]}, {"$set": {"city": city, "unseen": 1}})
+        shop.customers.replace_one({"_id": kept[1]["_id"]}, customer("replaced"))
+        shop.customers.delete_one({"_id": kept[2]["_id"]})
+        write(shop, "behind the changes", 1)
+        # What a line brings that broke in between, and what a page gets that begins now.
+        wanted = shop.customers.count_documents({})
+        async with line(ada) as connection:
+            await page.follow(connection, wanted, "behind the changes 0")
+        async with line(ada) as connection:
+            await later.follow(connection, wanted)
+        return page, later, [str(one["_id"]) for one in kept]
 
+    write(shop, "there", 1)
+    page, later, (changed, replaced, removed) = asyncio.run(visit())
+    assert page.changes == [
+        ("update", changed),
+        ("update", changed),
+        ("replace", replaced),
+        ("delete", removed),
+    ]
+    assert page.rows[changed]["city"] == "Lima"
+    assert page.rows[replaced]["name"] == "replaced"
+    assert later.rows[changed].keys() == {"id", "name", "city", "at"}
+    # The state agrees with what its events would have made of an older one.
+    assert removed not in later.rows
+    for id, row in later.rows.items():
+        assert page.rows[id].items() >= {name: row[name] for name in ("name", "city", "at")}.items()
+    assert page.total == later.total
+
+
+def test_a_browser_that_takes_nothing_in_is_sent_a_few_frames_only(ada: Visitor, shop: Any) -> None:
     async def visit() -> bool:
         async with line(ada) as connection:
             await connection.write_message('{"after": null}')
-            for number in range(credit):
+            for number in range(CREDIT):
                 assert await asyncio.wait_for(connection.read_message(), PATIENCE) is not None
                 write(shop, f"unread {number}", 1)
             try:

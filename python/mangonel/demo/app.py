@@ -19,6 +19,7 @@ from tornado.web import Application, StaticFileHandler
 from mangonel import AsyncMongoClient
 from mangonel.demo.accounts import AccountPage, Login, Logout, LogoutEverywhere, Revoke
 from mangonel.demo.base import HEADERS
+from mangonel.demo.fanout import Fanout
 from mangonel.demo.feed import Feed
 from mangonel.demo.files import BUCKET, Download, FileAPI, FilesAPI, FilesPage, open_by_id
 from mangonel.demo.live import LivePage, LiveSocket, SessionSocket
@@ -47,6 +48,7 @@ class Demo:
         settings: from the command line.
         client: the process's only client.
         feed: what is written, as it is written.
+        fanout: sends it to the browsers that keep up.
         bucket: where the files are.
         commands, pools, requests, events: what is counted for the status page.
     """
@@ -54,6 +56,7 @@ class Demo:
     settings: Settings
     client: AsyncMongoClient[Any]
     feed: Feed
+    fanout: Fanout
     bucket: AsyncGridFSBucket
     commands: Commands
     pools: Pools
@@ -146,8 +149,10 @@ async def serve(settings: Settings) -> None:
         feed = Feed(client, settings.database, settings.ring)
         await feed.open()
         following = await stack.enter_async_context(_running(feed.run()))
+        fanout = Fanout(feed)
+        sending = await stack.enter_async_context(_running(fanout.run()))
         bucket = AsyncGridFSBucket(client[settings.database], BUCKET)
-        demo = Demo(settings, client, feed, bucket, commands, pools, requests, events)
+        demo = Demo(settings, client, feed, fanout, bucket, commands, pools, requests, events)
         # Bodies are small; the one handler that takes large ones raises its limit itself.
         server = HTTPServer(
             application(demo, sessions), xheaders=settings.is_behind_tls, max_body_size=MAX_BODY
@@ -161,10 +166,11 @@ async def serve(settings: Settings) -> None:
         port = sockets[0].getsockname()[1]
         print(f"http://{settings.host}:{port}/", flush=True)
         stopping = await stack.enter_async_context(_running(stopped.wait()))
-        await asyncio.wait((stopping, following), return_when=asyncio.FIRST_COMPLETED)
-        if following.done():
-            # It mends what it can. Pages that stand still would be worse than a process that is started again.
-            following.result()
+        await asyncio.wait((stopping, following, sending), return_when=asyncio.FIRST_COMPLETED)
+        for task in (following, sending):
+            if task.done():
+                # They mend what they can. Pages that stand still would be worse than a process that is started again.
+                task.result()
 
 
 @asynccontextmanager

@@ -10,15 +10,13 @@ Spec: change-streams, snapshot-sessions (the same read concern, set by hand beca
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import json
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from mangonel.bson.timestamp import Timestamp
+from mangonel.demo.events import KINDS, ROWS, Event, Rows, encode, event_of, position_of, row_of
 from mangonel.demo.ring import LAST, Position, Ring
 from mangonel.errors import OperationFailure, PyMongoError
 
@@ -29,14 +27,24 @@ __all__ = ["Feed", "HistoryLost"]
 
 log = logging.getLogger("mangonel.demo")
 
-ROWS = 100
-"""Rows of each kind that the state has, and a page shows."""
-
-# Collections, and what their rows are called.
-KINDS = {"customers": "customer", "orders": "order"}
 PIPELINE: list[dict[str, Any]] = [
-    {"$match": {"operationType": "insert", "ns.coll": {"$in": list(KINDS)}}},
-    {"$project": {"clusterTime": 1, "ns": 1, "fullDocument": 1}},
+    {
+        "$match": {
+            "operationType": {"$in": ["insert", "update", "replace", "delete"]},
+            "ns.coll": {"$in": list(KINDS)},
+        }
+    },
+    # An update tells its own changes. The whole document, looked up, would be that of a later moment.
+    {
+        "$project": {
+            "clusterTime": 1,
+            "operationType": 1,
+            "ns.coll": 1,
+            "documentKey": 1,
+            "fullDocument": 1,
+            "updateDescription.updatedFields": 1,
+        }
+    },
 ]
 
 CHANGE_STREAM_HISTORY_LOST = 286
@@ -45,6 +53,8 @@ SNAPSHOT_UNAVAILABLE = 246
 # When changes come faster than this, they are let gather for a moment: one getMore then brings many.
 BUSY_RATE = 200.0
 GATHER_S = 0.01
+# What takes less was at hand; what takes longer the server was asked for.
+ANSWER_S = 0.0002
 MAX_AWAIT_MS = 1000
 PAUSE_S = 0.5
 
@@ -73,7 +83,7 @@ class Feed:
         self._client = client
         self._database: Any = client[database]
         self._size = size
-        self._rows: dict[str, deque[str]] = {kind: deque(maxlen=ROWS) for kind in KINDS.values()}
+        self._rows = {kind: Rows() for kind in KINDS.values()}
         self._news: asyncio.Future[None] | None = None
         self.totals: dict[str, int] = dict.fromkeys(KINDS.values(), 0)
         self.ring = Ring(size, Position(0, 0, ""))
@@ -95,8 +105,8 @@ class Feed:
                     await self._begin_again()
                     is_lost = False
                 async with aclosing(self.changes(self.ring.end)) as changes:
-                    async for position, kind, row in changes:
-                        self._add(position, kind, row)
+                    async for position, event in changes:
+                        self._add(position, event)
             except HistoryLost:
                 is_lost = True
                 log.warning("the oplog has been overtaken; reading the state again")
@@ -114,8 +124,8 @@ class Feed:
 
     async def changes(
         self, after: Position, until: Position | None = None
-    ) -> AsyncGenerator[tuple[Position, str, str], None]:
-        """Yield position, kind and row of each event behind a position.
+    ) -> AsyncGenerator[tuple[Position, Event], None]:
+        """Yield each event behind a position, with its own.
 
         Args:
             after: begin behind it.
@@ -138,6 +148,7 @@ class Feed:
                     session=session if until is not None else None,
                 ) as stream:
                     while True:
+                        asked = loop.time()
                         change = await stream.try_next()
                         if change is None:
                             if until is not None:
@@ -145,22 +156,25 @@ class Feed:
                             continue
                         position = position_of(change)
                         if position > after:
-                            yield position, *row_of(change)
+                            yield position, event_of(change)
                         if until is not None and position >= until:
                             return
-                        if (wait := pace.wait(loop.time())) and until is None:
+                        if (wait := pace.wait(asked, loop.time())) and until is None:
                             await asyncio.sleep(wait)
             except OperationFailure as error:
                 if error.code == CHANGE_STREAM_HISTORY_LOST:
                     raise HistoryLost from error
                 raise
 
-    def state(self) -> str:
+    def state(self) -> bytes:
         """Return the state as JSON, for a page that begins: it holds everything before `ring.next`."""
-        rows = ",".join(f'"{kind}":[{",".join(found)}]' for kind, found in self._rows.items())
-        return (
-            f'{{"type":"state","position":"{self.ring.end}","totals":{json.dumps(self.totals)},'
-            f'"rows":{{{rows}}}}}'
+        return encode(
+            {
+                "type": "state",
+                "position": str(self.ring.end),
+                "totals": self.totals,
+                "rows": {kind: rows.all() for kind, rows in self._rows.items()},
+            }
         )
 
     async def news(self, number: int) -> None:
@@ -170,10 +184,10 @@ class Feed:
                 self._news = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._news)
 
-    def _add(self, position: Position, kind: str, row: str) -> None:
-        self.ring.add(position, row)
-        self._rows[kind].append(row)
-        self.totals[kind] += 1
+    def _add(self, position: Position, event: Event) -> None:
+        self.ring.add(position, event.json())
+        self.totals[event.kind] += event.difference
+        self._rows[event.kind].take(event)
         self.seen += 1
         self._tell()
 
@@ -190,8 +204,7 @@ class Feed:
             newest, at = await self._at_snapshot(collection, [{"$sort": {"_id": -1}}, {"$limit": ROWS}], at)
             self.totals[kind] = counted[0]["n"] if counted else 0
             # The newest last, as they would have come.
-            self._rows[kind].clear()
-            self._rows[kind].extend(row_json(kind, document) for document in reversed(newest))
+            self._rows[kind].begin(row_of(kind, document) for document in reversed(newest))
         assert at is not None
         return at
 
@@ -218,49 +231,17 @@ class Feed:
 
 
 class Pace:
-    """Tells how long to let changes gather, by how fast they come."""
+    """Tells when to let changes gather, by how fast they come."""
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._count = 0
 
-    def wait(self, now: float) -> float:
-        """Count a change and return the seconds to wait before the next one is asked for."""
+    def wait(self, asked: float, now: float) -> float:
+        """Count a change that was asked for and came; return the seconds to wait before the next one."""
         self._count += 1
-        passed = now - self._since
-        if passed < GATHER_S:
+        if now - asked < ANSWER_S:
             return 0.0
-        is_busy = self._count > BUSY_RATE * passed
+        is_busy = self._count > BUSY_RATE * (now - self._since)
         self._since, self._count = now, 0
         return GATHER_S if is_busy else 0.0
-
-
-def position_of(change: Mapping[str, Any]) -> Position:
-    """Return where a change stands."""
-    at = change["clusterTime"]
-    return Position(at.time, at.inc, change["_id"]["_data"])
-
-
-def row_of(change: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the kind of a change and its row, as JSON."""
-    kind = KINDS[change["ns"]["coll"]]
-    return kind, row_json(kind, change["fullDocument"])
-
-
-def row_json(kind: str, document: Mapping[str, Any]) -> str:
-    """Return what a page shows of a document; encoded once, however many browsers there are."""
-    row: dict[str, Any] = {"kind": kind, "id": str(document["_id"])}
-    if kind == "customer":
-        row.update(name=document["name"], city=document["city"], at=_milliseconds(document["joined"]))
-    else:
-        row.update(
-            customer=document["customer"],
-            item=document["item"],
-            cents=document["cents"],
-            at=_milliseconds(document["placed"]),
-        )
-    return json.dumps(row, separators=(",", ":"))
-
-
-def _milliseconds(date: dt.datetime) -> int:
-    return round(date.replace(tzinfo=dt.UTC).timestamp() * 1000)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
-from tornado.websocket import WebSocketClosedError, WebSocketHandler
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketHandler
 
 from mangonel.demo.base import Base
 from mangonel.demo.reader import Reader
@@ -66,19 +68,21 @@ class LiveSocket(SessionSocket):
         except (KeyError, TypeError, ValueError):
             self.close(MISUSE, "expected after or credit")
             return
-        self._reader = Reader(self.demo.feed, self._send)
-        self._task = asyncio.create_task(self._run(self._reader, position))
+        self._reader = Reader(self.demo.feed, self.demo.fanout, self._write)
+        self._task = asyncio.create_task(self._reader.run(position))
 
     def on_close(self) -> None:
         """Stop sending."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _run(self, reader: Reader, position: Position | None) -> None:
-        try:
-            await reader.run(position)
-        except WebSocketClosedError:
-            return
+    def _write(self, frame: bytes) -> None:
+        """Write a whole frame, past `write_message`: that would pack it again, and start a task, for each browser.
 
-    async def _send(self, frame: str) -> None:
-        await self.write_message(frame)
+        What is written waits in memory until the socket takes it; the browser's credit bounds how much that is. No
+        compression was agreed on, since `get_compression_options` is not overridden.
+        """
+        connection: Any = self.ws_connection
+        if connection is not None and not connection.is_closing():
+            with contextlib.suppress(StreamClosedError):
+                connection.stream.write(frame)

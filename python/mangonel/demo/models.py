@@ -9,7 +9,10 @@ from annotated_types import MaxLen
 
 from mangonel.odm import Document, Index, Indexed, Point, field
 
-__all__ = ["MODELS", "Account", "Customer", "Order", "Post"]
+__all__ = ["MODELS", "STATES", "Account", "Customer", "Order", "Post"]
+
+STATES = ("new", "paid", "shipped")
+"""What an order goes through."""
 
 
 def now() -> dt.datetime:
@@ -46,6 +49,7 @@ class Order(Document):
     customer: str
     item: str
     cents: int
+    state: str = STATES[0]
     placed: dt.datetime = field(default_factory=now)
 
 

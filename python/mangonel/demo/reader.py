@@ -2,26 +2,24 @@
 
 A reader holds no queue. It is a number in the feed's ring, so a slow one costs nothing but its place; when the ring has
 passed it by, it gets the state anew, which stands for everything it missed. A browser says how many frames it is ready
-to take, and is sent no more: what its tab cannot follow never leaves this process.
+to take, and is sent no more: what its tab cannot follow never leaves this process. One that keeps up walks in step
+with all others, and `fanout.py` sends it what it sends them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 
+from mangonel.demo.fanout import EVENTS_PER_FRAME, Fanout, events_frame, text_frame
 from mangonel.demo.feed import Feed, HistoryLost
 from mangonel.demo.ring import Position
 
 __all__ = ["Reader"]
 
-# A frame for one reader every 33 ms at most, and no more frames than this in a second for all of them together.
-FRAME_S = 0.033
-FRAMES_PER_SECOND = 4000
-EVENTS_PER_FRAME = 1000
-CREDIT = 8
+# Frames that a browser may have before it has said that it took any.
+CREDIT = 16
 MAX_CREDIT = 64
 
 
@@ -30,12 +28,14 @@ class Reader:
 
     Args:
         feed: of this process.
-        send: sends a text frame, and returns once the socket has taken it.
+        fanout: of the feed.
+        write: writes a whole WebSocket frame, or drops it when the line is gone; it does not wait.
     """
 
-    def __init__(self, feed: Feed, send: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, feed: Feed, fanout: Fanout, write: Callable[[bytes], None]) -> None:
         self._feed = feed
-        self._send = send
+        self._fanout = fanout
+        self._write = write
         self._credit = CREDIT
         self._granted = asyncio.Event()
         self.skipped = 0
@@ -45,22 +45,35 @@ class Reader:
         self._credit = min(self._credit + max(frames, 0), MAX_CREDIT)
         self._granted.set()
 
+    def take(self, frame: bytes) -> bool:
+        """Write a frame, if the browser is ready for one."""
+        if self._credit <= 0:
+            return False
+        self._credit -= 1
+        self._write(frame)
+        return True
+
     async def run(self, position: Position | None) -> None:
         """Send until cancelled.
 
         Args:
             position: of the last event that the browser has; None: it has nothing.
         """
-        feed = self._feed
+        feed, fanout = self._feed, self._fanout
         feed.readers += 1
         try:
             number = await self._begin(position)
             while True:
-                await feed.news(number)
-                number = await self._frame(number)
-                # A share of chance, or readers that woke together would all be served in one long turn of the loop.
-                pause = max(FRAME_S, feed.readers / FRAMES_PER_SECOND)
-                await asyncio.sleep(pause * random.uniform(0.75, 1.25))
+                await self._ready()
+                if number == fanout.number:
+                    number = await fanout.walk(self)
+                elif number > fanout.number:
+                    # A state may be newer than what was sent last.
+                    await fanout.reached(number)
+                else:
+                    number = self._frame(number)
+                    # Many may be catching up; the others are not to wait for all of them.
+                    await asyncio.sleep(0)
         finally:
             feed.readers -= 1
 
@@ -74,47 +87,42 @@ class Reader:
                 position = await self._catch_up(position)
             except HistoryLost:
                 break
-        return await self._state()
+        await self._ready()
+        return self._state()
 
     async def _catch_up(self, position: Position) -> Position:
         """Send the events between a position and the ring's start, from a stream of the browser's own."""
         target = self._feed.ring.start
-        events: list[str] = []
+        events: list[bytes] = []
         async with aclosing(self._feed.changes(position, target)) as changes:
-            async for reached, _, row in changes:
+            async for reached, event in changes:
                 position = reached
-                events.append(row)
+                events.append(event.json())
                 if len(events) == EVENTS_PER_FRAME:
-                    await self._events(events, position)
+                    await self._ready()
+                    self.take(events_frame(events, position))
                     events.clear()
         if events:
-            await self._events(events, position)
+            await self._ready()
+            self.take(events_frame(events, position))
         return max(position, target)
 
-    async def _frame(self, number: int) -> int:
-        await self._ready()
+    def _frame(self, number: int) -> int:
+        """Send a frame of those events that are behind what others have had, or the state."""
         ring = self._feed.ring
         if number < ring.first:
             self.skipped += ring.first - number
-            return await self._state()
-        events, position = ring.events(number, EVENTS_PER_FRAME)
-        await self._events(events, position, is_ready=True)
+            return self._state()
+        events, position = ring.events(number, min(self._fanout.number - number, EVENTS_PER_FRAME))
+        self.take(events_frame(events, position))
         return number + len(events)
 
-    async def _state(self) -> int:
-        await self._ready()
-        # No await between the two: the state is that of this number.
-        number, state = self._feed.ring.next, self._feed.state()
-        await self._send(state)
+    def _state(self) -> int:
+        number = self._feed.ring.next
+        self.take(text_frame(self._feed.state()))
         return number
-
-    async def _events(self, events: list[str], position: Position, *, is_ready: bool = False) -> None:
-        if not is_ready:
-            await self._ready()
-        await self._send(f'{{"type":"events","position":"{position}","events":[{",".join(events)}]}}')
 
     async def _ready(self) -> None:
         while self._credit <= 0:
             self._granted.clear()
             await self._granted.wait()
-        self._credit -= 1

@@ -57,7 +57,7 @@ class Ring:
 
     def __init__(self, size: int, start: Position) -> None:
         self._size = size
-        self._events: list[str] = []
+        self._events: list[bytes] = []
         self._positions: list[Position] = []
         self.start = start
         self.first = 0
@@ -72,7 +72,7 @@ class Ring:
         """The position of the last event."""
         return self._positions[-1] if self._positions else self.start
 
-    def add(self, position: Position, event: str) -> None:
+    def add(self, position: Position, event: bytes) -> None:
         """Add an event; the oldest leave in slices, since a list's head is dear to cut."""
         self._positions.append(position)
         self._events.append(event)
@@ -88,7 +88,7 @@ class Ring:
             return None
         return self.first + bisect_right(self._positions, position)
 
-    def events(self, number: int, limit: int) -> tuple[list[str], Position]:
+    def events(self, number: int, limit: int) -> tuple[list[bytes], Position]:
         """Return up to `limit` events from a number on, and the position of the last of them."""
         index = number - self.first
         found = self._events[index : index + limit]

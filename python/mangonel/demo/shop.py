@@ -1,5 +1,7 @@
 """The simulated shop: a process of its own that writes customers and their orders at a steady rate.
 
+Orders are paid and shipped a few seconds later, and some customers close their account.
+
 Run as `python -m mangonel.demo.shop URI DATABASE RATE`; it ends when its standard input does, that is with whoever
 started it. It knows nothing of the web: the web process learns of its writes as of anybody's, from the change stream.
 """
@@ -7,20 +9,26 @@ started it. It knows nothing of the web: the web process learns of its writes as
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import sys
 
 from mangonel import AsyncMongoClient
-from mangonel.demo.models import Customer, Order
+from mangonel.bson import ObjectId
+from mangonel.demo.models import STATES, Customer, Order
 from mangonel.demo.names import CITIES, FIRST, ITEMS, LAST
 from mangonel.errors import PyMongoError
-from mangonel.odm import connect
+from mangonel.odm import F, connect, set_
 
 __all__ = ["main", "trade"]
 
 # Writes are made in this many portions a second at most.
 PORTIONS = 50
 ORDERS_PER_CUSTOMER = 0.6
+LEAVERS_PER_CUSTOMER = 0.08
+# Seconds until the next thing happens to an order, or a customer leaves; and how many of these are remembered.
+SOON_S = (2.0, 12.0)
+REMEMBERED = 20_000
 PAUSE_S = 0.5
 
 
@@ -29,6 +37,7 @@ async def trade(rate: float) -> None:
     loop = asyncio.get_running_loop()
     every = 1 / min(rate, PORTIONS)
     due, owed = loop.time(), 0.0
+    later = Later()
     while True:
         owed += rate * every
         count = int(owed)
@@ -40,11 +49,44 @@ async def trade(rate: float) -> None:
                 await Customer.ainsert_many(customers)
             if orders:
                 await Order.ainsert_many(orders)
+            later.plan(customers, orders, loop.time())
+            await later.happen(loop.time())
         except PyMongoError as error:
             print(f"the shop could not write, it will go on: {error}", file=sys.stderr)
             await asyncio.sleep(PAUSE_S)
         due = max(due + every, loop.time() - 1)
         await asyncio.sleep(max(0.0, due - loop.time()))
+
+
+class Later:
+    """What is still to happen to orders and customers."""
+
+    def __init__(self) -> None:
+        self._plans: list[tuple[float, ObjectId, str]] = []
+
+    def plan(self, customers: list[Customer], orders: list[Order], now: float) -> None:
+        """Choose who leaves, and when orders are paid and shipped; at high rates many are forgotten."""
+        leavers = [one for one in customers if random.random() < LEAVERS_PER_CUSTOMER]
+        for what, document in [("leave", one) for one in leavers] + [(STATES[1], order) for order in orders]:
+            self._plan(now, document.id, what)
+
+    def _plan(self, now: float, id: ObjectId, what: str) -> None:
+        if len(self._plans) < REMEMBERED:
+            heapq.heappush(self._plans, (now + random.uniform(*SOON_S), id, what))
+
+    async def happen(self, now: float) -> None:
+        """Write what is due: one command for each kind of change."""
+        due: dict[str, list[ObjectId]] = {}
+        while self._plans and self._plans[0][0] <= now:
+            _, id, what = heapq.heappop(self._plans)
+            due.setdefault(what, []).append(id)
+        if leavers := due.pop("leave", None):
+            await Customer.find(F(Customer.id).in_(leavers)).adelete()
+        for state, ids in due.items():
+            await Order.find(F(Order.id).in_(ids)).aupdate(set_(Order.state, state))
+            if state == STATES[1]:
+                for id in ids:
+                    self._plan(now, id, STATES[2])
 
 
 def new_customer() -> Customer:

@@ -171,6 +171,15 @@ def _spec() -> Iterator[Mark]:
         yield Mark("spec", f"decode {shape}", (part, PYMONGO), (part, GATED), "≥", 1.5, "client")
 
 
+def _live() -> Iterator[Mark]:
+    watched, alone = "live-200", "live-alone"
+    text = "a request beside 1000 inserts a second, 200 browsers against none, median"
+    yield Mark("live", text, ("requests", watched), ("requests", alone), "≤", 1.1, figure="p50")
+    for figure, name in (("p50", "median"), ("p99", "99th percentile")):
+        text = f"acknowledged insert to 200 browsers, {name}"
+        yield Mark("live", text, ("delivery", watched), None, "≤", 200.0, figure, "ms")
+
+
 BATCHED = (("batch", OURS), ("prefetch", OURS), ("exhaust", OURS))
 
 MARKS: tuple[Mark, ...] = (
@@ -250,6 +259,7 @@ MARKS: tuple[Mark, ...] = (
     *_websessions(),
     *_mapper(),
     *_web(),
+    *_live(),
     _faster("gridfs", "read 50 MiB, speed against PyMongo", "download", PYMONGO, OURS, 2.2),
     _faster("gridfs", "read 50 MiB, against the raw socket", "download", "raw-socket", OURS, 0.75),
     _faster("gridfs", "read 50 MiB at 5.4 ms, against PyMongo", "download-delayed", PYMONGO, OURS, 2.0),

@@ -9,56 +9,92 @@ const numbers = new Intl.NumberFormat("en");
 const money = new Intl.NumberFormat("en", { style: "currency", currency: "EUR" });
 const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
-/** Newest rows of one kind: what is shown, and what came since. */
+/** The newest rows of one kind: what is to be shown, and the lines of the document that show it so far. */
 class Table {
   constructor(kind, cells) {
     this.cells = cells;
     this.body = document.getElementById(`${kind}-rows`);
     this.figure = document.getElementById(`${kind}-total`);
     this.total = 0;
-    this.fresh = [];
+    this.rows = new Map(); // by id, the newest last
+    this.lines = new Map();
+    this.changed = new Set();
     this.isNew = false;
   }
 
   replace(total, rows) {
     this.total = total;
-    this.fresh = rows.slice(-ROWS);
+    this.rows = new Map(rows.map((row) => [row.id, row]));
     this.isNew = true;
   }
 
-  add(row) {
-    this.total += 1;
-    this.fresh.push(row);
-    // What would have left the table before anybody saw it needs no row.
-    if (this.fresh.length > 2 * ROWS) this.fresh.splice(0, ROWS);
+  take({ op, id, ...values }) {
+    if (op === "insert") {
+      this.total += 1;
+      this.rows.set(id, values);
+      // What leaves the table before anybody saw it needs no line.
+      if (this.rows.size > ROWS) this.rows.delete(this.rows.keys().next().value);
+    } else if (op === "delete") {
+      this.total -= 1;
+      this.rows.delete(id);
+    } else if (this.rows.has(id)) {
+      Object.assign(this.rows.get(id), values);
+      this.changed.add(id);
+    }
   }
 
   render() {
     this.figure.textContent = numbers.format(this.total);
-    if (this.isNew) this.body.replaceChildren();
+    if (this.isNew) {
+      this.body.replaceChildren();
+      this.lines.clear();
+    }
+    for (const [id, line] of this.lines) {
+      if (this.rows.has(id)) continue;
+      line.remove();
+      this.lines.delete(id);
+    }
     const made = document.createDocumentFragment();
-    for (const row of this.fresh.slice(-ROWS).reverse()) {
+    for (const [id, row] of this.rows) {
+      if (this.lines.has(id)) continue;
       const line = document.createElement("tr");
-      line.dataset.id = row.id;
-      for (const [text, style] of this.cells(row)) {
-        const cell = document.createElement("td");
-        cell.textContent = text;
-        if (style) cell.className = style;
-        line.append(cell);
-      }
+      line.dataset.id = id;
+      this.fill(line, row);
       if (!this.isNew) line.className = "fresh";
-      made.append(line);
+      this.lines.set(id, line);
+      made.prepend(line);
+      this.changed.delete(id);
     }
     this.body.prepend(made);
-    while (this.body.rows.length > ROWS) this.body.lastElementChild.remove();
-    this.fresh = [];
+    for (const id of this.changed) {
+      const line = this.lines.get(id);
+      if (!line) continue;
+      this.fill(line, this.rows.get(id));
+      // Another animation of the same look: one that is running would not begin again.
+      line.className = line.className === "changed" ? "changed-again" : "changed";
+    }
+    this.changed.clear();
     this.isNew = false;
+  }
+
+  fill(line, row) {
+    line.replaceChildren(...this.cells(row).map(([text, style]) => {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      if (style) cell.className = style;
+      return cell;
+    }));
   }
 }
 
 const tables = {
   customer: new Table("customer", (row) => [[row.name], [row.city], [clock.format(row.at), "number"]]),
-  order: new Table("order", (row) => [[row.item], [row.customer], [money.format(row.cents / 100), "number"]]),
+  order: new Table("order", (row) => [
+    [row.item],
+    [row.customer],
+    [row.state ?? "new", `order ${row.state}`],
+    [money.format(row.cents / 100), "number"],
+  ]),
 };
 const state = document.getElementById("state");
 const chart = document.getElementById("chart");
@@ -71,9 +107,9 @@ function take(frame) {
   if (frame.type === "state") {
     for (const [kind, table] of Object.entries(tables)) table.replace(frame.totals[kind], frame.rows[kind]);
   } else if (frame.type === "events") {
-    for (const row of frame.events) {
-      tables[row.kind].add(row);
-      delays.push(now - row.at);
+    for (const event of frame.events) {
+      tables[event.kind].take(event);
+      if (event.op === "insert") delays.push(now - event.at);
     }
     counts[SECONDS - 1] += frame.events.length;
     if (delays.length > DELAYS) delays = delays.slice(-DELAYS);

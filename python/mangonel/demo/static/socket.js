@@ -3,7 +3,7 @@
 const FIRST_PAUSE = 250;
 const LONGEST_PAUSE = 5000;
 // Frames that are taken in before the server is told that more may come.
-const GRANT = 4;
+const GRANT = 8;
 // The server's word that nobody is logged in any more.
 const ENDED = 4401;
 

@@ -2,7 +2,7 @@
 
 The web process is the demo's own, started with a closed shop; the inserts are made here, one by one, acknowledged as
 the part says, and a delivery counts from the acknowledgement to the moment that a browser's socket has the frame.
-Requests are sent beside it at a steady rate, to a site with browsers and to one without.
+Requests are sent beside it at a steady rate, by a process of their own, to a site with browsers and to one without.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from mangonel.lab.latency import Latencies
 
 RATE = 1000
 IN_FLIGHT = 50
-REQUESTS_PER_SECOND = 100
+REQUESTS_PER_SECOND = 50
 HOST = "127.0.0.1"
 PASSWORD = "mangonel"
+PAGE = "/api/posts?size=10"
 # Seconds that the last frames may take, and between looks whether they are there.
 PATIENCE_S = 10.0
 LOOK_S = 0.3
@@ -47,6 +48,9 @@ class Site:
             self.port = int(self._line(self._web).rstrip("/\n").rpartition(":")[2])
             self.cookie = self._log_in()
             self._fans: subprocess.Popen[str] | None = None
+            ask = [sys.executable, "-m", "mangonel.lab.asker", HOST, str(self.port), self.cookie, PAGE]
+            self._asker = self._start([*ask, str(REQUESTS_PER_SECOND)])
+            self._line(self._asker)
             if browsers:
                 watch = [sys.executable, "-m", "mangonel.lab.fans", HOST, str(self.port), self.cookie]
                 self._fans = self._start([*watch, str(browsers)])
@@ -59,26 +63,42 @@ class Site:
         """End the processes."""
         self._stack.close()
 
-    def frames(self) -> list[tuple[int, str]]:
-        """Return the frames that came since this was asked before: when, and which customers."""
+    def frames(self) -> dict[str, list[int]]:
+        """Return the frames that came since this was asked before: for the customers in them, when."""
         if self._fans is None:
-            return []
-        assert self._fans.stdin is not None
-        self._fans.stdin.write("tell\n")
-        self._fans.stdin.flush()
-        found: list[tuple[int, str]] = json.loads(self._line(self._fans))
+            return {}
+        self._tell(self._fans)
+        found: dict[str, list[int]] = json.loads(self._line(self._fans))
+        return found
+
+    def begin(self) -> None:
+        """Let requests be sent."""
+        self._tell(self._asker)
+
+    def stop(self) -> list[int]:
+        """Let no more be sent, and return the ns that each took."""
+        self._tell(self._asker)
+        found: list[int] = json.loads(self._line(self._asker))
         return found
 
     def cpu(self) -> float:
-        """Return the processor seconds that the web process has used."""
-        with open(f"/proc/{self._web.pid}/stat") as stat:
-            fields = stat.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the processor seconds that the web process has used, all its threads together."""
+        used = 0
+        for task in os.scandir(f"/proc/{self._web.pid}/task"):
+            with open(f"{task.path}/schedstat") as stat:
+                used += int(stat.read().split()[0])
+        return used / 1e9
 
     def _start(self, command: list[str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._stack.callback(_end, process)
         return process
+
+    @staticmethod
+    def _tell(process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
 
     @staticmethod
     def _line(process: subprocess.Popen[str]) -> str:
@@ -158,6 +178,7 @@ class LiveTask(Task):
         return {
             **{f"p{share:g}": shown.at(share) for share in (50, 90, 99, 99.9)},
             "max": shown.at(100),
+            "requests": float(len(self._requests)),
             "web_cpu": self._cpu / self._wall,
             "cpu_ns": self._cpu * 1e9,
         }
@@ -167,23 +188,24 @@ class LiveTask(Task):
 
         self._requests, self._deliveries = Latencies(), Latencies()
         acknowledged: dict[int, int] = {}
-        self._site.site.frames()
-        began, cpu = time.monotonic(), self._site.site.cpu()
+        site = self._site.site
+        site.frames()
         async with AsyncMongoClient[Any](self._bench.target.uri) as client:
             customers: Any = client[self._database].customers
-            asking = asyncio.create_task(self._ask())
+            site.begin()
+            began, cpu = time.monotonic(), site.cpu()
             await self._insert(customers, range(self._made, self._made + count), acknowledged)
-            asking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asking
+            self._wall, self._cpu = time.monotonic() - began, site.cpu() - cpu
+            for took in site.stop():
+                self._requests.record(took)
         self._made += count
-        self._wall, self._cpu = time.monotonic() - began, self._site.site.cpu() - cpu
         expected, deadline = count * self._browsers, time.monotonic() + PATIENCE_S
         while True:
-            for at, numbers in self._site.site.frames():
-                for number in filter(None, numbers.split(",")):
-                    # A browser may have it before the writer has its acknowledgement.
-                    self._deliveries.record(max(0, at - acknowledged[int(number)]))
+            for numbers, times in site.frames().items():
+                for number in map(int, filter(None, numbers.split(","))):
+                    for at in times:
+                        # A browser may have it before the writer has its acknowledgement.
+                        self._deliveries.record(max(0, at - acknowledged[number]))
             if len(self._deliveries) >= expected or time.monotonic() > deadline:
                 return
             await asyncio.sleep(LOOK_S)
@@ -203,26 +225,6 @@ class LiveTask(Task):
                 acknowledged[number] = time.monotonic_ns()
 
         await asyncio.gather(*(play() for _ in range(IN_FLIGHT)))
-
-    async def _ask(self) -> None:
-        """Ask for a page of posts, again and again, and note how long each takes."""
-        head = f"GET /api/posts?size=10 HTTP/1.1\r\nHost: {HOST}\r\nCookie: {self._site.site.cookie}\r\n\r\n"
-        request = head.encode()
-        reader, writer = await asyncio.open_connection(HOST, self._site.site.port)
-        try:
-            while True:
-                begun = time.monotonic_ns()
-                writer.write(request)
-                answer = await reader.readuntil(b"\r\n\r\n")
-                length = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
-                if length is None or not answer.startswith(b"HTTP/1.1 200"):
-                    raise RuntimeError(f"expected a page of posts, got {answer[:60]!r}")
-                await reader.readexactly(int(length[1]))
-                took = time.monotonic_ns() - begun
-                self._requests.record(took)
-                await asyncio.sleep(max(0.0, 1 / REQUESTS_PER_SECOND - took / 1e9))
-        finally:
-            writer.close()
 
 
 class _Adapter:
