@@ -103,14 +103,16 @@ class SrvResolver:
             except ConfigurationError as error:
                 import logging
 
-                logging.getLogger("mangonel.topology").warning("SRV record left out: %s", error)
+                from mangonel._loggers import logger_name
+
+                logging.getLogger(logger_name("topology")).warning("SRV record left out: %s", error)
             else:
                 allowed.append(host)
         return allowed, ttl
 
     def _ask(self) -> tuple[list[tuple[str, int]], float]:
         records = query(f"_{self._service_name}._tcp.{self._fqdn}", "SRV", self._timeout)
-        hosts = [(str(record.target).rstrip(".").lower(), int(record.port)) for record in records]
+        hosts = [(record.target.to_text().rstrip(".").lower(), int(record.port)) for record in records]
         found = getattr(records, "rrset", None)
         return hosts, float(found.ttl) if found is not None else 0.0
 

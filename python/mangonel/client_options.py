@@ -182,6 +182,8 @@ class ClientOptions:
             port = DEFAULT_PORT
         if not isinstance(port, int):
             raise TypeError(f"port must be an instance of int, not {type(port)}")
+        if not 0 <= port <= 65535:
+            raise ValueError(f"expected a port between 0 and 65535, got {port}")
         entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
         given = CaseInsensitiveDict(keywords)
         parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))

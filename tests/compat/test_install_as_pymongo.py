@@ -36,6 +36,28 @@ assert parse_uri("mongodb://a.example/b")["database"] == "b"
     )
 
 
+def test_log_goes_to_pymongos_loggers(program):
+    program(
+        INSTALL
+        + """
+import logging
+records = []
+class Keep(logging.Handler):
+    def emit(self, record):
+        records.append(record.name)
+logging.getLogger("pymongo").addHandler(Keep())
+logging.getLogger("pymongo").setLevel(logging.DEBUG)
+from pymongo import MongoClient
+from pymongo.errors import ServerSelectionTimeoutError
+try:
+    MongoClient("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=50).admin.command("ping")
+except ServerSelectionTimeoutError:
+    pass
+assert {"pymongo.serverSelection", "pymongo.topology"} <= set(records), records
+"""
+    )
+
+
 def test_the_version_claimed_is_the_one_that_was_compared():
     import pymongo
 

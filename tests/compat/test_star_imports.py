@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bson
+import pymongo
 import pytest
+
+import gridfs
 
 
 @pytest.mark.parametrize(
@@ -25,3 +29,19 @@ def test_star_import_binds_names_that_nobody_has_used_yet(program, module, name)
         )
         == "True"
     )
+
+
+@pytest.mark.parametrize("package", [bson, gridfs, pymongo])
+def test_star_import_of_a_package_binds_what_it_binds_in_pymongo(program, package):
+    assert program(
+        f"""
+            import mangonel.compat
+            mangonel.compat.install_as_pymongo()
+            import {package.__name__}
+            given = {package.__name__}.__all__
+            from {package.__name__} import *
+            assert all(name in globals() for name in given)
+            assert set(given) <= set(dir({package.__name__}))
+            print(*sorted(given))
+            """
+    ).split() == sorted(package.__all__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mangonel import monitoring
 from mangonel.gridfs import NoFile
 
 
@@ -101,6 +102,31 @@ def test_delete_removes_file_and_chunks(face: Any, bucket: Any, peer: Any, three
     with pytest.raises(NoFile, match="could be deleted"):
         face.wait(bucket.delete(three[0]))
     face.wait(face.fs_class(bucket._collection.database).delete(three[0]))
+
+
+def test_one_file_is_renamed_and_deleted_by_commands_of_one_document(
+    face: Any, standalone: Any, database_name: str, three: list[Any]
+) -> None:
+    # Only those may be retried.
+    told: list[Any] = []
+
+    class Told(monitoring.CommandListener):
+        def started(self, event: monitoring.CommandStartedEvent) -> None:
+            told.extend(event.command.get("updates", event.command.get("deletes", [])))
+
+        def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+            """Not looked at."""
+
+        def failed(self, event: monitoring.CommandFailedEvent) -> None:
+            """Not looked at."""
+
+    bucket = face.bucket_class(face.connect(standalone.uri, event_listeners=[Told()])[database_name])
+    face.wait(bucket.rename(three[0], "renamed"))
+    face.wait(bucket.delete(three[0]))
+
+    renamed, deleted, chunks = told
+    assert renamed["q"] == deleted["q"] == {"_id": {"$eq": three[0]}}
+    assert (renamed["multi"], deleted["limit"], chunks["limit"]) == (False, 1, 0)
 
 
 def test_names_stand_for_all_their_files(face: Any, bucket: Any, peer: Any, three: list[Any]) -> None:

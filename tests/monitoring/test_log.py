@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faces.conftest import eventually
-from mangonel import errors
+from mangonel import errors, monitoring
 from mangonel.logger import LogMessage
 from mangonel.server import Server
 from monitoring.conftest import Connect, Face
@@ -81,6 +81,32 @@ def test_credentials_are_not_written(face: Face, scripted_server: ScriptedServer
     started, succeeded = log.of("command")
     assert (started["command"], succeeded["reply"]) == ("{}", "{}")
     assert "secret" not in str(log.messages)
+
+
+def test_documents_are_written_as_text_although_a_listener_read_them(
+    face: Face, scripted_server: ScriptedServer, log: Kept
+) -> None:
+    class Reader(monitoring.CommandListener):
+        def started(self, event: monitoring.CommandStartedEvent) -> None:
+            assert event.command is not None
+
+        def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+            assert event.reply is not None
+
+        def failed(self, event: monitoring.CommandFailedEvent) -> None:
+            assert event.failure is not None
+
+    client = face.client(scripted_server.uri, event_listeners=[Reader()])
+    scripted_server.on("saslStart", {"ok": 1, "payload": "secret"})
+    scripted_server.on("wrong", {"ok": 0, "errmsg": "no", "code": 59})
+    face.run(lambda: client.admin.command("saslStart", payload="secret"))
+    with pytest.raises(errors.OperationFailure):
+        face.run(lambda: client.admin.command("wrong"))
+
+    redacted, answered, started, failed = log.of("command")
+    assert (redacted["command"], answered["reply"]) == ("{}", "{}")
+    assert json.loads(started["command"])["wrong"] == 1
+    assert json.loads(failed["failure"])["code"] == 59
 
 
 @pytest.mark.parametrize(("longest", "expected"), [("10", 10), ("", 1000), ("wrong", 1000)])

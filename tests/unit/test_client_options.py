@@ -13,7 +13,7 @@ import bson
 import pymongo.pool_options
 import pytest
 
-from mangonel import _version, handshake_metadata, options
+from mangonel import MongoClient, _version, handshake_metadata, options
 from mangonel.client_options import ClientOptions
 from mangonel.driver_info import DriverInfo
 from mangonel.errors import ConfigurationError
@@ -32,6 +32,20 @@ def test_core_options_are_whole_milliseconds() -> None:
     assert core["connect_timeout_ms"] == 1500
     assert core["max_idle_time_ms"] == 250
     assert core["wait_queue_timeout_ms"] == 501
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_port_out_of_range_is_refused(port: int) -> None:
+    with pytest.raises(ValueError, match="between 0 and 65535"):
+        ClientOptions.from_arguments("a.example", port, None, None, None, None, {})
+
+
+def test_default_host_and_port_are_those_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MongoClient, "HOST", "a.example")
+    monkeypatch.setattr(MongoClient, "PORT", 1234)
+
+    with MongoClient() as client:
+        assert "host=['a.example:1234']" in repr(client)
 
 
 def test_whole_milliseconds_reach_the_core_unchanged() -> None:

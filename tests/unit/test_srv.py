@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import dns.name
 import dns.resolver
 import pytest
 
@@ -31,7 +32,10 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Zone:
 
 
 def _srv_records(*hosts: str) -> list[Any]:
-    return [SimpleNamespace(target=host, port=27017 + index) for index, host in enumerate(hosts)]
+    return [
+        SimpleNamespace(target=dns.name.from_text(host), port=27017 + index)
+        for index, host in enumerate(hosts)
+    ]
 
 
 def _txt(*strings: bytes) -> Any:

@@ -6,9 +6,12 @@ Writes nothing into the repository but, with `--write`, the page of figures and 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -25,8 +28,8 @@ from pymongo_suite.instrument import instrument  # noqa: E402
 
 # Seconds for one test; the suite's own helpers wait up to ten for a condition.
 TEST_TIMEOUT = 40
-# Seconds for one file.
-FILE_TIMEOUT = 1500
+# Seconds for one file, of which the slowest takes some 100 on a machine with nothing else to do.
+FILE_TIMEOUT = 150
 # Files that share a process: starting one costs some seconds.
 BATCH = 6
 SETTINGS = """[pytest]
@@ -98,10 +101,23 @@ def fetch(cache: Path, version: str) -> Path:
     return tree
 
 
-def run(tree: Path, driver: str, files: list[str], results: Path, arguments: list[str]) -> None:
+def run(
+    tree: Path,
+    driver: str,
+    files: list[str],
+    results: Path,
+    arguments: list[str],
+    wanted: set[str] | None = None,
+) -> None:
     """Run test files, some in one process, one process after the other, against a fresh replica set of one.
 
-    `results` holds what is known of each test; a file's results are replaced when it has run.
+    Args:
+        tree: the instrumented tests.
+        driver: "pymongo" or "mangonel".
+        files: the test files.
+        results: holds what is known of each test; a file's results are replaced when it has run.
+        arguments: pytest's.
+        wanted: the ids to run; None: all.
     """
     part = results.with_suffix(f".{os.getpid()}.part")
     with server.start(replica_set=1, set_parameters={"enableTestCommands": 1}) as deployment:
@@ -114,7 +130,13 @@ def run(tree: Path, driver: str, files: list[str], results: Path, arguments: lis
             "PYTHONPATH": os.pathsep.join([str(TOOLS), str(tree)]),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        for batch in (files[start : start + BATCH] for start in range(0, len(files), BATCH)):
+        if wanted is not None:
+            names = results.with_suffix(f".{os.getpid()}.wanted")
+            names.write_text(json.dumps(sorted(wanted)), encoding="utf-8")
+            environment["PYMONGO_SUITE_WANTED"] = str(names)
+        waiting = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
+        while waiting:
+            batch = waiting.pop(0)
             begun = time.monotonic()
             part.unlink(missing_ok=True)
             command = [sys.executable, "-m", "pytest", "-p", "pymongo_suite.plugin", "-p", "no:cacheprovider"]
@@ -125,29 +147,37 @@ def run(tree: Path, driver: str, files: list[str], results: Path, arguments: lis
                 ".",
                 "-q",
                 "--no-header",
-                "--timeout",
-                str(TEST_TIMEOUT),
+                "--continue-on-collection-errors",
             ]
-            command += ["-m", "default or default_async", *batch, *arguments]
-            log = part.with_suffix(".log")
-            with log.open("a", encoding="utf-8") as output:
-                try:
-                    status = subprocess.run(
-                        command,
-                        cwd=tree,
-                        env=environment,
-                        stdout=output,
-                        stderr=output,
-                        timeout=FILE_TIMEOUT,
-                    ).returncode
-                except subprocess.TimeoutExpired:
-                    status = -1
+            command += ["--timeout", str(TEST_TIMEOUT), "-m", "default or default_async", *batch, *arguments]
+            status = _within(command, tree, environment, part.with_suffix(".log"), FILE_TIMEOUT * len(batch))
+            if status < 0 and len(batch) > 1:
+                # One of them took the process with it: each on its own.
+                waiting[:0] = [[file] for file in batch]
+                continue
             report.merge(results, part, batch, partly=bool(arguments))
             seconds = time.monotonic() - begun
             print(
                 f"{driver} {batch[0]} and {len(batch) - 1} more: status {status}, {seconds:.0f} s", flush=True
             )
         part.unlink(missing_ok=True)
+
+
+def _within(command: list[str], folder: Path, environment: dict[str, str], log: Path, seconds: float) -> int:
+    """Run a command and what it starts; return its status, below 0 when it was killed or took too long."""
+    with log.open("a", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return -1
+        finally:
+            # Tests of forks leave children behind.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def main() -> int:
@@ -161,6 +191,9 @@ def main() -> int:
     parser.add_argument("-k", dest="expression", help="pytest's -k")
     parser.add_argument("--report", action="store_true", help="compare the results of the last runs")
     parser.add_argument("--write", action="store_true", help="write docs/dev/pymongo-suite.md")
+    parser.add_argument(
+        "--private", action="store_true", help="run on this driver what does not count as well"
+    )
     chosen = parser.parse_args()
     cache, version = cache_folder(), pinned_version()
     tree = fetch(cache, version)
@@ -183,8 +216,14 @@ def main() -> int:
         if driver == "pymongo" and not chosen.peer and not chosen.only:
             known = report.files_of(whole)
             wanted = [file for file in files if file not in known]
+        counting = None
+        if driver == "mangonel" and not chosen.private:
+            # What does not count on PyMongo does not count here, and would mostly wait for what never comes.
+            counting = report.counting(cache / f"{version}-pymongo.jsonl")
+            with_some = {id.partition("::")[0] for id in counting}
+            wanted = [file for file in files if file in with_some]
         if wanted:
-            run(tree, driver, wanted, whole, arguments)
+            run(tree, driver, wanted, whole, arguments, counting if driver == "mangonel" else None)
     return report.compare(cache, version, files, write=chosen.write)
 
 

@@ -1,7 +1,7 @@
 """The plugin of pytest that runs PyMongo's instrumented tests: sets the helpers up, records outcomes and touches.
 
 PYMONGO_SUITE_DRIVER: `mangonel` (through the shim) or `pymongo`. PYMONGO_SUITE_RESULTS: the file that gets a line of
-JSON for each test.
+JSON for each test. PYMONGO_SUITE_WANTED: a file that lists the ids to run.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import pytest
 from pymongo_suite import touch
 
 DRIVER = os.environ.get("PYMONGO_SUITE_DRIVER", "mangonel")
+# A file with the ids of the tests to run; without it, all.
+WANTED = os.environ.get("PYMONGO_SUITE_WANTED")
 RESULTS = Path(os.environ.get("PYMONGO_SUITE_RESULTS", os.devnull))
 
 if DRIVER == "mangonel":
-    from pymongo_suite import standins
+    from pymongo_suite import inside, standins
 
     standins.install()
 
@@ -30,39 +32,26 @@ if DRIVER == "mangonel":
 _shared: dict[str, set[str]] = {}
 
 
-class _Standin:
-    """A client as the helpers see it: whether it is to connect at once, and the call that does."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    @property
-    def _options(self) -> Any:
-        return type("Options", (), {"connect": True})
-
-    def _connect(self) -> None:
-        """Starting to watch the deployment is the client's own affair."""
-
-
 if DRIVER == "mangonel":
 
     def attribute(value: Any, name: str) -> Any:
-        """Answer the private touches of the helpers; note those of everybody else."""
-        if name in ("_options", "_connect"):
-            place = sys._getframe(1).f_code.co_filename
-            if (
-                place.endswith((*touch.HELPERS, "unified_format.py"))
-                and "MongoClient" in type(value).__name__
-            ):
-                return _Standin(value)
-        touch.note(value, name, sys._getframe(1).f_code)
+        """Answer the private touches of the helpers and of the runner; note those of everybody else."""
+        code = sys._getframe(1).f_code
+        touch.note(value, name, code)
+        if code.co_filename.endswith((*touch.HELPERS, "unified_format.py")):
+            return inside.answer(value, name)
         return value
 
     touch.attribute = attribute
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give a test without a marker the suite's default one, as PyMongo's own configuration does."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give a test without a marker the suite's default one, as PyMongo's own configuration does; take the wanted."""
+    if WANTED is not None:
+        wanted = set(json.loads(Path(WANTED).read_text(encoding="utf-8")))
+        left = [item for item in items if item.nodeid not in wanted]
+        items[:] = [item for item in items if item.nodeid in wanted]
+        config.hook.pytest_deselected(items=left)
     for item in items:
         default = "default_async" if "asynchronous" in item.path.parts else "default"
         if not [

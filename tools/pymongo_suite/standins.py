@@ -15,6 +15,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from mangonel import _command_events, _deployment_events, _pool_events
+from pymongo_suite.inside import TransactionState, within_timeout
+
 
 class PrivateName(NotImplementedError):
     """A test used a name from inside PyMongo."""
@@ -93,6 +96,14 @@ if "pytest_asyncio" not in sys.modules:
     sys.modules["pytest_asyncio"].fixture = lambda *arguments, **keywords: lambda function: function  # type: ignore[attr-defined]
 
 VALUES: dict[str, Any] = {
+    # The runner of the unified specification tests.
+    "pymongo._csot.apply": within_timeout,
+    "pymongo.client_session_shared._TxnState": TransactionState,
+    "pymongo.monitoring._CommandEvent": _command_events._CommandEvent,
+    "pymongo.monitoring._ConnectionEvent": _pool_events._ConnectionEvent,
+    "pymongo.monitoring._PoolEvent": _pool_events._AddressEvent,
+    "pymongo.monitoring._ServerEvent": _deployment_events._ServerEvent,
+    "pymongo.monitoring._ServerHeartbeatEvent": _deployment_events._ServerHeartbeatEvent,
     "pymongo.common.EVENTS_QUEUE_FREQUENCY": 1,
     "pymongo.common.Version": Version,
     "pymongo.common.has_c": lambda: False,

@@ -14,6 +14,19 @@ T = TypeVar("T")
 ROOTS = frozenset(["bson", "gridfs", "mangonel", "pymongo"])
 # Helpers of the suite whose private touches the runner answers itself (`standins.py`): they say nothing about a test.
 HELPERS = ("test/__init__.py", "test/asynchronous/__init__.py", "test/helpers_shared.py", "test/version.py")
+# The runner of the unified specification tests, and the knobs that make PyMongo's monitors quicker: what they read from
+# inside is answered for this driver as well (`inside.py`), so a test that goes through them is as public as its cases.
+RUNNERS = tuple(
+    f"{folder}/{place}"
+    for folder in ("test", "asynchronous")
+    for place in (
+        "unified_format.py:",
+        "unified_format_shared.py:",
+        "utils_spec_runner.py:",
+        "helpers.py:enable",
+        "helpers.py:disable",
+    )
+)
 # An underscore that is no sign of a private name: the standard library's, and a documented attribute of GridFS.
 PUBLIC = frozenset(["_asdict", "_fields", "_id", "_make", "_replace", "_type_marker"])
 
@@ -35,6 +48,11 @@ def _roots(value: object) -> bool:
     return any(base.__module__.partition(".")[0] in ROOTS for base in kind.__mro__)
 
 
+def counts(touch: str) -> bool:
+    """Return whether a recorded touch says that a test depends on PyMongo's insides."""
+    return not touch.rpartition(" in ")[2].startswith(RUNNERS)
+
+
 def _note(what: str, code: CodeType) -> None:
     place = code.co_filename
     if not place.endswith(HELPERS):
@@ -43,9 +61,6 @@ def _note(what: str, code: CodeType) -> None:
 
 def note(value: object, name: str, code: CodeType) -> None:
     """Note that `code` is about to use `value.name`."""
-    if name == "_connect" and code.co_filename.endswith("unified_format.py"):
-        # The runner of the unified specification tests connects at once; nothing depends on it.
-        return
     if _roots(value):
         _note(f"{getattr(value, '__name__', type(value).__name__)}.{name}", code)
 

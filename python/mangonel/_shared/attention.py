@@ -10,6 +10,8 @@ import os
 import sys
 from _weakref import ref
 
+from mangonel._loggers import logger_name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from mangonel.bson.objectid import ObjectId
     from mangonel.client_options import ClientOptions
 
-# The components of the log, each a logger below "mangonel".
+# The components of the log, each a logger of its own.
 COMPONENTS = ("command", "connection", "serverSelection", "topology")
 
 _DEBUG = 10
@@ -35,7 +37,7 @@ def logged_components() -> tuple[str, ...]:
     # Another thread may be in the middle of its import.
     if logging is None or not hasattr(logging, "getLogger"):
         return ()
-    return tuple(name for name in COMPONENTS if logging.getLogger(f"mangonel.{name}").isEnabledFor(_DEBUG))
+    return tuple(name for name in COMPONENTS if logging.getLogger(logger_name(name)).isEnabledFor(_DEBUG))
 
 
 def make_tracer(options: ClientOptions) -> Tracer | None:

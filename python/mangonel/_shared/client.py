@@ -91,8 +91,8 @@ class _MongoClient(
     ) -> None:
         try:
             options = ClientOptions.from_arguments(
-                host,
-                port,
+                self.HOST if host is None else host,
+                self.PORT if port is None else port,
                 document_class,
                 tz_aware,
                 connect,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 
 from mangonel import monitoring
+from mangonel._loggers import logger_name
+from mangonel.bson import encode
 from mangonel.logger import LogMessage
 
 TYPE_CHECKING = False
@@ -37,12 +39,17 @@ class _Component:
     name: str
 
     def __init__(self, topology_id: ObjectId) -> None:
-        self._logger = logging.getLogger(f"mangonel.{self.name}")
+        self._logger = logging.getLogger(logger_name(self.name))
         self._topology_id = topology_id
 
     def _write(self, message: str, level: int = logging.DEBUG, **fields: Any) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, LogMessage(message, clientId=self._topology_id, **fields))
+
+
+def _document(body: Any) -> bytes:
+    """Return a document's bytes: a listener may have had it decoded, and what is redacted is an empty dict."""
+    return body if isinstance(body, bytes) else encode(body)
 
 
 class CommandLog(_Component, monitoring.CommandListener):
@@ -68,17 +75,19 @@ class CommandLog(_Component, monitoring.CommandListener):
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         """Write what is about to be sent."""
-        self._about("Command started", event, command=event._body)
+        self._about("Command started", event, command=_document(event._body))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Write what came back."""
-        self._about("Command succeeded", event, durationMS=event.duration_micros / 1000, reply=event._body)
+        self._about(
+            "Command succeeded", event, durationMS=event.duration_micros / 1000, reply=_document(event._body)
+        )
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
         """Write why there is no good reply."""
         failure = event._body
-        if isinstance(failure, dict):
-            failure = failure["errmsg"]
+        is_ours = isinstance(failure, dict) and "errtype" in failure
+        failure = failure["errmsg"] if is_ours else _document(failure)
         self._about("Command failed", event, durationMS=event.duration_micros / 1000, failure=failure)
 
 

@@ -94,14 +94,10 @@ class RawBSONDocument(Mapping[str, "Any"]):
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> Any:
+        # A subclass may have attributes and slots of its own.
+        state: Any = super().__getstate__()
         # A memoryview cannot be pickled.
-        state = {
-            "_RawBSONDocument__codec_options": self.__codec_options,
-            "_RawBSONDocument__inflated_doc": self.__inflated_doc,
-            "_RawBSONDocument__raw": bytes(self.__raw),
-        }
-        # A subclass may have attributes of its own.
-        return (getattr(self, "__dict__", None) or None, state)
+        return state[0], state[1] | {"_RawBSONDocument__raw": bytes(self.__raw)}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({bytes(self.__raw)!r}, codec_options={self.__codec_options!r})"

@@ -18,7 +18,8 @@ __all__ = ["install_as_motor", "install_as_pymongo"]
 def install_as_pymongo() -> None:
     """Let `pymongo`, `bson`, `gridfs` and their submodules name this package, for the whole process.
 
-    Whether PyMongo is installed does not matter. Calling it again changes nothing.
+    Whether PyMongo is installed does not matter. Calling it again changes nothing. The driver's loggers are named
+    `pymongo.command` and so on from then on, as programs written for PyMongo configure them.
 
     Raises:
         RuntimeError: PyMongo was already imported.
@@ -29,11 +30,13 @@ def install_as_pymongo() -> None:
         >>> bson.ObjectId is mangonel.bson.ObjectId
         True
     """
+    from mangonel import _loggers
     from mangonel.compat._alias import AliasFinder, install
     from mangonel.compat._missing import MISSING
     from mangonel.compat._modules import COUNTERPARTS, PACKAGES
 
     install(AliasFinder(COUNTERPARTS, PACKAGES, MISSING), "PyMongo")
+    _loggers.root = "pymongo"
 
 
 def install_as_motor() -> None:

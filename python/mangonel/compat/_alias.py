@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from mangonel.compat._exports import EXPORTS
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -39,6 +41,8 @@ class AliasModule(ModuleType):
             raise missing(full)
         if name == "__all__" and self._sources:
             # For `from bson.binary import *`, which would find no more than what was looked up before.
+            if self.__name__ in EXPORTS:
+                return list(EXPORTS[self.__name__])
             own = vars(import_module(self._sources[0]))
             return own.get(name, [public for public in own if not public.startswith("_")])
         # A name of the import system answers for one module only.
@@ -59,6 +63,9 @@ class AliasModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = set(self.__dict__)
+        if self.__name__ in EXPORTS:
+            # The counterpart has further names, and its own of the import system.
+            return sorted(names.union(EXPORTS[self.__name__], ["__all__"]))
         for source in self._sources:
             names.update(dir(import_module(source)))
         return sorted(names)

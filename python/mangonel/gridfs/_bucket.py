@@ -352,7 +352,9 @@ class _GridFSBucket:
     async def _delete_flow(self, ids: list[Any], which: str, session: Any) -> None:
         # Their documents first: whoever reads a file meanwhile can tell that it is gone.
         wanted = {"$eq": ids[0]} if len(ids) == 1 else {"$in": ids}
-        result = await self._port.call(lambda: self._files.delete_many({"_id": wanted}, session=session))
+        # One document is deleted by a command that may be retried.
+        delete = self._files.delete_one if len(ids) == 1 else self._files.delete_many
+        result = await self._port.call(lambda: delete({"_id": wanted}, session=session))
         await self._port.call(lambda: self._chunks.delete_many({"files_id": wanted}, session=session))
         if not result.deleted_count:
             raise NoFile(f"no file could be deleted because none matched {which}")
@@ -394,7 +396,9 @@ class _GridFSBucket:
         )
 
     async def _rename_flow(self, filter: dict[str, Any], new_filename: str, which: str, session: Any) -> None:
-        update = {"$set": {"filename": new_filename}}
-        result = await self._port.call(lambda: self._files.update_many(filter, update, session=session))
+        renamed = {"$set": {"filename": new_filename}}
+        # The same for an update of one.
+        update = self._files.update_one if "_id" in filter else self._files.update_many
+        result = await self._port.call(lambda: update(filter, renamed, session=session))
         if not result.matched_count:
             raise NoFile(f"no files could be renamed {new_filename!r} because none matched {which}")

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from mangonel.bson import encode
+from mangonel.bson.raw_bson import RawBSONDocument
+
 VALUES = """
 Timestamp(1, 2)
 Regex("a", "i")
@@ -90,6 +93,21 @@ def test_raw_document_over_a_view_can_be_pickled(ours: Callable[[str], Any]) -> 
 
     assert found == value
     assert found["a"] == 1
+
+
+class Slotted(RawBSONDocument):
+    """A raw document with something of its own."""
+
+    __slots__ = ("tag",)
+
+
+def test_slots_of_a_raw_documents_subclass_survive_pickling_and_copying() -> None:
+    document = Slotted(memoryview(encode({"a": 1})))
+    document.tag = "own"
+
+    for duplicate in (pickle.loads(pickle.dumps(document)), copy.deepcopy(document), copy.copy(document)):
+        assert (type(duplicate), duplicate.tag, duplicate["a"]) == (Slotted, "own", 1)
+        assert duplicate == document
 
 
 def test_error_keeps_its_document_when_pickled(ours: Callable[[str], Any]) -> None:

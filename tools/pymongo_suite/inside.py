@@ -1,0 +1,121 @@
+"""What the helpers of PyMongo's tests read from inside a client, a session or a bucket, answered for this driver.
+
+Only for `touch.HELPERS` and the runner of the unified specification tests: a test that reads such a name itself is
+private. Knows this driver's insides; nothing of it is in the product.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+
+class TransactionState(enum.Enum):
+    """The states that the unified format asks for."""
+
+    NONE = 1
+    STARTING = 2
+    IN_PROGRESS = 3
+    COMMITTED = 4
+    COMMITTED_EMPTY = 5
+    ABORTED = 6
+
+
+def within_timeout(function: Any) -> Any:
+    """Return a method of a bucket that the runner makes, with the client's `timeoutMS` over all it does."""
+    import inspect
+
+    from mangonel import timeout
+
+    if inspect.iscoroutinefunction(function):
+
+        async def awaited(bucket: Any, *arguments: Any) -> Any:
+            with timeout(bucket._collection.database.client.options.timeout):
+                return await function(bucket, *arguments)
+
+        return awaited
+
+    def called(bucket: Any, *arguments: Any) -> Any:
+        with timeout(bucket._collection.database.client.options.timeout):
+            return function(bucket, *arguments)
+
+    return called
+
+
+def answer(value: Any, name: str) -> Any:
+    """Return what has the private attribute `name` for the helpers; `value` itself when nothing stands for it."""
+    stand = _ANSWERS.get(name)
+    kind = type(value)
+    if stand is None or not any(base.__module__.startswith("mangonel.") for base in kind.__mro__):
+        return value
+    return SimpleNamespace(**{name: stand(value)})
+
+
+@cache
+def _observer() -> Any:
+    """Return a blocking client of the deployment, for what no public name of the tested one tells."""
+    from mangonel import MongoClient
+
+    return MongoClient(os.environ["DB_IP"], int(os.environ["DB_PORT"]), directConnection=True)
+
+
+def _cluster_time() -> Any:
+    client = _observer()
+    with client.start_session() as session:
+        client.admin.command("ping", session=session)
+        return session.cluster_time
+
+
+def _address(session: Any) -> tuple[str, int] | None:
+    pinned = session._handle.pinned_server
+    if pinned is None:
+        return None
+    host, _, port = pinned.rpartition(":")
+    return host, int(port)
+
+
+def _state(session: Any) -> TransactionState:
+    if session._handle.is_starting:
+        return TransactionState.STARTING
+    return TransactionState.IN_PROGRESS if session.in_transaction else TransactionState.NONE
+
+
+def _connect(client: Any) -> Any:
+    """Let the client look at its servers now, as the runner expects; it would wait for the first operation."""
+    from mangonel import _core
+
+    def begin() -> Any:
+        selection = _core.Operation(
+            "admin", {"ping": 1}, client._codec, _core.KIND_SELECTION, _core.READ_DOCUMENT
+        )
+        selection.silence()
+        port = client._port
+        if not port.is_async:
+            client._core.begin(selection, int(port._shard)).close()
+            return None
+        import asyncio
+
+        client._core.begin(selection, int(port._enter(asyncio.get_running_loop()).shard)).close()
+        return _done()
+
+    return begin
+
+
+async def _done() -> None:
+    """Nothing is left to wait for."""
+
+
+_ANSWERS = {
+    "_chunks": lambda bucket: bucket._collection["chunks"],
+    "_connect": _connect,
+    "_files": lambda bucket: bucket._collection["files"],
+    "_options": lambda client: SimpleNamespace(connect=client._options._options.get("connect", True)),
+    "_pinned_address": _address,
+    "_server_session": lambda session: SimpleNamespace(dirty=session._handle.is_dirty),
+    "_topology": lambda client: SimpleNamespace(max_cluster_time=_cluster_time),
+    "_topology_settings": lambda client: SimpleNamespace(_topology_id=client._attention.topology_id),
+    "_transaction": lambda session: SimpleNamespace(pinned_address=_address(session), state=_state(session)),
+}
