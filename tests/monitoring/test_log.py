@@ -214,12 +214,33 @@ def test_deployment_is_written(
     assert len({str(message["topologyId"]) for message in messages}) == 1
 
 
+@pytest.mark.parametrize("name", ["mangonel", "mangonel.command"])
+def test_level_of_the_drivers_loggers_counts_at_once(
+    face: Face, scripted_server: ScriptedServer, name: str
+) -> None:
+    logger, kept = logging.getLogger(name), Kept()
+    logger.addHandler(kept)
+    client = face.client(scripted_server.uri)
+    face.run(lambda: client.admin.command("ping"))
+    try:
+        logger.setLevel(logging.DEBUG)
+        face.run(lambda: client.admin.command("ping"))
+        logger.setLevel(logging.NOTSET)
+        face.run(lambda: client.admin.command("ping"))
+    finally:
+        logger.setLevel(logging.NOTSET)
+        logger.removeHandler(kept)
+
+    assert [fields["message"] for fields in kept.of("command")] == ["Command started", "Command succeeded"]
+
+
 def test_logger_that_is_turned_on_later_is_heard_of_after_a_heartbeat(face: Face, server: Server) -> None:
     logger, kept = logging.getLogger("mangonel.command"), Kept()
     client = face.client(server.uri, heartbeatFrequencyMS=500, serverMonitoringMode="poll")
     face.run(lambda: client.admin.command("ping"))
     logger.addHandler(kept)
-    logger.setLevel(logging.DEBUG)
+    # As if the level were that of a logger above: this one's own would be heard of at once.
+    logging.Logger.setLevel(logger, logging.DEBUG)
     try:
         eventually(lambda: face.run(lambda: client.admin.command("ping")) and kept.messages, "a message")
     finally:

@@ -149,7 +149,7 @@ def run(
                 "--no-header",
                 "--continue-on-collection-errors",
             ]
-            command += ["--timeout", str(TEST_TIMEOUT), "-m", "default or default_async", *batch, *arguments]
+            command += ["--timeout", str(TEST_TIMEOUT), *batch, *arguments]
             status = _within(command, tree, environment, part.with_suffix(".log"), FILE_TIMEOUT * len(batch))
             if status < 0 and len(batch) > 1:
                 # One of them took the process with it: each on its own.

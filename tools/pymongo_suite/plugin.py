@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ if DRIVER == "mangonel":
     from pymongo_suite import inside, standins
 
     standins.install()
+
+# PyMongo's tests of asyncio need one fixture of a plugin that this project has no use for.
+if "pytest_asyncio" not in sys.modules:
+    sys.modules["pytest_asyncio"] = ModuleType("pytest_asyncio")
+    sys.modules["pytest_asyncio"].fixture = lambda *arguments, **keywords: lambda function: function  # type: ignore[attr-defined]
 
 # Touches made for a whole class, by the class's node id.
 _shared: dict[str, set[str]] = {}

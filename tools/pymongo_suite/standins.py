@@ -90,11 +90,6 @@ _SENSITIVE = {
     "updateuser",
 }
 
-# PyMongo's tests of asyncio need one fixture of a plugin that this project has no use for.
-if "pytest_asyncio" not in sys.modules:
-    sys.modules["pytest_asyncio"] = ModuleType("pytest_asyncio")
-    sys.modules["pytest_asyncio"].fixture = lambda *arguments, **keywords: lambda function: function  # type: ignore[attr-defined]
-
 VALUES: dict[str, Any] = {
     # The runner of the unified specification tests.
     "pymongo._csot.apply": within_timeout,

@@ -97,10 +97,14 @@ class Attention:
         return self.publisher.interests if self.publisher else 0
 
     def follow(self, core: _core.Core) -> None:
-        """Look again at each check of a server."""
+        """Look again at each check of a server, and when one of the driver's loggers gets another level."""
         # The core keeps this object.
         self._core = ref(core)
         core.set_attention(self)
+        if hasattr(sys.modules.get("logging"), "Logger"):
+            from mangonel._shared.log_levels import watch
+
+            watch(self, COMPONENTS)
 
     def __call__(self) -> None:
         components, core = logged_components(), self._core()
