@@ -1,9 +1,9 @@
 """What the driver writes to the loggers `mangonel.command`, `.connection`, `.serverSelection` and `.topology`.
 
 Each record's message is a `LogMessage`: its text is one JSON object with the specification's keys. All are debug
-messages: `logging.getLogger("mangonel").setLevel(logging.DEBUG)` turns them on at once; a level above them, as of
-`logging.basicConfig`, counts for a client that is made later, or within a heartbeat. Documents in them are cut after 1000 bytes, or what the environment variable
-MONGODB_LOG_MAX_DOCUMENT_LENGTH says. Credentials are never shown.
+messages: `logging.getLogger("mangonel").setLevel(logging.DEBUG)` turns them on at once; a level above, as of
+`logging.basicConfig`, counts for clients made later, and within a heartbeat. Documents in them are cut after 1000
+bytes, or what the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH says. Credentials are never shown.
 
 Spec: logging, command-logging-and-monitoring, connection-monitoring-and-pooling,
 server-selection, server-discovery-and-monitoring-logging-and-monitoring.

@@ -20,7 +20,7 @@ _watchers: weakref.WeakSet[Callable[[], None]] = weakref.WeakSet()
 class WatchedLogger(logging.Logger):
     """A logger of the driver, which tells the clients of its level."""
 
-    def setLevel(self, level: int | str) -> None:
+    def setLevel(self, level: int | str) -> None:  # noqa: N802
         """Set the level, and let every client look who listens now."""
         super().setLevel(level)
         for look in tuple(_watchers):
