@@ -51,10 +51,10 @@ class _HandlersVisit(Visit):
 
     __slots__ = ("__weakref__", "_handler")
 
-    def __init__(self, cookie: str | None, handler: SessionMixin) -> None:
-        self.cookie = cookie
-        self.takes_cookies = True
-        self._handler = handler
+    # Every reader's request makes one, so its fields are set from outside: no call of a function of Python's.
+    __init__ = object.__init__
+    _handler: SessionMixin
+    takes_cookies = True
 
     @property
     def is_secure(self) -> bool:  # type: ignore[override]
@@ -63,6 +63,14 @@ class _HandlersVisit(Visit):
     @property
     def signals(self) -> Callable[[str], str | None]:  # type: ignore[override]
         return self._handler._signal
+
+
+class _NobodysVisit(_HandlersVisit):
+    """The visit of a reader without a cookie."""
+
+    __slots__ = ()
+
+    cookie = None
 
 
 # What a websession knows of its request when the answer has left. Without it, handler and websession would refer to
@@ -87,9 +95,20 @@ class SessionMixin(_Base):
     check_csrf = False
     session_revalidate: Any = None
 
+    # None until `prepare()`; _NOBODY after it for a request without a cookie, until somebody asks.
     _websession: WebSession[Any] | None = None
-    _websession_is_loaded = False
     _websession_watch: asyncio.Task[None] | None = None
+    # Whose method comes next, for each class of handlers. `super()` would look for it at every request.
+    _websession_prepares: Any = None
+    _websession_finishes: Any = None
+    _websession_flushes: Any = None
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Find the methods that come after this mixin's."""
+        super().__init_subclass__(**keywords)
+        cls._websession_prepares = _next_with("prepare", cls)
+        cls._websession_finishes = _next_with("finish", cls)
+        cls._websession_flushes = _next_with("flush", cls)
 
     @property
     def session(self) -> WebSession[Any]:
@@ -99,8 +118,8 @@ class SessionMixin(_Base):
             UsageError: it is switched off here, or `prepare()` was overridden without `await super().prepare()`.
         """
         session = self._websession
-        if session is None:
-            session = self._make_websession()
+        if session is None or session is _NOBODY:
+            return self._make_websession()
         session.accessed = True
         return session
 
@@ -119,12 +138,12 @@ class SessionMixin(_Base):
 
     def prepare(self) -> Awaitable[None] | None:
         """Load the websession that the cookie names; without a cookie there is nothing to wait for."""
-        base = super().prepare()
+        base = self._websession_prepares.prepare(self)
         if not self.use_session:
             return base if base is not None else _DONE
-        if base is None and not self.check_csrf and "Cookie" not in self.request.headers:
+        if base is None and not self.check_csrf and not self.request.headers.get_list("Cookie"):
             # Most readers are nobody: this path is what they cost. Only a `prepare()` of their own awaits it.
-            self._websession_is_loaded = True
+            self._websession = _NOBODY
             return None if type(self).prepare is _PREPARE else _DONE
         return self._prepare_websession(base)
 
@@ -141,8 +160,8 @@ class SessionMixin(_Base):
             ...         await self.finish("stored before it leaves")
         """
         session = self._websession
-        if session is None or self._finished:
-            return super().finish(chunk)
+        if session is _NOBODY or session is None or self._finished:
+            return self._websession_finishes.finish(self, chunk)  # type: ignore[no-any-return]
         if self._status_code == SWITCHING_PROTOCOLS:
             # The stream is taken away as soon as we return.
             return self._finish_handshake(session)
@@ -152,7 +171,7 @@ class SessionMixin(_Base):
         if plan == NOTHING:
             if session._cookie is not None:
                 self._send_cookie(session)
-            future = super().finish(chunk)
+            future: asyncio.Future[None] = self._websession_finishes.finish(self, chunk)
             session._visit = _LEFT
             return future
         if chunk is not None:
@@ -173,11 +192,12 @@ class SessionMixin(_Base):
             ...         self.write("first part")
             ...         await self.flush()
         """
-        session = self._websession
-        if session is not None and not self._headers_written and not include_footers:
-            session._promise()
-            self._send_cookie(session)
-        return super().flush(include_footers)
+        if not include_footers and not self._headers_written:
+            session = self._websession
+            if session is not None and session is not _NOBODY:
+                session._promise()
+                self._send_cookie(session)
+        return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
 
     def on_session_end(self) -> None:
         """Called when a WebSocket's websession has ended meanwhile; closes it."""
@@ -189,7 +209,10 @@ class SessionMixin(_Base):
         """Return what the websession wants to know of this request; override to add signals."""
         # HTTP/2 front ends may send several headers.
         headers = self.request.headers
-        return _HandlersVisit("; ".join(headers.get_list("Cookie")) if "Cookie" in headers else None, self)
+        visit: _HandlersVisit = _HandlersVisit()
+        visit.cookie = "; ".join(headers.get_list("Cookie")) if "Cookie" in headers else None
+        visit._handler = self
+        return visit
 
     def _is_secure(self) -> bool:
         if self.request.protocol == "https":
@@ -208,7 +231,7 @@ class SessionMixin(_Base):
         return None
 
     def _make_websession(self) -> WebSession[Any]:
-        if not self._websession_is_loaded:
+        if self._websession is None:
             if not self.use_session:
                 raise UsageError("this handler says use_session = False")
             raise UsageError(
@@ -216,10 +239,14 @@ class SessionMixin(_Base):
             )
         # A request without a cookie gets here, and most readers are one: no detour for them.
         sessions = self.application.settings.get("sessions") or self.sessions
-        visit = _HandlersVisit(None, self) if type(self).visit is _VISIT else self.visit()
-        session: WebSession[Any] = WebSession(sessions, visit)
+        if type(self).visit is _VISIT:
+            nobody = _NobodysVisit()
+            nobody._handler = self
+            session: WebSession[Any] = WebSession(sessions, nobody)
+        else:
+            session = WebSession(sessions, self.visit())
         self._websession = session
-        session._face = sessions.asynchronous
+        session.accessed = True
         if self._headers_written:
             session._headers_left = True
         return session
@@ -232,7 +259,6 @@ class SessionMixin(_Base):
             self._websession = await sessions.asynchronous.load(self.visit())
         except StoreError as error:
             raise self._http_error(error) from error
-        self._websession_is_loaded = True
         if self.check_csrf and self.request.method in UNSAFE:
             token = self.get_body_argument("_csrf", None) or self.request.headers.get("X-CSRF-Token")
             try:
@@ -268,7 +294,7 @@ class SessionMixin(_Base):
             session._discard()
             if plan == END:
                 session.degraded = True
-            self._websession = None
+            self._websession = _NOBODY
             # Answers by finish(), which has nothing to commit any more.
             self.send_error(status, exc_info=(type(failed), failed, failed.__traceback__))
             return
@@ -313,6 +339,18 @@ class SessionMixin(_Base):
         return HTTPError(error.status, str(error))
 
 
+def _next_with(name: str, cls: type) -> type | None:
+    """Return the class that `super()` finds a method in, seen from the mixin; None in a mixin of mixins.
+
+    The method itself is looked up at each call: tracing libraries replace it.
+    """
+    order = cls.__mro__
+    after = order[order.index(SessionMixin) + 1 :]
+    return next((each for each in after if name in each.__dict__), None)
+
+
+# Stands for the websession that nobody asked for yet. Nothing is ever done with it.
+_NOBODY: Any = object()
 _PREPARE = SessionMixin.prepare
 _VISIT = SessionMixin.visit
 
