@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mangonel.lab import fingerprint, registry, results, table
-from mangonel.lab.conductor import Conductor, Plan, Record, disagreeing
+from mangonel.lab.checks import disagreeing
+from mangonel.lab.conductor import Conductor, Plan, Record
 from mangonel.lab.experiment import Size
 
 pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")

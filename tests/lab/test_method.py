@@ -9,8 +9,8 @@ import pytest
 
 from mangonel.cli import main
 from mangonel.lab import compare, noise, results, statistics
+from mangonel.lab.checks import grown, other_concern
 from mangonel.lab.commands.judge import against_itself
-from mangonel.lab.conductor import grown, other_concern
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part, Size
 from mangonel.lab.record import Plan, Record

@@ -34,11 +34,14 @@ DATASETS: dict[str, tuple[int, Any]] = {
     "small": (10_000, lambda types, number: {"_id": number, **documents.small(number)}),
     "tweets": (10_000, lambda types, number: {"_id": number + 1, **TWEET}),
     "posts": (10_000, lambda types, number: documents.post(number)),
-    "users": (
-        100_000,
-        lambda types, number: {"_id": types.ObjectId(f"{number:024x}"), **documents.user(number)},
-    ),
+    "users": (100_000, lambda types, number: user(types, number)),
+    "few-users": (20_000, lambda types, number: user(types, number)),
 }
+
+
+def user(types: Any, number: int) -> dict[str, Any]:
+    """Return a user with its `_id`."""
+    return {"_id": types.ObjectId(f"{number:024x}"), **documents.user(number)}
 
 
 class Clerk:

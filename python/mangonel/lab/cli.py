@@ -11,6 +11,8 @@ QUICK_ROUNDS = 5
 FULL_ROUNDS = 10
 # In the short form, a round of an experiment is left out when it would end later than this.
 QUICK_BUDGET = 200.0
+# The brief form shares this out among the experiments.
+BRIEF_BUDGET = 200.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +52,9 @@ def _playing(parser: argparse.ArgumentParser) -> None:
         "--contender", action="append", default=[], metavar="NAME", help="only these; may be repeated"
     )
     parser.add_argument("--quick", action="store_true", help="the short form: all of it in a few minutes")
+    parser.add_argument(
+        "--brief", action="store_true", help="the briefest form: every experiment within four minutes"
+    )
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="rounds (default: as time allows)")
     parser.add_argument(
         "--budget", type=_seconds, default=0.0, metavar="S", help="begin no round after so long: 90, 90s, 5m"

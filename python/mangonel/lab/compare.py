@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mangonel.lab import registry, statistics
 from mangonel.lab.fingerprint import differences
-from mangonel.lab.results import Key, Results, Row
+from mangonel.lab.results import Key, Results, Row, form
 from mangonel.lab.statistics import Estimate, median
 
 SMALLEST = 0.03
@@ -46,8 +46,9 @@ class Change:
 def obstacles(before: Results, after: Results) -> list[str]:
     """Return why two runs do not compare: other machines, other servers, other work."""
     found = differences(before.content["fingerprint"], after.content["fingerprint"])
-    if before.content["plan"]["quick"] != after.content["plan"]["quick"]:
-        found.append("one run has the short form, the other the full one")
+    forms = [form(each.content["plan"]) for each in (before, after)]
+    if forms[0] != forms[1]:
+        found.append(f"one run has the {forms[0]} form, the other the {forms[1]} one")
     if before.content["plan"].get("parameters", {}) != after.content["plan"].get("parameters", {}):
         found.append("the runs have other parameters")
     versions = [{row.key[0]: row.version for row in each.rows.values()} for each in (before, after)]

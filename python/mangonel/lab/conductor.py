@@ -7,7 +7,9 @@ told to the record as it happens, so a run that is cut off keeps what it has; on
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -15,23 +17,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangonel.lab import registry, sentinel
+from mangonel.lab.checks import disagreeing, grown, other_concern
 from mangonel.lab.contender import Contender
 from mangonel.lab.delay import Delay
 from mangonel.lab.experiment import Experiment, Part
 from mangonel.lab.noise import marked_rounds
 from mangonel.lab.protocol import Child, ChildError, Message
 from mangonel.lab.record import Cell, Plan, Record
+from mangonel.lab.sitting import Player, Sitting
+from mangonel.lab.statistics import median
 
-__all__ = ["Cell", "Conductor", "Plan", "Progress", "Record", "disagreeing", "line_up"]
+__all__ = ["Cell", "Conductor", "Plan", "Progress", "Record", "line_up"]
 
 WORKER = "mangonel.lab.worker"
 CLERK = "mangonel.lab.clerk"
 FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
 CALM_TRIES, CALM_S = 3, 0.5  # waiting for a busy machine before a round
 CLERKS_PATIENCE = 60.0  # seconds at least; only workers are in a hurry
-DRIFT = (
-    0.1  # share of a contender's writes that may carry another write concern: what a mapper's setup writes
-)
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Conductor:
         self._started = time.monotonic()
         self._done = self._total = 0
         self._best_loop = float("inf")
+        self._staff: dict[str, Child] = {}  # by contender, who stay from experiment to experiment
         self._clerk = Child(CLERK)
 
     def run(self) -> Record:
@@ -118,26 +121,176 @@ class Conductor:
             record.describe(self._ask({"do": "describe"}))
             chosen = self._prepare()
             self._open_settings()
-            self._count(chosen)
-            costs: dict[str, float] = {}
-            for number in range(plan.rounds):
-                for experiment in chosen:
-                    cost = costs.get(experiment.id, 0.0)
-                    if number and (self._is_over(cost) or self._is_enough(experiment, number, cost)):
-                        continue
-                    costs[experiment.id] = self._whole_round(experiment, number)
-            self._again(chosen, costs)
+            if plan.size.brief:
+                self._sit_down(chosen)
+            else:
+                self._play_rounds(chosen)
             self._ask({"do": "drop"})
             record.end("complete")
         except KeyboardInterrupt:
             record.end("interrupted")
             raise
         finally:
-            self._reap()
+            self._dismiss_staff()
             for delay in self._delays:
                 delay.close()
             self._clerk.finish()
         return record
+
+    def _play_rounds(self, chosen: list[Experiment]) -> None:
+        plan = self._plan
+        self._count(chosen)
+        costs: dict[str, float] = {}
+        for number in range(plan.rounds):
+            for experiment in chosen:
+                cost = costs.get(experiment.id, 0.0)
+                if number and (self._is_over(cost) or self._is_enough(experiment, number, cost)):
+                    continue
+                costs[experiment.id] = self._whole_round(experiment, number)
+        self._again(chosen, costs)
+
+    def _sit_down(self, chosen: list[Experiment]) -> None:
+        """Play sittings: each experiment with its share of the time that is left, by how long it takes at least."""
+        plan = self._plan
+        turns = [(experiment, number) for number in range(plan.rounds) for experiment in chosen]
+        weights = [experiment.brief_s for experiment, _ in turns]
+        self._total = sum(len(e.parts(plan.size)) for e, _ in turns) * len(self._settings)
+        for place, (experiment, number) in enumerate(turns):
+            left = math.inf
+            if plan.budget:
+                left = plan.budget - (time.monotonic() - self._started)
+                if left <= 0:
+                    self.record.note(
+                        f"{experiment.id} was not played again: the time was used up"
+                        if number
+                        else f"{experiment.id} was NOT PLAYED: the {plan.budget:.0f} s were used up before its turn"
+                    )
+                    continue
+            share = left * weights[place] / sum(weights[place:])
+            try:
+                self._sit(experiment, number, time.monotonic() + share)
+            except Exception as error:
+                self._give_up(experiment, number, error)
+                self._dismiss_staff()
+        self._dismiss_staff()
+
+    def _sit(self, experiment: Experiment, number: int, until: float) -> None:
+        playing, absent = line_up(experiment, self._plan)
+        for name, reason in absent:
+            self._miss(experiment, name, reason)
+        playing = [c for c in playing if (experiment.id, c.id) not in self._out]
+        self._shuffle.shuffle(playing)
+        look, ticks = self._wait_for_calm(), sentinel.ticks()
+        begun = time.monotonic()
+        sitting = Sitting(experiment, self.record, self._ask, self._shuffle, number, self._plan.patience)
+        groups = [playing] if experiment.together else [[contender] for contender in playing]
+        parts = experiment.parts(self._plan.size)
+        digests: dict[str, dict[str, str]] = {}
+        for setting in self._settings:
+            for place, group in enumerate(groups):
+                end = begun + (until - begun) * (place + 1) / len(groups)
+                with tempfile.TemporaryDirectory(prefix="mangonel-lab-") as shared:
+                    players = self._seat(experiment, group, setting, number, shared)
+                    try:
+                        for turn, part in enumerate(parts, 1):
+                            self._tell_part(experiment, part, turn == len(parts) and place)
+                            mine = [p for p in players if not part.excludes(p.contender)]
+                            now = time.monotonic()
+                            stop = now + (end - now) / (len(parts) - turn + 1)
+                            seen = sitting.play(part, setting.of(part), mine, experiment.passes, stop)
+                            for kind, found in seen.items():
+                                digests.setdefault(
+                                    setting.of(part).id + kind.removeprefix(part.id), {}
+                                ).update(found)
+                    finally:
+                        self._leave_table(experiment, players, number)
+            for part in parts:
+                for kind in ("", " written"):
+                    named = setting.of(part)
+                    self._compare(experiment, named, number, digests.get(named.id + kind, {}))
+        stolen = round(sentinel.stolen(ticks, sentinel.ticks()), 4)
+        for turn, looks in sitting.looks.items():
+            self.record.play(
+                {
+                    "experiment": experiment.id,
+                    "round": turn,
+                    "contenders": [contender.id for contender in playing],
+                    "seconds": round((time.monotonic() - begun) / len(sitting.looks), 3),
+                    "sentinel": {**look, "loop_ns": median(looks), "stolen": stolen},
+                    "instead_of": None,
+                }
+            )
+
+    def _seat(
+        self, experiment: Experiment, group: list[Contender], setting: _Setting, number: int, shared: str
+    ) -> list[Player]:
+        """Give every contender a worker, the one that it has already where the experiment allows that."""
+        plan = self._plan
+        players = []
+        for contender in group:
+            scratch = f"scratch_{experiment.id}_{contender.id}_{number}".replace("#", "_")
+            child = None if experiment.own_process else self._staff.pop(contender.id, None)
+            if child is None:
+                child = Child(WORKER, self._environment(contender, number))
+            player = Player(contender, child, scratch)
+            players.append(player)
+            order = self._order(experiment, contender, setting, number, scratch)
+            try:
+                child.tell({**order, "shared": shared})
+            except ChildError as error:
+                self._miss(experiment, contender.id, str(error))
+                player.child.kill()
+        seated = []
+        for player in players:
+            name = player.contender.id
+            try:
+                hello = player.child.hear(plan.patience)
+            except ChildError as error:
+                self._miss(experiment, name, str(error))
+                player.child.kill()
+                self._leaving.append((player.child, self._exit_name(experiment, name, number)))
+                continue
+            if hello["event"] == "missing":
+                self._miss(experiment, name, hello["reason"])
+                self._staff[name] = player.child
+                continue
+            self.record.meet(hello["versions"], hello.get("builds", {}))
+            seated.append(player)
+        return seated
+
+    def _leave_table(self, experiment: Experiment, players: list[Player], number: int) -> None:
+        for player in players:
+            name = player.contender.id
+            if experiment.own_process or player.child.process.poll() is not None or name in self._staff:
+                player.child.dismiss()
+                self._leaving.append((player.child, self._exit_name(experiment, name, number)))
+            else:
+                self._staff[name] = player.child
+        if experiment.own_process:
+            self._reap()
+
+    def _dismiss_staff(self) -> None:
+        while self._staff:
+            name, child = self._staff.popitem()
+            child.dismiss()
+            self._leaving.append((child, {"experiment": "", "contender": name, "round": 0}))
+        self._reap()
+
+    @staticmethod
+    def _exit_name(experiment: Experiment, contender: str, number: int) -> dict[str, Any]:
+        return {"experiment": experiment.id, "contender": contender, "round": number}
+
+    def _environment(self, contender: Contender, number: int) -> dict[str, str]:
+        """Return the worker's variables: one seed of hashes for all of a round, so that chance is the same for all."""
+        seed = {"PYTHONHASHSEED": str((self._plan.seed + number) % 2**32)}
+        return {**seed, **contender.environment}
+
+    def _tell_part(self, experiment: Experiment, part: Part, again: int) -> None:
+        spent = time.monotonic() - self._started
+        left = max(0.0, self._plan.budget - spent) if self._plan.budget else None
+        total = max(self._total, self._done + 1)
+        self._say(Progress(f"{experiment.id}: {part.title}", self._done, total, left))
+        self._done += not again
 
     def _greet_clerk(self) -> None:
         self._ask({"uri": self._plan.uri, "database": self._plan.database})
@@ -149,13 +302,14 @@ class Conductor:
         """Fill the data sets and return the experiments that can be played."""
         known = registry.experiments()
         chosen = [known[name] for name in self._plan.experiments]
-        for dataset in dict.fromkeys(experiment.dataset for experiment in chosen if experiment.dataset):
+        size = self._plan.size
+        for dataset in dict.fromkeys(e.filled(size) for e in chosen if e.filled(size)):
             try:
                 told = self._clerk.ask({"do": "prepare", "dataset": dataset}, 300)
                 if told["count"] != told["expected"]:
                     raise ChildError(f"expected {told['expected']} documents, found {told['count']}")
             except ChildError as error:
-                for experiment in [each for each in chosen if each.dataset == dataset]:
+                for experiment in [each for each in chosen if each.filled(size) == dataset]:
                     self.record.miss(experiment.id, "", f"data set {dataset}: {error}")
                     chosen.remove(experiment)
         return chosen
@@ -200,15 +354,17 @@ class Conductor:
         try:
             self._round(experiment, number, instead_of)
         except Exception as error:
-            self._failed[experiment.id] = self._failed.get(experiment.id, 0) + 1
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            reason = (
-                f"round {number + 1}: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-            )
-            self.record.miss(experiment.id, "", reason)
-            self._reap()
-            self._renew_clerk()
+            self._give_up(experiment, number, error)
         return time.monotonic() - begun
+
+    def _give_up(self, experiment: Experiment, number: int, error: Exception) -> None:
+        """Note what a whole round raised, and get ready for the next one."""
+        self._failed[experiment.id] = self._failed.get(experiment.id, 0) + 1
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"round {number + 1}: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+        self.record.miss(experiment.id, "", reason)
+        self._reap()
+        self._renew_clerk()
 
     def _renew_clerk(self) -> None:
         """Begin with a new clerk where the last one died."""
@@ -301,24 +457,10 @@ class Conductor:
     ) -> None:
         plan = self._plan
         scratch = f"scratch_{experiment.id}_{contender.id}_{number}".replace("#", "_")
-        child = Child(WORKER, contender.environment)
+        child = Child(WORKER, self._environment(contender, number))
         current: Part | None = None
         try:
-            hello = child.ask(
-                {
-                    "experiment": experiment.id,
-                    "contender": contender.id,
-                    "uri": setting.uri,
-                    "database": plan.database,
-                    "collection": experiment.dataset or scratch,
-                    "quick": plan.size.quick,
-                    "parameters": plan.size.parameters,
-                    # The same for all contenders of a round: they do the same work in the same order.
-                    "seed": plan.seed + number,
-                    "plant": plan.plants.get(contender.id, 0.0),
-                },
-                plan.patience,
-            )
+            hello = child.ask(self._order(experiment, contender, setting, number, scratch), plan.patience)
             if hello["event"] == "missing":
                 self._miss(experiment, contender.id, hello["reason"])
                 return
@@ -341,6 +483,22 @@ class Conductor:
                 (child, {"experiment": experiment.id, "contender": contender.id, "round": number})
             )
 
+    def _order(
+        self, experiment: Experiment, contender: Contender, setting: _Setting, number: int, scratch: str
+    ) -> Message:
+        plan = self._plan
+        return {
+            "experiment": experiment.id,
+            "contender": contender.id,
+            "uri": setting.uri,
+            "database": plan.database,
+            "collection": experiment.filled(plan.size) or scratch,
+            "size": {"quick": plan.size.quick, "brief": plan.size.brief, "parameters": plan.size.parameters},
+            # The same for all contenders of a round: they do the same work in the same order.
+            "seed": plan.seed + number,
+            "plant": plan.plants.get(contender.id, 0.0),
+        }
+
     def _reap(self) -> None:
         for child, name in self._leaving:
             self.record.leave({**name, **child.finish()})
@@ -359,7 +517,7 @@ class Conductor:
         samples: list[Message] = []
         loop_ns = sentinel.loop_ns()
         begun = time.time()
-        message = child.ask({"part": part.id}, self._plan.patience)
+        message = child.ask({"part": part.id, "samples": part.samples}, self._plan.patience)
         digest = ""
         before: Message = {"cpu_ns": 0, "counters": {}}
         while message["event"] != "done":
@@ -408,37 +566,3 @@ class Conductor:
             cell = self.record.cells[experiment.id, part.id, name]
             text = f"another answer than the others, digest {found[name]}"
             self.record.fail(cell, f"round {number + 1}: {text}")
-
-
-def grown(before: dict[str, int], after: dict[str, int], own: dict[str, int]) -> dict[str, int]:
-    """Return by how much the server's counters grew, without what asking for them adds."""
-    found = {name: after[name] - before.get(name, 0) - own.get(name, 0) for name in after}
-    return {name: count for name, count in found.items() if count > 0}
-
-
-def other_concern(asked: str, samples: list[Message]) -> str:
-    """Return which write concern the server saw instead of the one a part states, or "".
-
-    A server that does not count write concerns (its parameter reportOpWriteConcernCountersInServerStatus) says nothing.
-    """
-    seen: dict[str, int] = {}
-    for sample in samples:
-        for name, count in sample.get("counters", {}).items():
-            if name.startswith("w:"):
-                concern = name.rpartition(" ")[0]
-                seen[concern] = seen.get(concern, 0) + count
-    total = sum(seen.values())
-    other = {concern: count for concern, count in seen.items() if concern != asked}
-    if not asked.startswith("w:") or not total or sum(other.values()) <= DRIFT * total:
-        return ""
-    return "the server saw " + ", ".join(f"{count} writes with {concern}" for concern, count in other.items())
-
-
-def disagreeing(found: dict[str, str], references: tuple[str, ...] = registry.REFERENCES) -> list[str]:
-    """Return whose digest is not the reference's, or not the majority's when no reference took part."""
-    if len(set(found.values())) < 2:
-        return []
-    values = list(found.values())
-    named = next((found[name] for name in references if name in found), None)
-    right = named if named is not None else max(values, key=values.count)
-    return [name for name, digest in found.items() if digest != right]

@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -19,14 +20,25 @@ from mangonel.lab.latency import Paced, at_rate, at_rate_async
 
 @dataclass(frozen=True)
 class Size:
-    """How much work a run does: the short form or the full one, and what its caller set by name."""
+    """How much work a run does: the brief form, the short one or the full one, and what its caller set by name.
+
+    The brief form is a short one with still less work, whose samples are taken in sittings.
+    """
 
     quick: bool = False
     parameters: dict[str, int] = field(default_factory=dict)
+    brief: bool = False
 
-    def choose(self, quick: int, full: int) -> int:
-        """Return the figure of the form that runs."""
-        return quick if self.quick else full
+    @property
+    def form(self) -> str:
+        """Return the form's name."""
+        return "brief" if self.brief else "short" if self.quick else "full"
+
+    def choose(self, quick: int, full: int, brief: int | None = None) -> int:
+        """Return the figure of the form that runs; the brief form has that of the short one unless it is given."""
+        if self.brief and brief is not None:
+            return brief
+        return quick if self.quick or self.brief else full
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,7 @@ class Part:
             busy machine disturbs less; at a constant rate, an extra in µs such as "p50".
         server: ask the server for its processor time around each sample.
         bytes_each: of one operation, where speed is told in MB/s too; 0 elsewhere.
+        sleeps: its work is waiting, so that in the brief form all play it at the same moment.
     """
 
     id: str
@@ -59,6 +72,7 @@ class Part:
     judge: str = "wall"
     server: bool = True
     bytes_each: int = 0
+    sleeps: bool = False
 
     def excludes(self, contender: Contender) -> str:
         """Return why this contender has no row here, or ""."""
@@ -70,15 +84,35 @@ class Part:
 
 
 class Bench:
-    """What a task works with inside a worker: the contender's adapter and a way to run it on its face."""
+    """What a task works with inside a worker: the contender's adapter and a way to run it on its face.
 
-    def __init__(self, contender: Contender, target: Target, size: Size, seed: int) -> None:
+    `shared` is a folder that all workers of a sitting see, or "": there servers can be shared.
+    """
+
+    def __init__(self, contender: Contender, target: Target, size: Size, seed: int, shared: str = "") -> None:
         self.contender = contender
+        self.shared = shared
         self.target = target
         self.size = size
         self.random = random.Random(seed)
         self.adapter: Any = None
         self._runner: asyncio.Runner | None = None
+
+    def first(self, name: str, make: Callable[[], str]) -> str:
+        """Return what the first worker of the sitting made under this name; outside a sitting, make it.
+
+        What was made lives as long as that worker: all of them leave together.
+        """
+        if not self.shared:
+            return make()
+        import fcntl
+
+        path = Path(self.shared) / name
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                path.write_text(make())
+            return path.read_text()
 
     def connect(self, connections: int = 1) -> Any:
         """Return the contender's adapter, connected to the target; a former one is closed."""
@@ -195,21 +229,37 @@ class Experiment:
 
     Attributes:
         dataset: a collection of the clerk's that is filled before, or "" for a new one in each worker.
+        brief_dataset: the one of the brief form, where that is another.
         references: contenders that the others are compared with, the first that plays; each of them plays twice,
             and the second time is the null control. Empty: the drivers' own references.
         shows: what the figures tell and what they do not, for the report.
         short_budget: seconds for all rounds in the short form, unless rounds were asked for; 0: what the lab has.
+        together: in the brief form all contenders are there at once; else one plays after the other.
+        own_process: its workers leave with it, since they keep servers or are asked for their memory.
+        at_once: how many get ready for a part at the same time.
+        passes: samples of each part that the brief form takes at least.
+        brief_s: seconds that the brief form takes at least, by which time is shared out.
     """
 
     id: str = ""
     version: int = 1
     title: str = ""
     dataset: str = ""
+    brief_dataset: str = ""
     references: tuple[str, ...] = ()
     shows: str = ""
     short_budget: float = 0.0
+    together: bool = True
+    own_process: bool = False
+    at_once: int = 2
+    passes: int = 3
+    brief_s: float = 5.0
     #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
+
+    def filled(self, size: Size) -> str:
+        """Return the name of the data set of a form."""
+        return (size.brief and self.brief_dataset) or self.dataset
 
     def parts(self, size: Size) -> list[Part]:
         """Return the parts in the order they are played within a worker."""

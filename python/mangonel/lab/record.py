@@ -176,6 +176,7 @@ class Record:
                 "experiments": list(plan.experiments),
                 "contenders": list(plan.contenders),
                 "quick": plan.size.quick,
+                "form": plan.size.form,
                 "parameters": plan.size.parameters,
                 "rounds": plan.rounds,
                 "budget_s": plan.budget,

@@ -98,6 +98,11 @@ def assemble(lines: Iterable[Line]) -> dict[str, Any]:
     return content
 
 
+def form(plan: dict[str, Any]) -> str:
+    """Return which form a run had: "brief", "short" or "full"."""
+    return str(plan.get("form") or ("short" if plan["quick"] else "full"))
+
+
 def _key(line: Line) -> Key:
     experiment, part, contender = line["cell"]
     return experiment, part, contender

@@ -14,7 +14,7 @@ from mangonel.lab import originals, registry, scores
 from mangonel.lab.fingerprint import machine
 from mangonel.lab.marks import Verdict, verdicts
 from mangonel.lab.noise import TRUSTED, unfit
-from mangonel.lab.results import Results, Row
+from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import Estimate
 
 DISTURBED = 1.25  # a part whose sentinel took so many times the run's best began on a busy machine
@@ -134,8 +134,12 @@ def _head(results: Results, write: Write) -> None:
     write("versions: " + ", ".join(f"{name} {version}" for name, version in versions))
     played = {len(cell["rounds"]) for cell in content["cells"] if not cell["failures"]} or {0}
     rounds = f"{min(played)}" if len(played) == 1 else f"{min(played)} to {max(played)}"
-    form = "short form" if plan["quick"] else "full form"
-    write(f"{form}, {rounds} rounds in shuffled order, each in new processes; medians [95 % interval]")
+    how = (
+        "samples in turn, in shuffled order"
+        if form(plan) == "brief"
+        else "rounds in shuffled order, in new processes"
+    )
+    write(f"{form(plan)} form, {rounds} {how}; medians [95 % interval]")
     write(_disturbance(content))
     if plan.get("plants"):
         write(f"PLANTED slowdowns, to test the lab: {plan['plants']}")

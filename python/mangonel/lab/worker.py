@@ -7,6 +7,7 @@ Started by the conductor as `python -m mangonel.lab.worker READ_FD WRITE_FD`.
 from __future__ import annotations
 
 import gc
+import itertools
 import resource
 import sys
 import time
@@ -21,50 +22,71 @@ WHO = {"self": resource.RUSAGE_SELF, "children": resource.RUSAGE_CHILDREN}
 
 
 def main() -> int:
-    """Play the order that the first message holds; return the exit status."""
+    """Play orders and their parts as messages ask for them; return the exit status."""
     channel = protocol.inherited()
-    order = channel.receive()
-    if order is None:
-        return 1
-    contender = registry.contender(order["contender"])
-    if reason := contender.unusable(order["uri"]):
-        channel.send({"event": "missing", "reason": reason})
-        return 0
-    experiment = registry.experiments()[order["experiment"]]
-    size = Size(order["quick"], order["parameters"])
-    target = Target(order["uri"], order["database"], order["collection"])
-    bench = Bench(contender, target, size, order["seed"])
-    channel.send({"event": "hello", "versions": contender.versions(), "builds": contender.builds()})
-    parts = {part.id: part for part in experiment.parts(size)}
-    while (message := channel.receive()) is not None and "part" in message:
-        part = parts[message["part"]]
-        try:
-            task = experiment.task(part, bench)
-            if "profile" in message:
-                profile.record(task, message["profile"])
-                channel.send({"event": "profiled"})
-            else:
-                _play(channel, part, task, order.get("plant", 0.0))
-        except Exception as error:
-            traceback.print_exc()
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            text = f"{type(error).__name__}: {error}"[:500]
-            channel.send({"event": "failed", "reason": text, "where": f"{where.filename}:{where.lineno}"})
-        bench.close_adapter()
-    bench.close()
+    bench: Bench | None = None
+    order: protocol.Message = {}
+    while (message := channel.receive()) is not None:
+        if "experiment" in message:
+            order = message
+            if bench is not None:
+                bench.close()
+            bench = _open(channel, order)
+        elif "part" in message and bench is not None:
+            _take(channel, bench, order, message)
+    if bench is not None:
+        bench.close()
     return 0
 
 
-def _play(channel: protocol.Channel, part: Part, task: Task, plant: float) -> None:
+def _open(channel: protocol.Channel, order: protocol.Message) -> Bench | None:
+    contender = registry.contender(order["contender"])
+    if reason := contender.unusable(order["uri"]):
+        channel.send({"event": "missing", "reason": reason})
+        return None
+    target = Target(order["uri"], order["database"], order["collection"])
+    bench = Bench(contender, target, Size(**order["size"]), order["seed"], order.get("shared", ""))
+    channel.send({"event": "hello", "versions": contender.versions(), "builds": contender.builds()})
+    return bench
+
+
+def _take(
+    channel: protocol.Channel, bench: Bench, order: protocol.Message, message: protocol.Message
+) -> None:
+    experiment = registry.experiments()[order["experiment"]]
+    part = next(part for part in experiment.parts(bench.size) if part.id == message["part"])
+    try:
+        task = experiment.task(part, bench)
+        if "profile" in message:
+            profile.record(task, message["profile"])
+            channel.send({"event": "profiled"})
+        else:
+            _play(channel, part, task, message["samples"], order.get("plant", 0.0))
+    except Exception as error:
+        traceback.print_exc()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__}: {error}"[:500]
+        channel.send({"event": "failed", "reason": text, "where": f"{where.filename}:{where.lineno}"})
+    bench.close_adapter()
+
+
+def _play(channel: protocol.Channel, part: Part, task: Task, samples: int, plant: float) -> None:
+    """Take so many samples; none: as many as the conductor wants, who then plays others between two of them."""
     channel.send({"event": "verified", "digest": task.verify()})
     task.warm_up()
-    for _ in range(part.samples):
+    if not samples:
+        # Else each collection before a sample would look at everything that was ever imported.
+        gc.collect()
+        gc.freeze()
+    for _ in range(samples) if samples else itertools.count():
         task.arrange()
         gc.collect()
         channel.send({"event": "ready"})
         gate = channel.receive()
-        if gate is None or not gate.get("go"):
+        if gate is None:
             raise EOFError("the conductor went away")
+        if not gate["go"]:
+            break
         channel.send({"event": "sample", **_measure(part, task, plant)})
     channel.send({"event": "done", "written": task.written()})
 

@@ -139,6 +139,7 @@ def _play_again(options: argparse.Namespace, baseline: dict[str, Any]) -> dict[s
         experiments=plan["experiments"],
         contender=[],
         quick=plan["quick"],
+        brief=plan.get("form") == "brief",
         rounds=plan["rounds"],
         budget=plan["budget_s"],
         uri=options.uri,

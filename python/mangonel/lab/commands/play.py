@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from mangonel.lab import fingerprint, registry, results, table
-from mangonel.lab.cli import FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
+from mangonel.lab.cli import BRIEF_BUDGET, FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
 from mangonel.lab.conductor import Conductor, Progress
 from mangonel.lab.experiment import Size
 from mangonel.lab.protocol import ChildError
 from mangonel.lab.record import Plan, Record
 
 RESULTS = Path("results")
+ROUNDS = {"full": FULL_ROUNDS, "short": QUICK_ROUNDS, "brief": 1}
+BUDGETS = {"full": 0.0, "short": QUICK_BUDGET, "brief": BRIEF_BUDGET}
 INTERRUPTED = 130
 # The server tells by it which write concern it was asked for; only at its start can it be turned on.
 COUNTED = {"reportOpWriteConcernCountersInServerStatus": True}
@@ -56,14 +58,16 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         from mangonel.lab import peers
 
         peers.install([contenders[name] for name in options.contender or contenders])
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else FULL_ROUNDS)
+    size = Size(options.quick or options.brief, _parameters(options), options.brief)
+    rounds = options.rounds or ROUNDS[size.form]
+    budget = options.budget or (BUDGETS[size.form] if not options.rounds else 0.0)
     values: dict[str, Any] = {
         "experiments": tuple(dict.fromkeys(chosen)) or tuple(known),
         "contenders": tuple(options.contender or contenders),
-        "size": Size(options.quick, _parameters(options)),
+        "size": size,
         "rounds": rounds,
         "seed": random.randrange(2**31) if options.seed is None else options.seed,
-        "budget": options.budget or (QUICK_BUDGET if options.quick and not options.rounds else 0.0),
+        "budget": budget,
         "again": 0 if options.rounds == 1 else max(1, rounds // 2),
         "delays_ms": getattr(options, "latency", (0.0,)),
         "plants": dict(getattr(options, "plant", [])),

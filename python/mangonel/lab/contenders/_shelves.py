@@ -153,7 +153,10 @@ class RawShelf:
 
 
 async def open_shelf(contender: str, uri: str, database: str) -> Any:
-    """Return a contender's shelf, connected to `uri`; on its event loop where it has one."""
+    """Return a contender's shelf, connected to `uri`; on its event loop where it has one.
+
+    The URI states the write concern: all inherit it, while the server's default would be majority.
+    """
     if contender.startswith("raw-socket"):
         return RawShelf(uri, database)
     if contender == "mongojet":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 from mangonel.lab.contender import Contender, Target
+from mangonel.lab.contenders._pymongo_like import uri_with
 
 OBJECTS = "objects"  # reads collections into objects, or says what that costs at least
 POSTS_TOO = "posts"
@@ -17,7 +19,7 @@ SAVES_FIELDS = "saves-fields"
 def _reader(name: str) -> Callable[[Target], Any]:
     def make(target: Target) -> Any:
         module = importlib.import_module("mangonel.lab.contenders._mappers")
-        return getattr(module, name)(target)
+        return getattr(module, name)(dataclasses.replace(target, uri=uri_with(target)))
 
     return make
 

@@ -70,13 +70,16 @@ class BusyLoop(Experiment):
 
     id = "busy-loop"
     title = "heartbeats beside a busy event loop"
+    own_process = True
+    passes = 1
+    brief_s = 6.0
 
     def parts(self, size: Size) -> list[Part]:
         """One part."""
         turns = size.choose(10, 40)
         needs = frozenset({ASYNCIO, DECODES})
         title = f"the loop is blocked {turns} times for 200 ms"
-        return [Part("blocked", title, needs, turns, 1, unit="turn", server=False)]
+        return [Part("blocked", title, needs, turns, 1, unit="turn", server=False, sleeps=True)]
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task."""

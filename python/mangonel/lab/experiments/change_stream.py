@@ -49,10 +49,11 @@ class ChangeStream(Experiment):
 
     id = "change-stream"
     title = "changes read from a resume token on"
+    together = False
 
     def parts(self, size: Size) -> list[Part]:
         """Each face."""
-        count = size.choose(3000, 20_000)
+        count = size.choose(3000, 20_000, 1500)
         return [
             Part(
                 face,

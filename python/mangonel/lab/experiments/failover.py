@@ -190,6 +190,10 @@ class Failover(Experiment):
 
     id = "failover"
     title = "the primary is killed"
+    together = False
+    own_process = True
+    passes = 1
+    brief_s = 25.0
 
     def parts(self, size: Size) -> list[Part]:
         """Each face."""

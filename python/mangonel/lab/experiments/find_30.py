@@ -52,12 +52,20 @@ class Find30(Experiment):
         serial, parallel = size.choose(2, 4), size.choose(3, 5)
         return [
             Part(
-                "blocking", "one at a time, blocking", frozenset({BLOCKING}), size.choose(600, 3000), parallel
+                "blocking",
+                "one at a time, blocking",
+                frozenset({BLOCKING}),
+                size.choose(600, 3000, 250),
+                parallel,
             ),
             Part(
-                "asyncio", "one at a time, event loop", frozenset({ASYNCIO}), size.choose(400, 2000), serial
+                "asyncio",
+                "one at a time, event loop",
+                frozenset({ASYNCIO}),
+                size.choose(400, 2000, 150),
+                serial,
             ),
-            Part("tasks-50", "50 tasks", frozenset({ASYNCIO}), size.choose(1500, 8000), parallel),
+            Part("tasks-50", "50 tasks", frozenset({ASYNCIO}), size.choose(1500, 8000, 400), parallel),
         ]
 
     def task(self, part: Part, bench: Bench) -> Task:

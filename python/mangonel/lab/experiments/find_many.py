@@ -13,6 +13,7 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
 DOCUMENTS = 100_000
+FEW = 20_000  # of the brief form
 EVERY = 250  # one document in so many is compared
 BATCHINGS = {
     "default": Batching(),
@@ -26,8 +27,9 @@ BATCHINGS = {
 class IterateTask(Task):
     """Read the collection document by document; a sample is the whole collection."""
 
-    def __init__(self, bench: Bench, batching: Batching) -> None:
+    def __init__(self, part: Part, bench: Bench, batching: Batching) -> None:
         self._bench = bench
+        self._count = part.operations
         self._batching = batching
         self._adapter = bench.connect()
 
@@ -37,8 +39,8 @@ class IterateTask(Task):
             seen, count = self._bench.run(self._read_async())
         else:
             seen, count = self._read()
-        if count != DOCUMENTS:
-            raise AssertionError(f"expected {DOCUMENTS} documents, got {count}")
+        if count != self._count:
+            raise AssertionError(f"expected {self._count} documents, got {count}")
         for place, document in enumerate(seen):
             compare(document, place * EVERY)
         return digest(seen)
@@ -46,8 +48,8 @@ class IterateTask(Task):
     def act(self) -> int:
         """Read all."""
         count: int = self._bench.run(self._adapter.iterate(self._batching))
-        if count != DOCUMENTS:
-            raise AssertionError(f"expected {DOCUMENTS} documents, got {count}")
+        if count != self._count:
+            raise AssertionError(f"expected {self._count} documents, got {count}")
         return count
 
     def _read(self) -> tuple[list[Any], int]:
@@ -70,8 +72,9 @@ class IterateTask(Task):
 class ToListTask(Task):
     """Read the collection into one list; the first sample's growth of the process is what the list weighs."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
+        self._count = part.operations
         self._adapter = bench.connect()
         self._kept: list[Any] = []
         self._before = 0
@@ -98,9 +101,9 @@ class ToListTask(Task):
         if self._growth is not None:
             return {}
         self._growth = float(resident() - self._before)
-        if len(self._kept) != DOCUMENTS:
-            raise AssertionError(f"expected {DOCUMENTS} documents, got {len(self._kept)}")
-        for number in range(0, DOCUMENTS, EVERY):
+        if len(self._kept) != self._count:
+            raise AssertionError(f"expected {self._count} documents, got {len(self._kept)}")
+        for number in range(0, self._count, EVERY):
             compare(self._kept[number], number)
         return {"growth": self._growth}
 
@@ -111,14 +114,17 @@ class FindMany(Experiment):
     id = "find-many"
     title = "reading 100 000 small documents"
     dataset = "users"
+    brief_dataset = "few-users"
+    own_process = True
+    brief_s = 15.0
 
     def parts(self, size: Size) -> list[Part]:
         """The list comes first, in a process that has not grown yet."""
-        few = size.choose(2, 5)
+        few, count = size.choose(2, 5), size.choose(DOCUMENTS, DOCUMENTS, FEW)
 
         def part(name: str, title: str, *needs: str) -> Part:
             samples = 1 if size.quick and ASYNCIO in needs else few
-            return Part(name, title, frozenset(needs), DOCUMENTS, samples, unit="document")
+            return Part(name, title, frozenset(needs), count, samples, unit="document")
 
         size_5000 = BATCHINGS["batch"].size
         return [
@@ -132,7 +138,9 @@ class FindMany(Experiment):
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task with the part's way of reading."""
-        return ToListTask(bench) if part.id == "to-list" else IterateTask(bench, BATCHINGS[part.id])
+        if part.id == "to-list":
+            return ToListTask(part, bench)
+        return IterateTask(part, bench, BATCHINGS[part.id])
 
 
 def compare(document: Any, number: int) -> None:

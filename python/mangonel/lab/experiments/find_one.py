@@ -49,6 +49,7 @@ class FindOne(Experiment):
     id = "find-one"
     title = "find_one by _id"
     dataset = "small"
+    brief_s = 7.0
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time on both faces, 100 tasks on event loops."""
@@ -57,18 +58,22 @@ class FindOne(Experiment):
                 "blocking",
                 "one at a time, blocking",
                 frozenset({BLOCKING}),
-                size.choose(1000, 5000),
+                size.choose(1000, 5000, 400),
                 size.choose(4, 6),
             ),
             Part(
                 "asyncio",
                 "one at a time, event loop",
                 frozenset({ASYNCIO}),
-                size.choose(500, 3000),
+                size.choose(500, 3000, 250),
                 size.choose(2, 4),
             ),
             Part(
-                "tasks-100", "100 tasks", frozenset({ASYNCIO}), size.choose(2000, 10_000), size.choose(3, 5)
+                "tasks-100",
+                "100 tasks",
+                frozenset({ASYNCIO}),
+                size.choose(2000, 10_000, 500),
+                size.choose(3, 5),
             ),
         ]
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import random
 from typing import Any
 
 from mangonel.lab.contender import GRIDFS_READS, GRIDFS_SHARES, GRIDFS_WRITES
 from mangonel.lab.contenders import _wire
+from mangonel.lab.contenders._pymongo_like import uri_with
 from mangonel.lab.contenders._shelves import BUCKET, open_shelf
 from mangonel.lab.delay import Delay
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
-SIZE = 50 * 1024 * 1024
+SIZE = 50 * 2**20
+SMALL = 8 * 2**20
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 CONNECTIONS = 4
 FILE_ID = "lab"
@@ -33,13 +36,14 @@ class FileTask(Task):
         self._part = part
         self._data = content(size)
         self._delay: Delay | None = None
-        uri = bench.target.uri
+        target = bench.target
         if part.id.endswith("-delayed"):
-            self._delay = Delay(_wire.address(uri)[1], DELAY_MS)
-            uri = f"mongodb://127.0.0.1:{self._delay.port}/?directConnection=true"
+            self._delay = Delay(_wire.address(target.uri)[1], DELAY_MS)
+            nearby = f"mongodb://127.0.0.1:{self._delay.port}/?directConnection=true"
+            target = dataclasses.replace(target, uri=nearby)
         bench.close_adapter()
         name = bench.contender.copy_of or bench.contender.id
-        opened = open_shelf(name, uri, bench.target.database)
+        opened = open_shelf(name, uri_with(target), target.database)
         self._shelf: Any = bench.run(opened) if bench.is_async else asyncio.run(opened)
         bench.adapter = self
 
@@ -148,11 +152,15 @@ class GridFS(Experiment):
 
     id = "gridfs"
     title = "a file of 50 MiB in GridFS"
+    brief_s = 18.0
 
     def parts(self, size: Size) -> list[Part]:
         """Reading first: its file is stored by whoever comes first."""
 
+        mebibytes = _bytes(size) // 2**20
+
         def part(name: str, title: str, need: str, quick: int, full: int, concern: str = "") -> Part:
+            title = title.replace("50 MiB", f"{mebibytes} MiB")
             samples = size.choose(quick, full)
             return Part(name, title, frozenset({need}), 1, samples, unit="file", write_concern=concern)
 
@@ -168,8 +176,12 @@ class GridFS(Experiment):
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the reading or the storing."""
-        size = bench.size.parameters.get("mebibytes", 0) * 1024 * 1024 or SIZE
-        return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench, size)
+        return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench, _bytes(bench.size))
+
+
+def _bytes(size: Size) -> int:
+    """Return how many bytes the file has: of the brief form, fewer."""
+    return size.parameters.get("mebibytes", 0) * 2**20 or size.choose(SIZE, SIZE, SMALL)
 
 
 EXPERIMENT = GridFS()

@@ -95,6 +95,7 @@ class Insert(Experiment):
 
     id = "insert"
     title = "insert_one"
+    brief_s = 15.0
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time, 100 in flight; processes with 1, 1000 and 100 inserts mixed with plain Python."""
@@ -104,7 +105,7 @@ class Insert(Experiment):
                 "blocking",
                 "one at a time, blocking",
                 frozenset({BLOCKING}),
-                size.choose(700, 3000),
+                size.choose(700, 3000, 300),
                 size.choose(3, 5),
                 write_concern="w:1",
             ),
@@ -112,7 +113,7 @@ class Insert(Experiment):
                 "asyncio",
                 "one at a time, event loop",
                 frozenset({ASYNCIO}),
-                size.choose(500, 3000),
+                size.choose(500, 3000, 200),
                 few,
                 write_concern="w:1",
             ),
@@ -120,7 +121,7 @@ class Insert(Experiment):
                 "tasks-100",
                 "100 in flight",
                 frozenset({ASYNCIO}),
-                size.choose(2000, 10_000),
+                size.choose(2000, 10_000, 500),
                 size.choose(3, 5),
                 write_concern="w:1",
             ),

@@ -10,6 +10,7 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
 DOCUMENTS = 50_000
+FEW = 10_000  # of the brief form
 
 
 class InsertManyTask(Task):
@@ -61,12 +62,13 @@ class InsertMany(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """Both faces."""
+        count = size.choose(DOCUMENTS, DOCUMENTS, FEW)
         return [
             Part(
                 name,
-                f"50 000 small documents in one call, {face}",
+                f"{count // 1000} 000 small documents in one call, {face}",
                 frozenset({flag}),
-                DOCUMENTS,
+                count,
                 size.choose(2 if flag == BLOCKING else 1, 4),
                 unit="document",
                 write_concern="w:1",

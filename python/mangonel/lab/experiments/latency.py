@@ -43,6 +43,8 @@ class Latency(Experiment):
     id = "latency"
     title = "find_one at a constant rate"
     dataset = "small"
+    passes = 2
+    brief_s = 12.0
     shows = (
         "Latency from when a request was due, so that a stall is counted for every request that would have come in it. "
         "The loads are far below capacity. It does not tell how much a driver can do: that is what the other "
@@ -57,7 +59,7 @@ class Latency(Experiment):
                 f"{face}-{rate}",
                 f"{rate} a second, {words}",
                 frozenset({face, DECODES}),
-                size.choose(rate, 5 * rate),
+                size.choose(rate, 5 * rate, rate // 4),
                 1,
                 judge="p99",
             )

@@ -243,11 +243,15 @@ class Live(Experiment):
 
     id = "live"
     title = "1000 inserts a second on the demo's live page"
+    together = False
+    own_process = True
+    passes = 1
+    brief_s = 16.0
     references = ("live-alone",)
 
     def parts(self, size: Size) -> list[Part]:
         """Return the parts; each plays at the same rate."""
-        seconds = size.choose(2, 15)
+        seconds = size.choose(2, 15, 1)
         shared: dict[str, Any] = {"operations": RATE * seconds, "judge": "p50", "unit": "insert"}
         return [
             Part(

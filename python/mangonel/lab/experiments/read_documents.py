@@ -74,7 +74,7 @@ class ReadDocuments(Experiment):
     def parts(self, size: Size) -> list[Part]:
         """From the server and alone, five keys and a post."""
         few = size.choose(2, 4)
-        times = size.choose(30, TIMES)
+        times = size.choose(30, TIMES, 6)
 
         def part(name: str, title: str, *needs: str, **more: Any) -> Part:
             return Part(

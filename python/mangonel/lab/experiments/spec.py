@@ -104,6 +104,9 @@ class Spec(Experiment):
     id = "spec"
     title = "the driver benchmarking specification"
     dataset = "tweets"
+    together = False
+    passes = 2
+    brief_s = 30.0
     composites = MappingProxyType(
         {
             "BSONBench": BSON,

@@ -14,6 +14,7 @@ class Tasks(Experiment):
 
     id = "tasks"
     title = "find_one with tasks"
+    brief_s = 10.0
     dataset = "small"
 
     def parts(self, size: Size) -> list[Part]:
@@ -23,7 +24,7 @@ class Tasks(Experiment):
                 f"tasks-{count}",
                 f"{count} task" + ("s" if count > 1 else ""),
                 frozenset({ASYNCIO}),
-                max(size.choose(1000, 5000), 3 * count),
+                max(size.choose(1000, 5000, 300), (2 if size.brief else 3) * count),
                 size.choose(2, 4),
             )
             for count in COUNTS

@@ -24,7 +24,7 @@ class Threads(Experiment):
                 f"threads-{count}",
                 f"{count} thread" + ("s" if count > 1 else ""),
                 frozenset({THREADS}),
-                size.choose(1000, 5000),
+                size.choose(1000, 5000, 400),
                 size.choose(2, 4),
             )
             for count in counts

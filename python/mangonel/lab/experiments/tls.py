@@ -25,7 +25,7 @@ _servers: list[Any] = []
 def _secure_target(bench: Bench) -> Target:
     from mangonel import server
 
-    if not _servers:
+    def start() -> str:
         folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-tls-"))
         _certify(folder)
         tls = {
@@ -34,8 +34,11 @@ def _secure_target(bench: Bench) -> Target:
             "allowConnectionsWithoutCertificates": True,
         }
         _servers.append(server.start(tls=tls))
+        return str(_servers[0].uri)
+
     target = bench.target
-    return Target(_servers[0].uri, target.database, target.collection)
+    uri = _servers[0].uri if _servers else bench.first("tls", start)
+    return Target(uri, target.database, target.collection)
 
 
 def _certify(folder: Path) -> None:
@@ -113,6 +116,7 @@ class Tls(Experiment):
 
     id = "tls"
     title = "TLS"
+    own_process = True
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time on both faces, 100 tasks on event loops, and new clients."""
@@ -121,10 +125,10 @@ class Tls(Experiment):
             needs = frozenset({face, DECODES})
             return Part(name, title, needs, operations, samples, unit=unit, server=False)
 
-        quick, full = size.choose(300, 3000), size.choose(2, 4)
+        quick, full = size.choose(300, 3000, 200), size.choose(2, 4)
         return [
             part("blocking", "one at a time, blocking", BLOCKING, quick, full, "operation"),
-            part("tasks-100", "100 tasks", ASYNCIO, size.choose(1000, 5000), full, "operation"),
+            part("tasks-100", "100 tasks", ASYNCIO, size.choose(1000, 5000, 400), full, "operation"),
             part(
                 "connect", "a new client and its first find_one", BLOCKING, size.choose(5, 20), full, "client"
             ),

@@ -272,6 +272,8 @@ class Web(Experiment):
 
     id = "web"
     title = "a page of 30 posts over HTTP"
+    own_process = True
+    brief_s = 8.0
     references = ("page-pymongo-async",)
     shows = (
         "What a site pays for reading a page, with the load, the site and the server on one machine: where all three "
@@ -282,7 +284,7 @@ class Web(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
-        requests = size.parameters.get("requests", size.choose(500, 10_000))
+        requests = size.parameters.get("requests", size.choose(500, 10_000, 150))
         page, database = frozenset({SHORT if size.quick else PAGE}), frozenset({DATABASE})
         delayed = frozenset({SHORT_DELAYED}) if size.quick else database
 

@@ -94,6 +94,8 @@ class WebSessionsExperiment(Experiment):
     id = "websessions"
     version = 2
     title = "websessions behind Tornado"
+    own_process = True
+    brief_s = 20.0
     references = ("web-none",)
     short_budget = 90.0
     shows = "what websessions cost a Tornado site with each store; a run with other store calls than foretold is void"
@@ -104,7 +106,7 @@ class WebSessionsExperiment(Experiment):
         Parameters: `population`, how many websessions there are before anybody comes (1000 in the short form, 100 000
         otherwise); `requests` of a sample; `stall` and `wrk`, in seconds; `seed` and `durable`, requests of these.
         """
-        requests = size.parameters.get("requests", size.choose(500, 5000))
+        requests = size.parameters.get("requests", size.choose(500, 5000, 150))
         parts = _scenarios(size, requests)
         if not size.quick:
             parts += _durable(size, requests)
@@ -137,7 +139,7 @@ def _scenarios(size: Size, requests: int) -> list[Part]:
     everybody, known, stored = frozenset({WEB}), frozenset({KNOWN}), frozenset({STORED})
     samples = size.choose(1, 3)
     steps = size.choose(1, 10)
-    population = size.parameters.get("population", size.choose(1000, 100_000))
+    population = size.parameters.get("population", size.choose(1000, 100_000, 500))
     parts = [
         Part(
             "populate",
@@ -196,7 +198,7 @@ def _scenarios(size: Size, requests: int) -> list[Part]:
                 judge="p99",
             )
         )
-    writes, stories = WRITERS * size.choose(5, 20), size.choose(100, 1000)
+    writes, stories = WRITERS * size.choose(5, 20, 3), size.choose(100, 1000, 30)
     stall = size.parameters.get("stall", size.choose(1, 2))
     parts += [
         Part("anonymous", "E anonymous reader, one read of nothing", everybody, requests, samples, "request"),

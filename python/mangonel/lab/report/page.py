@@ -15,7 +15,7 @@ from mangonel.lab.marks import verdicts
 from mangonel.lab.noise import unfit
 from mangonel.lab.report import background, charts
 from mangonel.lab.report.style import STYLE
-from mangonel.lab.results import Results, Row
+from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import Estimate, median
 from mangonel.lab.table import WILD, floor_words, is_noise
 
@@ -99,7 +99,7 @@ def _head(results: Results) -> str:
         if reasons
         else '<div class="verdict"><strong>✓ Fit to be quoted</strong> by the lab\'s own noise check.</div>'
     )
-    form = "Short" if plan["quick"] else "Full"
+    name = form(plan).capitalize()
     planted = (
         f"<p class='unmet'>Planted slowdowns: {escape(str(plan['plants']))}</p>" if plan.get("plants") else ""
     )
@@ -111,10 +111,16 @@ def _head(results: Results) -> str:
         f"<p><strong>Noise floor: {floor}</strong> (median of the tables). In every table one contender plays twice "
         "under two names; how far that ratio's interval reaches from 1 is what this run cannot tell from nothing. "
         "Differences below it are grey.</p>"
-        f"<p class='muted'>{form} form, rounds in shuffled order (seed {plan['seed']}), "
-        "each contender and round in a process of its own; medians of rounds with 95 % intervals, ratios paired by "
-        "round. A dashed line is a limit: what a raw socket, or a page without a database, takes.</p></header>"
+        f"<p class='muted'>{name} form, seed {plan['seed']}: {_method(name)}; medians with 95 % intervals, "
+        "ratios paired by round. A dashed line is a limit: what a raw socket, or a page without a database, takes."
+        "</p></header>"
     )
+
+
+def _method(name: str) -> str:
+    if name == "Brief":
+        return "each contender in one process, which takes its samples in turn with the others, in shuffled order"
+    return "rounds in shuffled order, each contender and round in a process of its own"
 
 
 def _contents(names: Sequence[str]) -> str:

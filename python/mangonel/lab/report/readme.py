@@ -7,7 +7,7 @@ from typing import Any
 from mangonel.lab.fingerprint import machine
 from mangonel.lab.marks import verdicts
 from mangonel.lab.noise import unfit
-from mangonel.lab.results import Results
+from mangonel.lab.results import Results, form
 
 TIMES, DASH = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 
@@ -17,7 +17,7 @@ def render(content: dict[str, Any]) -> str:
     results = Results(content)
     found, plan = content["fingerprint"], content["plan"]
     judged = verdicts(results)
-    form = "short form" if plan["quick"] else "full form"
+    name = f"{form(plan)} form"
     reasons = unfit(results)
     verdict = (
         "The lab's noise check found nothing."
@@ -25,7 +25,7 @@ def render(content: dict[str, Any]) -> str:
         else f"The noise check says: {'; '.join(reasons)}."
     )
     lines = [
-        f"{form.capitalize()}, {found['date'][:10]}: {machine(found)}, MongoDB {found['server'].get('version')} "
+        f"{name.capitalize()}, {found['date'][:10]}: {machine(found)}, MongoDB {found['server'].get('version')} "
         f"({found['server'].get('topology')}); {sum(v.met for v in judged)} of {len(judged)} marks met. {verdict}",
         "",
         "| experiment | what | asked | reached [95 %] | |",
