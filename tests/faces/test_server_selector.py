@@ -46,7 +46,9 @@ def test_a_selector_that_leaves_none_is_asked_again_until_the_time_is_over(
     face: Face, routers: list[ScriptedServer]
 ) -> None:
     client = face.client(uri_of(routers), server_selector=lambda servers: [], serverSelectionTimeoutMS=200)
-    with pytest.raises(ServerSelectionTimeoutError):
+    with pytest.raises(
+        ServerSelectionTimeoutError, match=r"the server_selector left none of the [123] that suit"
+    ):
         face.run(lambda: client.shop.orders.find_one())
 
 

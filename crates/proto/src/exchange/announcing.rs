@@ -52,8 +52,20 @@ impl Exchange {
             return;
         }
         let (Some(server), Some(link)) = (&self.server, self.link) else { return };
-        let name = self.operation.command.name();
-        let mut command = self.operation.command.to_document();
+        // A command of authentication is no attempt of the operation, so it shares no number with it.
+        let authenticating = self.authenticating_command();
+        let sent = authenticating.unwrap_or(&self.operation.command);
+        let name = sent.name();
+        let mut command = sent.to_document();
+        let database = match authenticating {
+            Some(_) => database_of(&command),
+            None => self.operation.database.clone(),
+        };
+        let own_number = i64::from(self.request_id);
+        let operation_id = match authenticating {
+            Some(_) => own_number,
+            None => self.operation_id.unwrap_or(own_number),
+        };
         let is_secret = is_sensitive(name) || is_hello(name) && holds_credentials(&command);
         if is_secret {
             command = EMPTY.to_vec();
@@ -61,16 +73,18 @@ impl Exchange {
         let line = client.line(link);
         let facts = Arc::new(CommandFacts {
             name: name.into(),
-            database: self.operation.database.clone(),
+            database,
             address: server.address.clone(),
             request_id: self.request_id,
-            operation_id: self.operation_id.unwrap_or_else(|| i64::from(self.request_id)),
+            operation_id,
             link,
             server_connection_id: line.server_connection_id,
             service_id: line.service_id,
             is_sensitive: is_secret,
         });
-        self.operation_id = Some(facts.operation_id);
+        if authenticating.is_none() {
+            self.operation_id = Some(operation_id);
+        }
         self.announcement = Announcement::Started(Arc::clone(&facts), now);
         client.publish(Event::CommandStarted { facts, command });
     }
@@ -84,6 +98,13 @@ impl Exchange {
         // Nothing is sent for the later replies of an exhaust cursor, so nobody else would ask for it.
         if self.operation.is_under_way {
             self.announce(client, now);
+        }
+    }
+
+    /// Notes that a command of authentication will be sent, when somebody listens. The hello before it is no event.
+    pub(super) fn prepare_authentication_announcement(&mut self, client: &Client) {
+        if client.wants(Interests::COMMANDS) {
+            self.announcement = Announcement::Due;
         }
     }
 
@@ -121,7 +142,7 @@ impl Exchange {
 
     /// Tells listeners that the command in flight will not be answered.
     pub(super) fn announce_failure(&mut self, client: &mut Client, failure: CommandFailure, now: Instant) {
-        if self.phase != Phase::InFlight {
+        if !matches!(self.phase, Phase::Handshake | Phase::Reauthenticating | Phase::InFlight) {
             return;
         }
         if let Announcement::Started(facts, started) = std::mem::take(&mut self.announcement) {
@@ -295,6 +316,12 @@ fn target_of(elements: &[u8]) -> Option<Box<str>> {
     let first = body.iter().next()?.ok()?;
     let key = if first.key == "getMore" { "collection" } else { first.key };
     body.get_str(key).ok()?.map(Into::into)
+}
+
+/// Returns the database that a whole command names.
+fn database_of(command: &[u8]) -> Box<str> {
+    let command = RawDocument::from_bytes(command);
+    command.ok().and_then(|command| command.get_str("$db").ok()?).unwrap_or_default().into()
 }
 
 fn holds_credentials(command: &[u8]) -> bool {

@@ -199,6 +199,9 @@ impl Exchange {
         let facts = Facts::read(reply)?;
         let is_hello = self.handshake.as_ref().is_some_and(|handshake| handshake.is_hello);
         let errmsg = reply.get_str("errmsg")?.unwrap_or("no reason given");
+        if !is_hello {
+            self.announce_reply(client, reply, facts.ok, now);
+        }
         // A server that is about to go away says so to a user as to anyone.
         if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
@@ -276,6 +279,7 @@ impl Exchange {
                             if let Some(handshake) = &mut self.handshake {
                                 handshake.command = Some(command);
                             }
+                            self.prepare_authentication_announcement(client);
                         }
                         Err(error) => self.handle_protocol_error(client, &error.to_string(), now),
                     }
@@ -382,6 +386,11 @@ impl Exchange {
             Phase::Reauthenticating => topology::Phase::AfterHandshake,
             _ => topology::Phase::BeforeHandshake,
         }
+    }
+
+    /// The command of authentication that is sent next or was sent last; `None` outside of authentication.
+    pub(super) fn authenticating_command(&self) -> Option<&Command> {
+        self.handshake.as_ref().filter(|_| self.is_authenticating())?.command.as_ref()
     }
 
     fn authentication(&mut self) -> Option<&mut Authentication> {

@@ -130,6 +130,8 @@ pub struct Exchange {
     keeps_link: bool,
     /// The servers that the user may choose from.
     candidates: Vec<Arc<ServerDescription>>,
+    /// How many servers suited when the user chose none of them the last time; 0 when one was chosen.
+    refused_by_user: usize,
     /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
     generation: u32,
     request_id: i32,
@@ -208,6 +210,7 @@ impl Exchange {
             link: None,
             keeps_link: false,
             candidates: Vec::new(),
+            refused_by_user: 0,
             generation: 0,
             request_id: 0,
             attempt: 0,
@@ -485,27 +488,29 @@ impl Exchange {
     ) {
         let message = format!("{}: {message}", self.address());
         let cause = if timed_out { Cause::Timeout } else { Cause::Network };
+        let told = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
         match self.phase {
             Phase::Reauthenticating => {
+                self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 // The command was refused before it ran, so it may be sent again whatever it does.
                 self.back_off(client, message, timed_out, now);
             }
             Phase::Connecting | Phase::Handshake => {
+                self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 self.back_off(client, message, timed_out, now);
             }
             Phase::InFlight => {
-                let failure = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
                 let remedy = match timed_out {
                     true if self.until.is_some() => TIME_LIMIT_REMEDY,
                     true => SOCKET_TIMEOUT_REMEDY,
                     false => "",
                 };
                 let message = message + remedy;
-                self.announce_failure(client, failure(message.clone()), now);
+                self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 self.spoil_session(client);

@@ -20,6 +20,7 @@ impl Exchange {
             self.fail(Failure::Closed);
             return self.end_session(client, now);
         }
+        self.refused_by_user = 0;
         let pinned = self.session_pin(client).map(|pin| pin.address.clone());
         let selected = match self.operation.server.as_ref().or(pinned.as_ref()) {
             Some(address) => Ok(client.known_server(address)),
@@ -44,7 +45,9 @@ impl Exchange {
     /// The user has chosen among the servers that suit; none is no error, for others may turn up.
     pub(super) fn handle_choice(&mut self, client: &mut Client, chosen: &[Address], now: Instant) {
         let mut among = std::mem::take(&mut self.candidates);
+        let suitable = among.len();
         among.retain(|server| chosen.contains(&server.address));
+        self.refused_by_user = if among.is_empty() { suitable } else { 0 };
         let server = client.choose(among);
         self.take_server(client, Ok(server), now);
     }
@@ -193,8 +196,12 @@ impl Exchange {
             Some(Failure::Network { message, .. }) => format!("; last attempt: {message}"),
             _ => String::new(),
         };
+        let choice = match self.refused_by_user {
+            0 => String::new(),
+            suitable => format!("the server_selector left none of the {suitable} that suit: "),
+        };
         let description = client.description();
-        let message = format!("no {wanted} within {limit} s: {description}{earlier}");
+        let message = format!("no {wanted} within {limit} s: {choice}{description}{earlier}");
         self.announce_selection(client, SelectionEvent::Failed { message: message.clone() });
         self.fail(Failure::ServerSelection(message));
         self.end_session(client, now);
