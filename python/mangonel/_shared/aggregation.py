@@ -231,6 +231,15 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         # Without a match there is nothing to group.
         return int(counted["n"]) if counted is not None else 0
 
+    def _count_by_command(
+        self, filter: Mapping[str, Any], session: Any = None, **kwargs: Any
+    ) -> Returns[int]:
+        """Return how many documents match, by the command that takes filters which no aggregation takes."""
+        _refine(kwargs)
+        command = {"count": self._name, "query": filter, **kwargs}
+        operation = self._read_operation(command, READ_DOCUMENT, session=session)
+        return self._port.flow(self._count_flow(operation))
+
     def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> Returns[int]:
         """Return how many documents the collection has, by its metadata: at once, and wrong after a crash.
 

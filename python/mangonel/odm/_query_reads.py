@@ -142,7 +142,11 @@ class QueryReads(QueryBuilder[T]):
         return found
 
     def count(self) -> int:
-        """Return how many there are; skip and limit count."""
+        """Return how many there are; skip and limit count.
+
+        With `where_js` or a search by distance the server's command `count` is asked, which no transaction takes and
+        which may count orphans on a sharded cluster.
+        """
         found: int = self._run(False, self._count_flow)
         return found
 
@@ -459,7 +463,23 @@ def raw_collection(collection: Any) -> Any:
 
 
 def _count(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    if _is_refused_by_match(query):
+        return collection._count_by_command(query, **options)
     return collection.count_documents(query, **options)
+
+
+# What the aggregation's `$match` refuses and the command `count` takes.
+_REFUSED_BY_MATCH = frozenset(["$where", "$near", "$nearSphere"])
+
+
+def _is_refused_by_match(query: Mapping[str, Any]) -> bool:
+    for key, value in query.items():
+        if key in _REFUSED_BY_MATCH:
+            return True
+        parts = value if isinstance(value, list) and key in ("$and", "$or", "$nor") else (value,)
+        if any(isinstance(part, dict) and _is_refused_by_match(part) for part in parts):
+            return True
+    return False
 
 
 def _distinct(collection: Any, key: str, query: Any, options: dict[str, Any]) -> Any:
