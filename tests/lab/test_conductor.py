@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -227,6 +228,18 @@ def test_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, monkeyp
     assert sorted(last["contenders"]) == sorted(SOUND)
     assert {"loop_ns", "fsync_ns", "pressure", "ping_us", "stolen"} <= set(last["sentinel"])
     assert [len(cell(record, name).rounds) for name in SOUND] == [3, 3, 3]
+
+
+def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_played_again(play, monkeypatch):
+    from mangonel.lab import conductor
+
+    planted = registry.experiments()["planted"]
+    seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
+    monkeypatch.setattr(planted, "parts", lambda size: seldom)
+    monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 0)])
+    record = play(*SOUND, rounds=2, again=1)
+
+    assert [told["round"] for told in cell(record, "sound-1").rounds] == [0, 2]
 
 
 def test_a_planted_slowdown_is_in_the_timed_part(play):

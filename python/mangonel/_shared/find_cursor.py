@@ -77,10 +77,12 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
     def _first_operation(self) -> _core.Operation:
         if (self._min or self._max) and not self._hint:
             raise InvalidOperation("expected a hint beside min or max, found none; name the index they bound")
-        check_wait(self._max_await_time_ms, self._port.timeout)
+        if self._max_await_time_ms is not None:
+            check_wait(self._max_await_time_ms, self._port.timeout)
         self._limit = abs(self._asked_limit)
-        self._is_tailable = bool(self._flags & _TAILABLE)
-        self._is_exhaust = bool(self._flags & _EXHAUST)
+        if self._flags:
+            self._is_tailable = bool(self._flags & _TAILABLE)
+            self._is_exhaust = bool(self._flags & _EXHAUST)
         session = self._enter_session()
         return _core.Operation(
             self._collection._database_name,
@@ -111,7 +113,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         await self._close_flow()
         self._id = None
         self._retrieved = 0
-        self._is_closed = False
+        self._is_closed = self._is_tailable = self._is_exhaust = False
         return self
 
     def clone(self) -> Self:

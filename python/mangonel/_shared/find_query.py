@@ -31,6 +31,12 @@ _NO_CURSOR_TIMEOUT = 16
 _AWAIT_DATA = 32
 _EXHAUST = 64
 _PARTIAL = 128
+_CURSOR_TYPES = (
+    CursorType.NON_TAILABLE,
+    CursorType.TAILABLE,
+    CursorType.TAILABLE_AWAIT,
+    CursorType.EXHAUST,
+)
 _FLAG_FIELDS = {
     _TAILABLE: "tailable",
     _OPLOG_REPLAY: "oplogReplay",
@@ -90,29 +96,26 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         into: Any = None,
     ) -> None:
         self._begin_state(collection, collection._codec)
-        self._into = into
+        if into is not None:
+            self._into = into
         if session is not None:
             self._explicit = session_of(self._port, session)
-        self._filter = {} if filter is None else filter
-        if not isinstance(self._filter, Mapping):
+        if filter is None:
+            filter = {}
+        elif type(filter) is not dict and not isinstance(filter, Mapping):
             raise TypeError(f"filter must be a mapping type, not {type(filter)}")
         if not isinstance(skip, int):
             raise TypeError(f"skip must be an instance of int, not {type(skip)}")
         if not isinstance(limit, int):
             raise TypeError(f"limit must be an instance of int, not {type(limit)}")
-        for name, flag in (
-            ("no_cursor_timeout", no_cursor_timeout),
-            ("allow_partial_results", allow_partial_results),
-            ("oplog_replay", oplog_replay),
-        ):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
-        if cursor_type not in (
-            CursorType.NON_TAILABLE,
-            CursorType.TAILABLE,
-            CursorType.TAILABLE_AWAIT,
-            CursorType.EXHAUST,
-        ):
+        # Almost every query leaves these as they are, and need not pay for a look at each.
+        if not (no_cursor_timeout is allow_partial_results is oplog_replay is False):
+            _check_bools(
+                no_cursor_timeout=no_cursor_timeout,
+                allow_partial_results=allow_partial_results,
+                oplog_replay=oplog_replay,
+            )
+        if cursor_type not in _CURSOR_TYPES:
             raise ValueError("not a valid value for cursor_type")
         if allow_disk_use is not None and not isinstance(allow_disk_use, bool):
             raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
@@ -120,35 +123,42 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             raise TypeError(f"let must be an instance of dict or of another Mapping, not {type(let)}")
         if cursor_type == CursorType.EXHAUST and limit:
             raise InvalidOperation("can't use limit and exhaust together")
-        self._projection = _projection_document(projection)
+        self._filter: Mapping[str, Any] = filter
+        self._projection = None if projection is None else _projection_document(projection)
         self._skip = skip
         self._asked_limit = limit
-        self._is_empty = False
-        self._flags = cursor_type
-        self._flags |= _NO_CURSOR_TIMEOUT if no_cursor_timeout else 0
-        self._flags |= _PARTIAL if allow_partial_results else 0
-        self._flags |= _OPLOG_REPLAY if oplog_replay else 0
+        flags = cursor_type
+        if no_cursor_timeout:
+            flags |= _NO_CURSOR_TIMEOUT
+        if allow_partial_results:
+            flags |= _PARTIAL
+        if oplog_replay:
+            flags |= _OPLOG_REPLAY
+        self._flags = flags
         # Unlike `sort()`, and as in the field, no single key, and nothing for no sorting.
         self._sort = index_document(sort) if sort else None
         self._fields: dict[str, Any] = {}
-        for name, value in (
-            ("returnKey", return_key),
-            ("showRecordId", show_record_id),
-            ("snapshot", snapshot),
-            ("maxScan", max_scan),
-            ("allowDiskUse", allow_disk_use),
-            ("let", let),
-        ):
-            if value is not None:
-                self._fields[name] = value
+        if return_key is not None:
+            self._fields["returnKey"] = return_key
+        if show_record_id is not None:
+            self._fields["showRecordId"] = show_record_id
+        if snapshot is not None:
+            self._fields["snapshot"] = snapshot
+        if max_scan is not None:
+            self._fields["maxScan"] = max_scan
+        if allow_disk_use is not None:
+            self._fields["allowDiskUse"] = allow_disk_use
+        if let is not None:
+            self._fields["let"] = let
         self._comment = comment
-        self._collation = validate_collation_or_none(collation)
-        self._hint = hint_document(hint)
+        self._collation = None if collation is None else validate_collation_or_none(collation)
+        self._hint = None if hint is None else hint_document(hint)
         self._max = None if max is None else index_document(max)
         self._min = None if min is None else index_document(min)
         self._prefetch = prefetch
         self._max_time_ms: int | None = None
-        self.batch_size(batch_size)
+        if batch_size or type(batch_size) is not int:
+            self.batch_size(batch_size)
         if max_time_ms is not None:
             self.max_time_ms(max_time_ms)
 
@@ -497,41 +507,55 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     def _command(self) -> dict[str, Any]:
         query: Any = self._filter
-        modifiers: dict[str, Any] = {}
+        modifiers: dict[str, Any] | None = None
         if "$query" in query:
             query, modifiers = _unwrap(query)
-        command: dict[str, Any] = {"find": self._collection._name, "filter": query, **modifiers}
+        command: dict[str, Any] = {"find": self._collection._name, "filter": query}
+        if modifiers:
+            command.update(modifiers)
         if self._sort is not None:
             command["sort"] = self._sort
         if self._projection is not None:
             command["projection"] = self._projection
         if self._skip:
             command["skip"] = self._skip
-        if self._asked_limit:
-            command["limit"] = abs(self._asked_limit)
-        # A negative limit asks for a single batch, and so does one that the first batch can hold (crud, "limit").
-        if self._asked_limit < 0:
+        limit = self._asked_limit
+        if limit > 0:
+            command["limit"] = limit
+        elif limit:
+            # A negative limit asks for a single batch (crud, "limit").
+            command["limit"] = -limit
             command["singleBatch"] = True
-        size = self._batch_size or (_PREFETCH_BATCH_SIZE if self._prefetch and not self._asked_limit else 0)
+        size = self._batch_size or (_PREFETCH_BATCH_SIZE if self._prefetch and not limit else 0)
         if size:
             # With equal sizes the server would keep the cursor open for one more, empty batch.
-            command["batchSize"] = size + 1 if size == self._asked_limit else size
-        for name, value in (
-            ("hint", self._hint),
-            ("collation", self._collation),
-            ("comment", self._comment),
-            ("max", self._max),
-            ("min", self._min),
-            ("maxTimeMS", self._max_time_ms),
-        ):
-            if value is not None:
-                command[name] = value
-        command.update(self._fields)
-        for flag, name in _FLAG_FIELDS.items():
-            if self._flags & flag:
-                command[name] = True
+            command["batchSize"] = size + 1 if size == limit else size
+        if self._hint is not None:
+            command["hint"] = self._hint
+        if self._collation is not None:
+            command["collation"] = self._collation
+        if self._comment is not None:
+            command["comment"] = self._comment
+        if self._max is not None:
+            command["max"] = self._max
+        if self._min is not None:
+            command["min"] = self._min
+        if self._max_time_ms is not None:
+            command["maxTimeMS"] = self._max_time_ms
+        if self._fields:
+            command.update(self._fields)
+        if self._flags:
+            for flag, name in _FLAG_FIELDS.items():
+                if self._flags & flag:
+                    command[name] = True
         self._collection._add_read_concern(command, self._explicit)
         return command
+
+
+def _check_bools(**flags: object) -> None:
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
 
 
 def _unwrap(query: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -539,9 +563,7 @@ def _unwrap(query: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     return query["$query"], modifiers
 
 
-def _projection_document(projection: Any) -> dict[str, Any] | None:
-    if projection is None:
-        return None
+def _projection_document(projection: Any) -> dict[str, Any]:
     if isinstance(projection, Mapping):
         return dict(projection)
     if isinstance(projection, (list, tuple, set, frozenset)):

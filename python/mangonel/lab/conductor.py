@@ -412,7 +412,8 @@ class Conductor:
             digests: dict[str, dict[str, str]] = {}
             for position, contender in enumerate(playing):
                 self._report(experiment, number, contender, instead_of)
-                self._play(experiment, contender, setting, number, position, digests)
+                turn = number if instead_of is None else instead_of
+                self._play(experiment, contender, setting, number, position, digests, turn)
             for part in experiment.parts(self._plan.size):
                 for kind in (part.id, f"{part.id} written"):
                     self._compare(experiment, setting.of(part), number, digests.get(kind, {}))
@@ -454,6 +455,7 @@ class Conductor:
         number: int,
         position: int,
         digests: dict[str, dict[str, str]],
+        turn: int,
     ) -> None:
         plan = self._plan
         scratch = f"scratch_{experiment.id}_{contender.id}_{number}".replace("#", "_")
@@ -466,7 +468,8 @@ class Conductor:
                 return
             self.record.meet(hello["versions"], hello.get("builds", {}))
             for current in experiment.parts(plan.size):
-                if not current.excludes(contender):
+                is_due = not current.rounds or turn < current.rounds
+                if is_due and not current.excludes(contender):
                     cell = self.record.cell(experiment, setting.of(current), contender)
                     self._part(child, current, cell, number, position, scratch, digests)
         except ChildError as error:

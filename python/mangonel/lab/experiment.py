@@ -58,6 +58,7 @@ class Part:
         server: ask the server for its processor time around each sample.
         bytes_each: of one operation, where speed is told in MB/s too; 0 elsewhere.
         sleeps: its work is waiting, so that in the brief form all play it at the same moment.
+        rounds: it is played in the first so many rounds alone, since one takes long; 0: in each.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Part:
     server: bool = True
     bytes_each: int = 0
     sleeps: bool = False
+    rounds: int = 0
 
     def excludes(self, contender: Contender) -> str:
         """Return why this contender has no row here, or ""."""
@@ -96,6 +98,8 @@ class Bench:
         self.size = size
         self.random = random.Random(seed)
         self.adapter: Any = None
+        # What more than one part uses, by name; closed with the bench.
+        self.kept: dict[str, Any] = {}
         self._runner: asyncio.Runner | None = None
 
     def first(self, name: str, make: Callable[[], str]) -> str:
@@ -172,8 +176,10 @@ class Bench:
             self.run(adapter.close())
 
     def close(self) -> None:
-        """Close the adapter and the loop."""
+        """Close the adapter, what was kept, and the loop."""
         self.close_adapter()
+        while self.kept:
+            self.kept.popitem()[1].close()
         if self._runner is not None:
             self._runner.close()
 

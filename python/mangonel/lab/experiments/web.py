@@ -39,7 +39,11 @@ BATCH = 10_000
 AT_ONCE = 100
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 POSTS = 30
-WRK_SECONDS = 3
+WRK_SECONDS = 2
+# Requests before the first sample: about as many as it takes until every driver has its connections.
+WARM = 300
+# Of the parts that take seconds each: their rows say what a percentile or the original's form is, not who wins.
+FEW_ROUNDS = 2
 # Of each contender's own capacity, for the part whose rate is not the same for all.
 SHARE = 0.75
 
@@ -95,6 +99,10 @@ class Site:
         used, self._asked = now - self._asked, now
         return used
 
+    def is_over(self) -> bool:
+        """Return whether the process has ended by itself."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the process, and the proxy."""
         self._stack.close()
@@ -132,6 +140,19 @@ class Site:
         return writer
 
 
+def _site_of(bench: Bench, kind: str, collection: str, *, original: bool) -> Site:
+    """Return the worker's site, which all parts of a form use: to start one takes longer than to load it."""
+    name = "original" if original else "site"
+    site: Site | None = bench.kept.get(name)
+    if site is not None and not site.is_over():
+        return site
+    if site is not None:
+        site.close()
+    delayed = not original and DATABASE in bench.contender.offers
+    bench.kept[name] = site = Site(kind, bench.target, collection, delayed=delayed, original=original)
+    return site
+
+
 class PageTask(Task):
     """So many pages under one kind of load."""
 
@@ -145,13 +166,7 @@ class PageTask(Task):
         kind = (bench.contender.copy_of or bench.contender.id).removeprefix(PREFIX)
         if DATABASE in bench.contender.offers:
             ensure_posts(bench.target, self._collection, self._count)
-        self._site = bench.adapter = Site(
-            kind,
-            bench.target,
-            self._collection,
-            delayed=part.id == "delayed",
-            original=self._is_original,
-        )
+        self._site = _site_of(bench, kind, self._collection, original=self._is_original)
         self._body = ""
         self._seen: Seen | None = None
         self._told: dict[str, float] = {}
@@ -171,7 +186,7 @@ class PageTask(Task):
 
     def warm_up(self) -> None:
         """Open the driver's connections; where the rate is a share of the capacity, find that out."""
-        requests = max(2 * AT_ONCE, self._part.operations // 10)
+        requests = max(min(WARM, 2 * self._part.operations), self._part.operations // 10)
         if self._part.id == "rate-own":
             requests = max(1000, requests)
         seen = generate(self._site.port, requests, AT_ONCE, targets=[(self._path, "")], expected=self._body)
@@ -271,6 +286,7 @@ class Web(Experiment):
     """Tornado, or gevent's server, and a page of 30 posts of a million."""
 
     id = "web"
+    version = 2
     title = "a page of 30 posts over HTTP"
     own_process = True
     brief_s = 8.0
@@ -284,46 +300,45 @@ class Web(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
-        requests = size.parameters.get("requests", size.choose(500, 10_000, 150))
+        # Ten rounds of the full form make ten thousand requests, and its pairs of rounds an interval.
+        requests = size.parameters.get("requests", size.choose(500, 1_000, 150))
         page, database = frozenset({SHORT if size.quick else PAGE}), frozenset({DATABASE})
         delayed = frozenset({SHORT_DELAYED}) if size.quick else database
 
-        def part(name: str, title: str, needs: frozenset[str], count: int, judge: str = "wall") -> Part:
-            return Part(name, title, needs, count, 1, "request", judge=judge)
+        def part(
+            name: str, title: str, needs: frozenset[str], count: int, judge: str = "wall", rounds: int = 0
+        ) -> Part:
+            # To start a site takes longer than to load it: each is asked twice for what wins or loses.
+            samples = 1 if rounds else 2
+            return Part(name, title, needs, count, samples, "request", judge=judge, rounds=rounds)
 
         parts = [
             part("new-connections", "100 at once, a connection for each request", page, requests),
-            part(
-                "delayed",
-                "100 at once, the database 5 ms away",
-                delayed,
-                requests // (1 if size.quick else 2),
-            ),
+            part("delayed", "100 at once, the database 5 ms away", delayed, requests),
         ]
         if size.quick:
             return parts
-        seconds = size.parameters.get("seconds", 5)
+        seconds = size.parameters.get("seconds", 2)
         parts += [
             part("kept-connections", "100 at once, connections kept", page, requests // 2),
-            part("newest", "the newest 30 by an index, connections kept", database, requests // 4),
+            part("newest", "the newest 30 by an index, connections kept", database, requests // 2),
         ]
         for rate in (150, 450):
             title = f"{rate} requests per second at even intervals; latency at p50"
-            parts.append(part(f"rate-{rate}", title, page, rate * seconds, "p50"))
+            parts.append(part(f"rate-{rate}", title, page, rate * seconds, "p50", FEW_ROUNDS))
         title = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
-        parts.append(part("rate-own", title, page, 450 * seconds, "p50"))
+        parts.append(part("rate-own", title, page, 450 * seconds, "p50", FEW_ROUNDS))
         if has_program("wrk"):
             title = "100 at once, connections kept, as wrk counts it"
             # Its server time is for all of its seconds, so that is not asked for.
-            parts.append(dataclasses.replace(part("wrk", title, page, requests // 2), server=False))
+            parts.append(dataclasses.replace(part("wrk", title, page, requests, "wall", 1), server=False))
         tool = "ab" if has_program("ab") else "the lab's own load, since ab is missing"
         form = f"as printed in 2015: {tool}, no keep-alive, debug and log on"
         original = frozenset({ORIGINAL})
+        count = size.parameters.get("original", 10_000)
         parts += [
-            part(
-                "original-100", f"{form}; -n 10000 -c 100", original, size.parameters.get("original", 10_000)
-            ),
-            part("original-10", f"{form}; -n 100 -c 10", original, 100),
+            part("original-100", f"{form}; -n 10000 -c 100", original, count, "wall", 1),
+            part("original-10", f"{form}; -n 100 -c 10", original, 100, "wall", FEW_ROUNDS),
         ]
         return parts
 
