@@ -143,3 +143,50 @@ def test_constructors_and_reprs_are_pymongos() -> None:
         names = [name for name in dir(getattr(theirs, reasons)) if name[0] != "_"]
         for name in names:
             assert getattr(getattr(monitoring, reasons), name) == getattr(getattr(theirs, reasons), name)
+
+
+def test_listener_of_a_check_out_may_use_the_only_connection_itself(
+    server: Server, database_name: str
+) -> None:
+    from mangonel import MongoClient
+
+    class Curious(Pools):
+        found: Any = None
+
+        def connection_check_out_started(self, event: monitoring.ConnectionCheckOutStartedEvent) -> None:
+            super().connection_check_out_started(event)
+            if self.found is None:
+                self.found = False
+                self.found = things.find_one({"_id": 1})
+
+    pools = Curious()
+    # Without a limit of the wait the test would hang, not fail.
+    with MongoClient(server.uri, maxPoolSize=1, waitQueueTimeoutMS=5000, event_listeners=[pools]) as client:
+        things = client[database_name].things
+        for _ in range(2):
+            pools.found = True
+            things.replace_one({"_id": 1}, {}, upsert=True)
+            pools.events.clear()
+            pools.found = None
+            assert things.find_one({"_id": 1}) == pools.found == {"_id": 1}
+
+    once = ["ConnectionCheckedOut", "ConnectionCheckedIn"]
+    started = "ConnectionCheckOutStarted"
+    assert pools.story[:6] == [started, started, *once, *once]
+
+
+def test_listener_of_a_check_out_may_close_the_client(server: Server) -> None:
+    from mangonel import MongoClient
+
+    class Ending(Pools):
+        def connection_check_out_started(self, event: monitoring.ConnectionCheckOutStartedEvent) -> None:
+            super().connection_check_out_started(event)
+            client.close()
+
+    pools = Ending()
+    client = MongoClient(server.uri, event_listeners=[pools])
+    with pytest.raises(errors.InvalidOperation):
+        client.admin.command("ping")
+
+    assert "ConnectionCheckOutFailed" in pools.story
+    assert "ConnectionCreated" not in pools.story

@@ -94,6 +94,8 @@ enum Phase {
     Choosing,
     /// Waiting for the deployment to change, since no server suits.
     Selecting,
+    /// Listeners are told that a connection will be asked for.
+    Announced,
     /// Waiting in a pool's queue.
     Waiting,
     Connecting,
@@ -254,7 +256,8 @@ impl Exchange {
             Some(known.unwrap_or_else(|| Arc::new(ServerDescription::unknown(server.clone(), now))));
         let reason = match client.is_ready(server) {
             Some(true) => {
-                exchange.check_out(client, now);
+                exchange.announce_check_out(client, now);
+                exchange.take_connection(client, now);
                 return exchange;
             }
             Some(false) => CheckOutFailure::Connection,
@@ -277,7 +280,7 @@ impl Exchange {
             Phase::Handshake | Phase::Reauthenticating => self.handshake_step(),
             Phase::InFlight if self.operation.is_under_way || self.is_sent => Step::Read,
             Phase::InFlight => Step::Write,
-            Phase::Selecting | Phase::Waiting => Step::Wait,
+            Phase::Selecting | Phase::Announced | Phase::Waiting => Step::Wait,
             Phase::BackingOff(until) => Step::Sleep(until),
             Phase::Done => Step::Done,
         }
@@ -566,6 +569,7 @@ impl Exchange {
                 client.stop_waiting(self.id);
                 self.select(client, now);
             }
+            Phase::Announced => self.handle_check_out(client, now),
             Phase::Waiting => {
                 let Some(pool) = self.pool(client) else {
                     self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
@@ -619,6 +623,7 @@ impl Exchange {
     pub fn close(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::Selecting => client.stop_waiting(self.id),
+            Phase::Announced => self.announce_no_connection(client, CheckOutFailure::Connection, now),
             Phase::Waiting => {
                 let id = self.id;
                 if let Some(pool) = self.pool(client) {

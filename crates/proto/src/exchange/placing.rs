@@ -69,7 +69,13 @@ impl Exchange {
                     return self.end_session(client, now);
                 }
                 self.server = Some(server);
-                self.check_out(client, now);
+                if client.wants(Interests::POOLS) && !self.is_pinned(client) {
+                    // Listeners hear of it before it is made, since what they do may need the connection.
+                    self.announce_check_out(client, now);
+                    self.phase = Phase::Announced;
+                } else {
+                    self.take_connection(client, now);
+                }
             }
             Ok(None) if self.selection_deadline(client) <= now => self.fail_selection(client, now),
             Ok(None) => {
@@ -85,12 +91,34 @@ impl Exchange {
         }
     }
 
-    pub(super) fn check_out(&mut self, client: &mut Client, now: Instant) {
+    /// Returns whether a connection was announced that is not asked for yet; then
+    /// [`handle_check_out`](Self::handle_check_out) is due, once listeners were told.
+    pub fn is_check_out_due(&self) -> bool {
+        self.phase == Phase::Announced
+    }
+
+    /// Asks for the connection that was announced, or for another server when this one was lost meanwhile.
+    pub fn handle_check_out(&mut self, client: &mut Client, now: Instant) {
+        if !self.is_check_out_due() {
+            return;
+        }
+        let is_ready = self.server.as_ref().and_then(|server| client.is_ready(&server.address));
+        if client.is_closed() || is_ready == Some(true) {
+            return self.take_connection(client, now);
+        }
+        let is_paused = is_ready.is_some();
+        let reason = if is_paused { CheckOutFailure::Connection } else { CheckOutFailure::PoolClosed };
+        self.announce_no_connection(client, reason, now);
+        self.select(client, now);
+    }
+
+    fn is_pinned(&self, client: &Client) -> bool {
+        self.operation.pinned.is_some() || self.session_pin(client).is_some_and(|pin| pin.link.is_some())
+    }
+
+    pub(super) fn take_connection(&mut self, client: &mut Client, now: Instant) {
         let id = self.id;
         let pinned = self.operation.pinned.or(self.session_pin(client).and_then(|pin| pin.link));
-        if pinned.is_none() {
-            self.announce_check_out(client, now);
-        }
         let Some(pool) = self.pool(client) else {
             self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
             self.fail(Failure::Closed);

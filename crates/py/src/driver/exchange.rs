@@ -118,6 +118,7 @@ impl Exchange {
         if exchange.core.get().selector.is_some() {
             exchange.let_choose(py);
         }
+        exchange.check_out(py);
         if exchange.core.get().compresses {
             exchange.pack(py);
         }
@@ -192,12 +193,20 @@ impl Exchange {
         if core.get().selector.is_some() {
             self.let_choose(py);
         }
+        self.check_out(py);
         if core.get().compresses {
             self.pack(py);
         }
         if self.sink.is_some() {
             // A connection in other hands at this moment reads the whole message instead.
             let _ = self.lay(py);
+        }
+    }
+
+    /// Asks for the connection that listeners were told of a moment ago.
+    fn check_out(&mut self, py: Python<'_>) {
+        if self.inner.is_check_out_due() {
+            self.advance(py, |inner, state, now| inner.handle_check_out(&mut state.client, now));
         }
     }
 
