@@ -81,3 +81,36 @@ def test_threads_share_the_calls_and_an_error_comes_out():
 
     with pytest.raises(ValueError, match="planted"):
         at_rate(fail, range(10), 1000.0, in_flight=2)
+
+
+def test_a_share_of_the_capacity_is_a_share_of_what_the_warm_up_reached(monkeypatch):
+    from mangonel.lab import registry
+    from mangonel.lab.contender import Target
+    from mangonel.lab.experiment import Bench, Size
+    from mangonel.lab.experiments import latency
+
+    class Adapter:
+        def find_one(self, key):
+            return {"_id": key}
+
+        def close(self):
+            pass
+
+    played = []
+    bench = Bench(registry.contender("mangonel"), Target("", "lab", "small"), Size(), 1)
+    monkeypatch.setattr(bench, "connect", lambda connections: Adapter())
+    monkeypatch.setattr(bench, "drive", lambda call, arguments, in_flight: None)
+    monkeypatch.setattr(
+        bench, "drive_at_rate", lambda call, keys, rate, in_flight: played.append((len(keys), rate))
+    )
+    clock = iter([10.0, 10.25])
+    monkeypatch.setattr(latency.time, "perf_counter", lambda: next(clock))
+    part = next(part for part in latency.EXPERIMENT.parts(Size()) if part.id == "blocking-own-75")
+    task = latency.EXPERIMENT.task(part, bench)
+    task.warm_up()
+    monkeypatch.undo()
+    task._bench.drive_at_rate = lambda call, keys, rate, in_flight: played.append((len(keys), rate))
+
+    # 500 in a quarter of a second are 2000 a second.
+    assert task.act() == 3000
+    assert played == [(3000, 1500.0)]

@@ -29,6 +29,7 @@ def play(server, database_name, monkeypatch):
     monkeypatch.syspath_prepend(PLUGINS)
 
     monkeypatch.setattr("mangonel.lab.sitting.NARROW", math.inf)
+    monkeypatch.setattr("mangonel.lab.sitting.ENOUGH", 3)
 
     def run(*contenders: str, budget: float = 0.0, experiments=("planted",), late=0.0, **changes) -> Record:
         size = Size(quick=True, brief=True)
@@ -117,6 +118,13 @@ def test_a_worker_stays_for_the_next_experiment(play):
     assert not record.missing
     assert not record.exits
     assert sum(line["kind"] == "exit" for line in record.lines) == 1
+
+
+def test_values_that_agree_by_chance_end_no_passes(play, monkeypatch):
+    monkeypatch.setattr("mangonel.lab.sitting.ENOUGH", 5)
+    record = play(*SOUND, budget=1000.0)
+
+    assert [len(cell(record, name).rounds) for name in SOUND] == [5, 5, 5]
 
 
 def test_the_forms_have_their_own_figures():

@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 
 use mangonel_bson::*;
 
+#[path = "shared/documents.rs"]
+mod documents;
+
+use documents::{deep, document, flat, user};
+
 const RUN: Duration = Duration::from_millis(40);
 const RUNS: usize = 7;
 
@@ -91,63 +96,6 @@ fn walk(document: RawDocument<'_>) {
             }
         }
     }
-}
-
-fn document(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = Vec::new();
-    let start = begin_document(&mut out);
-    build(&mut out);
-    end_document(&mut out, start);
-    out
-}
-
-/// A typical record of an application.
-fn user() -> Vec<u8> {
-    document(|out| {
-        append_object_id(out, "_id", ObjectId::from_parts(1_700_000_000, [1, 2, 3, 4, 5], 77));
-        append_str(out, "name", "Ada Lovelace");
-        append_str(out, "email", "ada@example.org");
-        append_i32(out, "age", 36);
-        append_bool(out, "is_active", true);
-        append_double(out, "score", 98.25);
-        append_datetime(out, "created", 1_700_000_000_123);
-        append_null(out, "deleted");
-        let tags = begin_array(out, "tags");
-        for (i, tag) in ["math", "engines", "poetry"].iter().enumerate() {
-            append_str(out, &i.to_string(), tag);
-        }
-        end_document(out, tags);
-        let address = begin_subdocument(out, "address");
-        append_str(out, "city", "London");
-        append_str(out, "street", "12 St James's Square");
-        append_i64(out, "zip", 10_115);
-        end_document(out, address);
-    })
-}
-
-fn flat() -> Vec<u8> {
-    document(|out| {
-        for i in 0..48 {
-            append_str(out, &format!("field_{i}_text"), &format!("some value of field {i}"));
-            append_i32(out, &format!("field_{i}_int"), i * 1001);
-            append_double(out, &format!("field_{i}_double"), f64::from(i) * 1.618);
-        }
-    })
-}
-
-fn deep(levels: usize) -> Vec<u8> {
-    fn level(out: &mut Vec<u8>, levels: usize) {
-        for key in ["left", "right"] {
-            if levels == 0 {
-                append_str(out, key, "leaf");
-            } else {
-                let start = begin_subdocument(out, key);
-                level(out, levels - 1);
-                end_document(out, start);
-            }
-        }
-    }
-    document(|out| level(out, levels))
 }
 
 fn texts() -> Vec<u8> {

@@ -12,7 +12,7 @@ FULL_ROUNDS = 10
 # In the short form, a round of an experiment is left out when it would end later than this.
 QUICK_BUDGET = 200.0
 # The brief form shares this out among the experiments.
-BRIEF_BUDGET = 200.0
+BRIEF_BUDGET = 190.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +59,12 @@ def _playing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=_seconds, default=0.0, metavar="S", help="begin no round after so long: 90, 90s, 5m"
     )
-    parser.add_argument(
-        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
-    )
+    _uri(parser)
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the result file (default: results/DATE.jsonl)"
     )
     parser.add_argument("--seed", type=int, help="of order and keys (default: a new one, recorded)")
-    parser.add_argument("--plain", action="store_true", help="tables as plain text")
+    _plain(parser)
     parser.add_argument(
         "--set",
         action="append",
@@ -75,6 +73,16 @@ def _playing(parser: argparse.ArgumentParser) -> None:
         help="a parameter of an experiment, as exits=200",
     )
     _plugins(parser)
+
+
+def _uri(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
+    )
+
+
+def _plain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plain", action="store_true", help="tables as plain text")
 
 
 def _plugins(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +132,7 @@ def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def _show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "show", "look", "print the tables of a result file")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--plain", action="store_true", help="tables as plain text")
+    _plain(parser)
 
 
 def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -158,9 +166,7 @@ def _guard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "--contender", default="mangonel", metavar="PREFIX", help="whose loss counts (default: mangonel)"
     )
-    parser.add_argument(
-        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
-    )
+    _uri(parser)
     _comparing(parser)
 
 
@@ -171,7 +177,7 @@ def _comparing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--absolute", action="store_true", help="times as they are, not against the reference of the same run"
     )
-    parser.add_argument("--plain", action="store_true", help="tables as plain text")
+    _plain(parser)
 
 
 def _aa(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -194,9 +200,7 @@ def _profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--part", metavar="NAME", help="which part (default: the first that the contender plays)"
     )
     parser.add_argument("--contender", metavar="NAME", help="who (default: this driver)")
-    parser.add_argument(
-        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
-    )
+    _uri(parser)
     parser.add_argument(
         "-o", "--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results"
     )
@@ -206,9 +210,7 @@ def _profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "doctor", "look", "is this machine fit for measuring, and what is missing?")
-    parser.add_argument(
-        "--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)"
-    )
+    _uri(parser)
 
 
 def _seconds(text: str) -> float:

@@ -152,6 +152,8 @@ class Conductor:
     def _sit_down(self, chosen: list[Experiment]) -> None:
         """Play sittings: each experiment with its share of the time that is left, by how long it takes at least."""
         plan = self._plan
+        # What takes long comes last: when time is short, little goes without.
+        chosen = sorted(chosen, key=lambda experiment: experiment.brief_s)
         turns = [(experiment, number) for number in range(plan.rounds) for experiment in chosen]
         weights = [experiment.brief_s for experiment, _ in turns]
         self._total = sum(len(e.parts(plan.size)) for e, _ in turns) * len(self._settings)

@@ -26,8 +26,9 @@ from mangonel.lab.statistics import STUDENT, median
 __all__ = ["NARROW", "PASSES", "Player", "Sitting", "half_width"]
 
 PASSES = 100  # more than a sitting has: its passes are numbered behind those of the sitting before
+SHORT = 4  # passes at least of work that waits for nothing: it is short
+ENOUGH = 6  # passes, before narrow intervals end them
 MOST = 12  # passes, however wide the intervals are
-HURRIED = 2  # passes of whoever is late
 NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
 
 
@@ -81,16 +82,18 @@ class Sitting:
 
         Args:
             named: the part as tables name it.
-            least: passes that are played unless the time is up before.
+            least: passes that are played in any case.
             until: when no further pass begins, by the monotonic clock, however wide the intervals are.
         """
         self._get_ready(part, named, players)
+        if part.judge == "client" and not part.server:
+            least = max(least, SHORT)
         number = 0
         while any(not player.out for player in players):
-            is_late = time.monotonic() > until
-            if number >= (min(least, HURRIED) if is_late else least) and (
-                is_late or number >= MOST or self._is_narrow(part, players)
-            ):
+            is_over = number >= MOST or time.monotonic() > until
+            # Few values agree by chance; whoever stops when they do has intervals that are too narrow.
+            is_enough = number >= ENOUGH and self._is_narrow(part, players)
+            if number >= least and (is_over or is_enough):
                 break
             self._pass(part, named, players, number)
             number += 1

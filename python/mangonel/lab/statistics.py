@@ -17,10 +17,9 @@ Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples
 RESAMPLES = 400
 CONFIDENCE = 0.95
 NORMAL = 1.959964
-# Student's t at 97.5 % for 1, 2, ... degrees of freedom; for one, 12.7, two rounds would say nothing: they count
-# as three.
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom: two rounds say next to nothing.
 STUDENT = (
-    4.303,
+    12.706,
     4.303,
     3.182,
     2.776,

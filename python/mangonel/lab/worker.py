@@ -12,12 +12,14 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from mangonel.lab import profile, protocol, registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size, Task
 
+BEST_OF = 5
 WHO = {"self": resource.RUSAGE_SELF, "children": resource.RUSAGE_CHILDREN}
 
 
@@ -87,17 +89,23 @@ def _play(channel: protocol.Channel, part: Part, task: Task, samples: int, plant
             raise EOFError("the conductor went away")
         if not gate["go"]:
             break
-        channel.send({"event": "sample", **_measure(part, task, plant)})
+        # Work that waits for nothing can only be disturbed: the least disturbed of a few is what it takes.
+        repeats = BEST_OF if not samples and part.judge == "client" and not part.server else 1
+        taken = [_measure(part, task, plant) for _ in range(repeats)]
+        channel.send({"event": "sample", **min(taken, key=lambda sample: sample["cpu_ns"])})
     channel.send({"event": "done", "written": task.written()})
 
 
 def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
     who = WHO[part.meter]
     before = resource.getrusage(who)
+    # A slowdown is planted into what contenders are compared by.
+    clock = time.process_time_ns if part.judge == "client" else time.perf_counter_ns
+    begun = clock()
     start = time.perf_counter_ns()
     operations = task.act()
     if plant > 0:
-        _burn(int((time.perf_counter_ns() - start) * plant))
+        _burn(clock, int((clock() - begun) * plant))
     wall = time.perf_counter_ns() - start
     after = resource.getrusage(who)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -114,10 +122,10 @@ def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
     }
 
 
-def _burn(ns: int) -> None:
-    """Waste so much time: a planted slowdown, with which the lab is tested."""
-    end = time.perf_counter_ns() + ns
-    while time.perf_counter_ns() < end:
+def _burn(clock: Callable[[], int], ns: int) -> None:
+    """Waste so much time by that clock: a planted slowdown, with which the lab is tested."""
+    end = clock() + ns
+    while clock() < end:
         pass
 
 

@@ -5,6 +5,8 @@
 //! slowdown planted for the test of the comparison. Reads no clock.
 
 mod codec;
+#[path = "../../../crates/bson/benches/shared/documents.rs"]
+mod documents;
 mod protocol;
 
 use std::hint::black_box;

@@ -17,7 +17,7 @@ use mangonel_proto::time::Instant;
 use mangonel_proto::topology::select::{self, Criteria};
 use mangonel_proto::topology::{Address, ServerType, Step as MonitorStep, Topology, TopologySettings};
 
-use crate::codec::{document, user};
+use crate::documents::{document, user};
 
 const PIECE: usize = 16 * 1024;
 const MEMBERS: u16 = 7;

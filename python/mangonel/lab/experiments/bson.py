@@ -75,6 +75,7 @@ class Bson(Experiment):
 
     id = "bson"
     title = "BSON"
+    brief_s = 4.0
 
     def parts(self, size: Size) -> list[Part]:
         """Both directions for each shape, and the batch."""

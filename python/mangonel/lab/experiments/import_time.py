@@ -12,6 +12,7 @@ class ImportTime(Experiment):
 
     id = "import-time"
     title = "import"
+    brief_s = 2.0
 
     def parts(self, size: Size) -> list[Part]:
         """One part: a process that imports the client."""

@@ -95,6 +95,7 @@ class Insert(Experiment):
 
     id = "insert"
     title = "insert_one"
+    passes = 2
     brief_s = 15.0
 
     def parts(self, size: Size) -> list[Part]:
@@ -147,8 +148,9 @@ class Insert(Experiment):
             ("insert-1000", "whole process, 1000 inserts"),
             ("insert-mixed", "whole process, 100 inserts, each with 10 000 steps of Python"),
         )
-        # The short form has the one-insert process in the experiment of that name only.
-        for kind, title in kinds[1:] if size.quick else kinds:
+        # The short form has the one-insert process in the experiment `process` only, the brief one no mixed one.
+        chosen = kinds[1:2] if size.brief else kinds[1:] if size.quick else kinds
+        for kind, title in chosen:
             parts.append(
                 Part(
                     kind,

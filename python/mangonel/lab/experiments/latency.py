@@ -1,10 +1,13 @@
 """find_one by `_id` at a constant rate: how long an answer takes when the load does not wait for answers.
 
-The rates are the same for all, far below what any contender can do at most, so that figures tell of the way through the
-driver and not of a queue; a contender that cannot keep up is saturated, and its percentiles say so.
+Rates that are the same for all lie far below what any contender can do at most, so that figures tell of the way through
+the driver and not of a queue; a contender that cannot keep up is saturated, and its percentiles say so. The full form
+has shares of each contender's own capacity beside them: how it behaves near its limit, wherever that is.
 """
 
 from __future__ import annotations
+
+import time
 
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
@@ -13,6 +16,9 @@ from mangonel.lab.latency import Paced
 
 RATES = (300, 1000)
 CONNECTIONS = 8
+SHARES = (25, 50, 75, 90)  # percent of a contender's own capacity
+PROBES = 500
+OWN_S = 2
 
 
 class RateTask(FindOneTask):
@@ -20,7 +26,7 @@ class RateTask(FindOneTask):
 
     def __init__(self, part: Part, bench: Bench, rate: int) -> None:
         super().__init__(part, bench, CONNECTIONS)
-        self._rate = rate
+        self._rate = float(rate)
         self._paced: Paced | None = None
 
     def act(self) -> int:
@@ -37,24 +43,43 @@ class RateTask(FindOneTask):
         return self._paced.histograms() if self._paced else {}
 
 
+class ShareTask(RateTask):
+    """The same at a share of what the contender can do just now, which the warm-up finds out."""
+
+    def __init__(self, part: Part, bench: Bench, percent: int) -> None:
+        super().__init__(part, bench, 1)
+        self._percent = percent
+
+    def warm_up(self) -> None:
+        """Find out how many a second there are at most, with as many in flight as there are connections."""
+        super().warm_up()
+        probes = (self._keys * (PROBES // len(self._keys) + 1))[:PROBES]
+        begun = time.perf_counter()
+        self._bench.drive(self._adapter.find_one, probes, CONNECTIONS)
+        self._rate = self._percent / 100 * PROBES / (time.perf_counter() - begun)
+        # So many seconds, whatever the rate.
+        wanted = max(PROBES, round(OWN_S * self._rate))
+        self._keys = (self._keys * (wanted // len(self._keys) + 1))[:wanted]
+
+
 class Latency(Experiment):
-    """Two rates on both faces."""
+    """Two rates on both faces, and shares of everybody's own capacity."""
 
     id = "latency"
     title = "find_one at a constant rate"
     dataset = "small"
-    passes = 2
-    brief_s = 12.0
+    brief_s = 9.0
     shows = (
         "Latency from when a request was due, so that a stall is counted for every request that would have come in it. "
-        "The loads are far below capacity. It does not tell how much a driver can do: that is what the other "
-        "experiments are for. What lies below the generator's own lag, given with the figures, means nothing."
+        "Loads that are the same for all are far below capacity; those that are shares of it differ from contender to "
+        "contender, so there a faster one has more to do. It does not tell how much a driver can do: that is what the "
+        "other experiments are for. What lies below the generator's own lag, given with the figures, means nothing."
     )
 
     def parts(self, size: Size) -> list[Part]:
-        """Two rates with threads, two with tasks."""
+        """Two rates with threads, two with tasks; in the full form four shares of each."""
         faces = ((BLOCKING, "8 threads"), (ASYNCIO, "event loop"))
-        return [
+        parts = [
             Part(
                 f"{face}-{rate}",
                 f"{rate} a second, {words}",
@@ -66,10 +91,25 @@ class Latency(Experiment):
             for face, words in faces
             for rate in RATES
         ]
+        if size.quick:
+            return parts
+        return parts + [
+            Part(
+                f"{face}-own-{percent}",
+                f"{percent} % of its own capacity, {words}",
+                frozenset({face, DECODES}),
+                PROBES,
+                1,
+                judge="p99",
+            )
+            for face, words in faces
+            for percent in SHARES
+        ]
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task with the part's rate."""
-        return RateTask(part, bench, int(part.id.rpartition("-")[2]))
+        figure = int(part.id.rpartition("-")[2])
+        return (ShareTask if "-own-" in part.id else RateTask)(part, bench, figure)
 
 
 EXPERIMENT = Latency()

@@ -36,6 +36,8 @@ class Process(Experiment):
 
     id = "process"
     title = "whole process"
+    passes = 2
+    brief_s = 9.0
 
     def parts(self, size: Size) -> list[Part]:
         """The time of one process, and the exits."""

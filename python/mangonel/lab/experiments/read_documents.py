@@ -69,12 +69,13 @@ class ReadDocuments(Experiment):
 
     id = "read-documents"
     title = "150 x 200 documents into objects"
+    brief_s = 7.0
     references = ("objects-pymongo",)
 
     def parts(self, size: Size) -> list[Part]:
         """From the server and alone, five keys and a post."""
         few = size.choose(2, 4)
-        times = size.choose(30, TIMES, 6)
+        times = size.choose(30, TIMES, 15)
 
         def part(name: str, title: str, *needs: str, **more: Any) -> Part:
             return Part(

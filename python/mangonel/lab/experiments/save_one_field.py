@@ -54,6 +54,7 @@ class SaveOneField(Experiment):
 
     id = "save-one-field"
     title = "one scalar of a loaded post changed and saved"
+    brief_s = 3.0
     references = ("mongoengine",)
 
     def parts(self, size: Size) -> list[Part]:

@@ -14,7 +14,7 @@ class Tasks(Experiment):
 
     id = "tasks"
     title = "find_one with tasks"
-    brief_s = 10.0
+    brief_s = 8.0
     dataset = "small"
 
     def parts(self, size: Size) -> list[Part]:

@@ -14,6 +14,7 @@ class Threads(Experiment):
 
     id = "threads"
     title = "find_one with threads"
+    brief_s = 3.0
     dataset = "small"
 
     def parts(self, size: Size) -> list[Part]:

@@ -116,6 +116,7 @@ class Tls(Experiment):
 
     id = "tls"
     title = "TLS"
+    passes = 2
     own_process = True
 
     def parts(self, size: Size) -> list[Part]:

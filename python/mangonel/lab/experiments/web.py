@@ -288,6 +288,7 @@ class Web(Experiment):
     id = "web"
     version = 2
     title = "a page of 30 posts over HTTP"
+    passes = 2
     own_process = True
     brief_s = 8.0
     references = ("page-pymongo-async",)

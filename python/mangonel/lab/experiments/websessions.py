@@ -94,6 +94,7 @@ class WebSessionsExperiment(Experiment):
     id = "websessions"
     version = 2
     title = "websessions behind Tornado"
+    passes = 2
     own_process = True
     brief_s = 20.0
     references = ("web-none",)
