@@ -7,6 +7,7 @@ import json
 import pytest
 
 from mangonel.lab import registry
+from mangonel.lab.clerk import DATASETS
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders.pages import ORIGINAL, PREFIX
 from mangonel.lab.experiment import Bench, Size
@@ -114,6 +115,23 @@ def test_a_page_with_another_post_is_refused(play, server, database_name):
         posts.update_one({"_id": posts.find_one()["_id"]}, {"$set": {"title": "Another"}})
     with pytest.raises(AssertionError, match="Another"):
         task.verify()
+
+
+def test_a_million_posts_are_filled_in_before_the_first_round_unless_another_number_is_asked_for():
+    web = registry.experiments()["web"]
+    assert DATASETS[web.filled(Size())][0] == 1_000_000
+    assert DATASETS[web.filled(Size(quick=True))][0] == 50_000
+    assert web.filled(SIZE) == ""
+
+
+def test_the_parts_of_a_worker_share_a_site_and_a_site_that_ended_is_replaced(play):
+    task = play("ready", "new-connections")
+    site, bench = task._site, task._bench
+    assert PageTask(PAGES["kept-connections"], bench)._site is site
+    site._end()
+    other = PageTask(PAGES["kept-connections"], bench)
+    assert other._site is not site
+    other.verify()
 
 
 def test_posts_are_stored_once_for_all_contenders(server, database_name):

@@ -36,12 +36,20 @@ DATASETS: dict[str, tuple[int, Any]] = {
     "posts": (10_000, lambda types, number: documents.post(number)),
     "users": (100_000, lambda types, number: user(types, number)),
     "few-users": (20_000, lambda types, number: user(types, number)),
+    "web-posts": (1_000_000, lambda types, number: numbered_post(types, number)),
+    "few-web-posts": (50_000, lambda types, number: numbered_post(types, number)),
 }
+INDEXED = {"web-posts": "created", "few-web-posts": "created"}
 
 
 def user(types: Any, number: int) -> dict[str, Any]:
     """Return a user with its `_id`."""
     return {"_id": types.ObjectId(f"{number:024x}"), **documents.user(number)}
+
+
+def numbered_post(types: Any, number: int) -> dict[str, Any]:
+    """Return a post with an ObjectId."""
+    return {**documents.post(number), "_id": types.ObjectId(f"{number:024x}")}
 
 
 class Clerk:
@@ -87,6 +95,8 @@ class Clerk:
                 collection.insert_many(
                     [make(self._types, n) for n in range(start, min(count, start + CHUNK))]
                 )
+            if dataset in INDEXED:
+                collection.create_index(INDEXED[dataset])
         found = collection.count_documents({})
         return {"dataset": dataset, "count": found, "expected": count}
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.clerk import modules
+from mangonel.lab.clerk import DATASETS, modules, numbered_post
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders.pages import (
@@ -33,8 +33,7 @@ from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.stores import Missing, find_program
 from mangonel.lab.webload import AbRun, Seen, generate, run_ab, run_wrk
 
-COUNT = 1_000_000
-FEW = 50_000
+ALL_POSTS, FEW_POSTS = "web-posts", "few-web-posts"
 BATCH = 10_000
 AT_ONCE = 100
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
@@ -159,8 +158,10 @@ class PageTask(Task):
     def __init__(self, part: Part, bench: Bench) -> None:
         self._part = part
         self._bench = bench
-        self._count = bench.size.parameters.get("posts", bench.size.choose(FEW, COUNT))
-        self._collection = f"web_posts_{self._count}"
+        self._count = bench.size.parameters.get("posts", DATASETS[_dataset(bench.size)][0])
+        # Filled before the first round, unless somebody asked for another number of posts.
+        is_filled = "posts" not in bench.size.parameters
+        self._collection = bench.target.collection if is_filled else f"web_posts_{self._count}"
         self._is_original = part.id.startswith("original")
         self._path = {"delayed": "/delayed", "newest": "/newest"}.get(part.id, "/")
         kind = (bench.contender.copy_of or bench.contender.id).removeprefix(PREFIX)
@@ -268,18 +269,19 @@ def ensure_posts(target: Target, collection: str, count: int) -> None:
             return
         posts.drop()
         for start in range(0, count, BATCH):
-            posts.insert_many([_stored(types, number) for number in range(start, min(count, start + BATCH))])
+            end = min(count, start + BATCH)
+            posts.insert_many([numbered_post(types, number) for number in range(start, end)])
         posts.create_index("created")
-
-
-def _stored(types: Any, number: int) -> dict[str, Any]:
-    return {**documents.post(number), "_id": types.ObjectId(f"{number:024x}")}
 
 
 def _post(number: int, *, original: bool) -> dict[str, str]:
     created = documents.post(number)["created"]
     text = f"{created:%Y-%m-%d %H:%M:%S}" if original else f"{created.isoformat(timespec='milliseconds')}Z"
     return {"_id": f"{number:024x}", "title": "Post title", "created": text}
+
+
+def _dataset(size: Size) -> str:
+    return FEW_POSTS if size.quick or size.brief else ALL_POSTS
 
 
 class Web(Experiment):
@@ -298,6 +300,10 @@ class Web(Experiment):
         "gevent's rows run on gevent's own server, not on Tornado, so they compare as sites, not as drivers. The "
         "parts as printed keep the original's flaws."
     )
+
+    def filled(self, size: Size) -> str:
+        """Return the posts of the form; another number of them is filled in by the first worker."""
+        return "" if "posts" in size.parameters else _dataset(size)
 
     def parts(self, size: Size) -> list[Part]:
         """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
