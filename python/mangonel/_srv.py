@@ -131,6 +131,8 @@ class SrvResolver:
             raise ConfigurationError(str(error)) from error
         if len(records) > 1:
             raise ConfigurationError(f"expected one TXT record for {self._fqdn}, found {len(records)}")
+        if not records:
+            return None
         return b"".join(records[0].strings).decode()
 
     def _check(self, host: str) -> None:

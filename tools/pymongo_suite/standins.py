@@ -179,6 +179,14 @@ class _Unknown(ModuleType):
         return VALUES.get(full) or promised_elsewhere(name) or standin(full)
 
 
+def take_defaults_back() -> None:
+    """Let clients find the default host again; one test sets it on the class."""
+    from mangonel import AsyncMongoClient, MongoClient
+
+    for client in (AsyncMongoClient, MongoClient):
+        client.HOST, client.PORT = "localhost", 27017
+
+
 def install() -> None:
     """Let PyMongo's names be this driver's, with stand-ins for what the tests take from inside."""
     from mangonel.compat import install_as_pymongo

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mangonel.compat._exports import EXPORTS
 
@@ -63,9 +63,10 @@ class AliasModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = set(self.__dict__)
-        if self.__name__ in EXPORTS:
+        if "." not in self.__name__ and self._sources:
             # The counterpart has further names, and its own of the import system.
-            return sorted(names.union(EXPORTS[self.__name__], ["__all__"]))
+            exported = self.__getattr__("__all__")
+            return sorted(names.union(cast("list[str]", exported), ["__all__"]))
         for source in self._sources:
             names.update(dir(import_module(source)))
         return sorted(names)
