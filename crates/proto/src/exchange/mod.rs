@@ -27,6 +27,7 @@
 
 mod announcing;
 mod attempt;
+mod endings;
 mod explicit;
 mod handshake;
 mod placing;
@@ -39,30 +40,18 @@ use std::time::Duration;
 use self::handshake::Handshake;
 use crate::client::{Client, ShardId};
 use crate::error::{Failure, ProtocolError};
-use crate::events::{CheckOutFailure, CloseReason, CommandFailure};
+use crate::events::CheckOutFailure;
 use crate::message::Replies;
 use crate::operation::{Limit, Operation, SessionChoice};
 use crate::pool::{ExchangeId, LinkId, Pool};
 use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
-use crate::retry;
 use crate::session::ServerSession;
 use crate::time::Instant;
-use crate::topology::{self, Address, ApplicationError, Cause, ServerDescription};
+use crate::topology::{Address, ServerDescription};
 
 /// A socket that is given no time at all is a non-blocking one, which is something else.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-
-/// Commands whose reply tells of a cursor.
-const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
-
-/// What to do when the time of an operation was over before its reply came.
-const TIME_LIMIT_REMEDY: &str = "; the operation's time limit is over, and it may have been done nevertheless: raise \
-                                 timeoutMS, or the argument of timeout()";
-
-/// What to do when a reply took longer than the line may be silent.
-const SOCKET_TIMEOUT_REMEDY: &str =
-    "; no reply came within socketTimeoutMS, and the operation may have been done nevertheless: raise it";
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
@@ -460,16 +449,6 @@ impl Exchange {
         }
     }
 
-    /// What arrived cannot be a message, or is not the one that was due. The link is closed; nothing is retried, for
-    /// nobody knows what the peer did.
-    pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
-        self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
-        self.drop_link(client, now);
-        self.spoil_session(client);
-        self.fail(Failure::Protocol(format!("{}: {message}", self.address())));
-        self.end_session(client, now);
-    }
-
     /// The message was sent. Without a reply to it the exchange is done, otherwise [`Step::Read`] is what remains.
     pub fn handle_sent(&mut self, client: &mut Client, now: Instant) {
         self.is_sent = self.phase == Phase::InFlight;
@@ -478,68 +457,6 @@ impl Exchange {
             self.announce_unacknowledged(client, now);
             self.check_in(client, now);
             self.finish(client, now);
-        }
-    }
-
-    /// The line broke, or was silent for too long, or could not be opened. `message` says how, without the address.
-    pub fn handle_network_error(
-        &mut self,
-        client: &mut Client,
-        message: &str,
-        timed_out: bool,
-        now: Instant,
-    ) {
-        let message = format!("{}: {message}", self.address());
-        let cause = if timed_out { Cause::Timeout } else { Cause::Network };
-        let told = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
-        match self.phase {
-            Phase::Reauthenticating => {
-                self.announce_failure(client, told(message.clone()), now);
-                self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
-                self.drop_link(client, now);
-                // The command was refused before it ran, so it may be sent again whatever it does.
-                self.back_off(client, message, timed_out, now);
-            }
-            Phase::Connecting | Phase::Handshake => {
-                self.announce_failure(client, told(message.clone()), now);
-                self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
-                self.drop_link(client, now);
-                self.back_off(client, message, timed_out, now);
-            }
-            Phase::InFlight => {
-                let remedy = match timed_out {
-                    true if self.until.is_some() => TIME_LIMIT_REMEDY,
-                    true => SOCKET_TIMEOUT_REMEDY,
-                    false => "",
-                };
-                let message = message + remedy;
-                self.announce_failure(client, told(message.clone()), now);
-                self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
-                self.drop_link(client, now);
-                self.spoil_session(client);
-                self.fail(Failure::Network { message, timed_out });
-                // The line is silent for as long as the limit allows, so nothing is left for another attempt.
-                let is_spent = timed_out && self.until.is_some();
-                if !is_spent
-                    && retry::after_network_error(self.operation.kind, &client.options)
-                    && self.may_retry(client, now)
-                {
-                    self.retry(client, &[], now);
-                } else {
-                    self.end_session(client, now);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The name of the server could not be looked up. Unlike a connection refused it says nothing of the server's load.
-    pub fn handle_name_error(&mut self, client: &mut Client, message: &str, now: Instant) {
-        if self.phase == Phase::Connecting {
-            let message = format!("{}: {message}", self.address());
-            self.report_load(client, topology::Phase::BeforeHandshake, Cause::Network, &message, false, now);
-            self.drop_link(client, now);
-            self.back_off(client, message, false, now);
         }
     }
 
@@ -619,90 +536,6 @@ impl Exchange {
         }
     }
 
-    /// Gives up: whatever it holds goes back, and a link that owes a reply is closed. Idempotent.
-    pub fn close(&mut self, client: &mut Client, now: Instant) {
-        match self.phase {
-            Phase::Selecting => client.stop_waiting(self.id),
-            Phase::Announced => self.announce_no_connection(client, CheckOutFailure::Connection, now),
-            Phase::Waiting => {
-                let id = self.id;
-                if let Some(pool) = self.pool(client) {
-                    pool.abandon(id, now);
-                }
-                self.announce_no_connection(client, CheckOutFailure::Connection, now);
-            }
-            Phase::Connecting | Phase::Handshake | Phase::Reauthenticating | Phase::InFlight => {
-                let failure = CommandFailure::Cancelled("the caller did not wait for the reply".to_owned());
-                self.announce_failure(client, failure, now);
-                if self.phase == Phase::InFlight {
-                    self.spoil_session(client);
-                }
-                self.drop_link(client, now);
-            }
-            // A cursor is open, and nobody came for it.
-            Phase::Done if self.failure.is_none() => self.note_left_cursor(),
-            _ => {}
-        }
-        if self.phase != Phase::Done {
-            self.phase = Phase::Done;
-            self.failure.get_or_insert(Failure::Network {
-                message: "the exchange was given up".into(),
-                timed_out: false,
-            });
-        }
-        self.end_session(client, now);
-    }
-
-    fn report(
-        &mut self,
-        client: &mut Client,
-        phase: topology::Phase,
-        cause: Cause<'_>,
-        message: &str,
-        now: Instant,
-    ) {
-        // A connection that cannot be made may say no more than that the server has too much to do; its monitor will
-        // find out (client-backpressure).
-        let is_overload = phase == topology::Phase::BeforeHandshake
-            && matches!(cause, Cause::Network | Cause::Timeout)
-            && !self.is_authenticating();
-        self.report_load(client, phase, cause, message, is_overload, now);
-    }
-
-    fn report_load(
-        &mut self,
-        client: &mut Client,
-        phase: topology::Phase,
-        cause: Cause<'_>,
-        message: &str,
-        is_overload: bool,
-        now: Instant,
-    ) {
-        self.is_overload = is_overload;
-        if phase == topology::Phase::BeforeHandshake {
-            self.note_trouble(message);
-        }
-        let Some(server) = &self.server else { return };
-        let pool = client.pool(&server.address, self.shard);
-        // Behind a load balancer generations are counted for each service.
-        let service = self.link.and_then(|link| pool?.service_of(link));
-        let (generation, current) = match (service, pool) {
-            (Some((service, generation)), Some(pool)) => (generation, pool.service_generation(service)),
-            _ => (self.generation, pool.map_or(self.generation, Pool::generation)),
-        };
-        let error = ApplicationError {
-            address: &server.address,
-            cause,
-            phase,
-            is_overload,
-            generation: u64::from(generation),
-            pool_generation: u64::from(current),
-            service_id: service.map(|(service, _)| service),
-            message,
-        };
-        client.with_topology(|topology| topology.handle_application_error(&error, now));
-    }
-
     /// Its server, as messages show it.
     fn address(&self) -> String {
         self.server().map_or_else(|| "no server".to_owned(), ToString::to_string)
@@ -710,86 +543,5 @@ impl Exchange {
 
     fn pool<'a>(&self, client: &'a mut Client) -> Option<&'a mut Pool> {
         client.pool_mut(&self.server.as_ref()?.address, self.shard)
-    }
-
-    fn check_in(&mut self, client: &mut Client, now: Instant) {
-        if self.operation.pinned.is_some() || self.keeps_link || self.is_link_pinned(client) {
-            return;
-        }
-        match (self.link.take(), self.pool(client)) {
-            (Some(link), Some(pool)) => pool.check_in(link, now),
-            // The pool was closed meanwhile; nobody else will close the link.
-            (Some(link), None) => {
-                self.announce_orphan(client, link);
-                client.link_lost(self.shard, link, now);
-            }
-            _ => {}
-        }
-    }
-
-    fn drop_link(&mut self, client: &mut Client, now: Instant) {
-        if self.is_link_pinned(client) {
-            self.unpin_session(client, now);
-        }
-        let link = self.link.take();
-        let is_new = matches!(self.phase, Phase::Connecting | Phase::Handshake);
-        match (is_new, self.pool(client), link) {
-            (true, Some(pool), link) => pool.failed(link, now),
-            (false, Some(pool), Some(link)) => pool.discard(link, now),
-            // The server left the topology; nobody else will close the link.
-            (is_new, None, Some(link)) => {
-                if is_new {
-                    self.announce_closed(client, link, CloseReason::PoolClosed);
-                } else {
-                    self.announce_orphan(client, link);
-                }
-                client.link_lost(self.shard, link, now);
-            }
-            _ => {}
-        }
-        if is_new {
-            if let (Some(opening), None) = (self.opening.take(), link) {
-                self.announce_closed(client, opening, CloseReason::Error);
-            }
-            let is_closed = client.is_closed();
-            let reason = if is_closed { CheckOutFailure::PoolClosed } else { CheckOutFailure::Connection };
-            self.announce_no_connection(client, reason, now);
-        }
-    }
-
-    fn finish(&mut self, client: &mut Client, now: Instant) {
-        self.phase = Phase::Done;
-        let has_open_cursor = self.facts.cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
-        if !has_open_cursor {
-            self.end_session(client, now);
-        }
-    }
-
-    /// Remembers that the command may have left a cursor open that nobody will use. An explicit session's cursor stays:
-    /// killing the session would end what else runs in it.
-    pub(super) fn note_left_cursor(&mut self) {
-        let Some(session) = &mut self.session else { return };
-        if OPENS_CURSOR.contains(&self.operation.command.name()) {
-            session.is_dirty = true;
-            session.left_cursor_at = self.server.as_ref().map(|server| server.address.clone());
-        }
-    }
-
-    fn end_session(&mut self, client: &mut Client, now: Instant) {
-        let session = match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
-            SessionChoice::Of(session) => Some(session),
-            _ => self.session.take(),
-        };
-        if let Some(session) = session {
-            client.give_back_session(session, now);
-        }
-        if self.explicit.is_some() {
-            self.leave_session(client, now);
-        }
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.failure = Some(failure);
-        self.phase = Phase::Done;
     }
 }
