@@ -1,0 +1,193 @@
+//! The memory that a stored file's bytes are read into. Knows no chunks.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::{buffer::PyBuffer, ffi};
+
+/// Results of at least this size are put on huge pages where the system has any: most of the cost of a large read is
+/// the kernel's zeroing of its pages.
+#[cfg(target_os = "linux")]
+const HUGE_RESULT: usize = 4 * 1024 * 1024;
+
+/// Memory that file bytes are read into: a new bytes object, or a writable buffer of the caller's.
+#[pyclass(module = "mangonel._core")]
+pub struct ChunkTarget {
+    bytes: Option<Py<PyBytes>>,
+    buffer: Option<PyBuffer<u8>>,
+    whole: Option<Py<ChunkTarget>>,
+    /// Address of the memory that one of the three above keeps alive.
+    start: usize,
+    pub(super) size: usize,
+    pub(super) filled: usize,
+    /// End of what was received into it directly. Whoever does that has a share of this.
+    pub(super) landed: Arc<AtomicUsize>,
+    is_shared: bool,
+}
+
+impl ChunkTarget {
+    /// Returns the memory's address and size, and where to note how far it was written to. The memory stays where it is
+    /// for as long as that is kept.
+    pub fn memory(&self) -> (usize, usize, Arc<AtomicUsize>) {
+        (self.start, self.size, Arc::clone(&self.landed))
+    }
+
+    /// Returns the part that is not filled yet.
+    ///
+    /// # Safety
+    /// The slice must not outlive `self`, and only one may exist at a time.
+    pub(super) unsafe fn room<'a>(&mut self) -> &'a mut [u8] {
+        // SAFETY: `start` is the memory of `bytes` or `buffer`, `size` long, and `filled <= size`. Nobody else has the
+        // bytes object before `finish`; a caller who uses his buffer while it is being read into gets what he asked for.
+        unsafe {
+            let start = std::ptr::with_exposed_provenance_mut::<u8>(self.start).add(self.filled);
+            std::slice::from_raw_parts_mut(start, self.size - self.filled)
+        }
+    }
+}
+
+#[pymethods]
+impl ChunkTarget {
+    /// `memory`: the size of a new bytes object, or a writable buffer.
+    #[new]
+    fn new(memory: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = memory.py();
+        if let Ok(size) = memory.extract::<usize>() {
+            let length = ffi::Py_ssize_t::try_from(size)?;
+            // SAFETY: asks for an uninitialised bytes object, which nobody sees before it was filled.
+            let made = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), length) };
+            // SAFETY: a new reference, or NULL with an exception set.
+            let bytes = unsafe { Bound::from_owned_ptr_or_err(py, made) }?.cast_into::<PyBytes>()?;
+            // SAFETY: `made` is a live bytes object.
+            let start = unsafe { ffi::PyBytes_AS_STRING(made) }.cast_mut().cast::<u8>();
+            ask_for_huge_pages(start.expose_provenance(), size);
+            return Ok(ChunkTarget {
+                bytes: Some(bytes.unbind()),
+                buffer: None,
+                whole: None,
+                start: start.expose_provenance(),
+                size,
+                filled: 0,
+                landed: Arc::default(),
+                is_shared: false,
+            });
+        }
+        let (buffer, start, size) = match PyBuffer::<u8>::get(memory) {
+            Ok(buffer) => {
+                let (start, size) = (buffer.buf_ptr().expose_provenance(), buffer.len_bytes());
+                (buffer, start, size)
+            }
+            Err(error) => return Err(error),
+        };
+        if buffer.readonly() || !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("expected a writable buffer in one piece, found another"));
+        }
+        let landed = Arc::default();
+        Ok(ChunkTarget {
+            bytes: None,
+            buffer: Some(buffer),
+            whole: None,
+            start,
+            size,
+            filled: 0,
+            landed,
+            is_shared: false,
+        })
+    }
+
+    /// How many bytes it has room for in all.
+    #[getter]
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many bytes were read into it.
+    #[getter]
+    fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// Return targets for parts of its memory: between each of `ends` and the one before it.
+    fn split(slf: &Bound<'_, Self>, ends: Vec<usize>) -> PyResult<Vec<Self>> {
+        let whole = slf.try_borrow()?;
+        let mut begin = 0;
+        let mut parts = Vec::with_capacity(ends.len());
+        for end in ends {
+            if end < begin || end > whole.size {
+                return Err(PyValueError::new_err(format!(
+                    "expected ends from {begin} to {} in order, found {end}",
+                    whole.size
+                )));
+            }
+            parts.push(ChunkTarget {
+                bytes: None,
+                buffer: None,
+                whole: Some(slf.clone().unbind()),
+                start: whole.start + begin,
+                size: end - begin,
+                filled: 0,
+                landed: Arc::default(),
+                is_shared: false,
+            });
+            begin = end;
+        }
+        Ok(parts)
+    }
+
+    /// Count what is in `parts`, which `split` returned, as filled, up to the first that is not full; let go of them.
+    fn join(&mut self, parts: Vec<PyRefMut<'_, Self>>) -> PyResult<()> {
+        for mut part in parts {
+            // A connection that still receives into the part keeps the memory of all.
+            let is_in_use = Arc::strong_count(&part.landed) > 1;
+            self.is_shared |= is_in_use;
+            self.filled += part.filled;
+            let is_full = part.filled == part.size;
+            if !is_in_use {
+                (part.size, part.filled, part.whole) = (0, 0, None);
+            }
+            if !is_full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Return the bytes object, or the number of bytes read into the caller's buffer, and let go of both.
+    fn finish(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let (filled, size) = (self.filled, self.size);
+        if self.is_shared || Arc::strong_count(&self.landed) > 1 {
+            // A connection may still receive into the memory: the target stays its owner.
+            return match &self.bytes {
+                None => Ok(filled.into_pyobject(py)?.into_any().unbind()),
+                Some(bytes) => Ok(PyBytes::new(py, &bytes.as_bytes(py)[..filled]).into_any().unbind()),
+            };
+        }
+        self.size = 0;
+        self.filled = 0;
+        self.buffer = None;
+        match self.bytes.take() {
+            None => Ok(filled.into_pyobject(py)?.into_any().unbind()),
+            Some(bytes) if filled == size => Ok(bytes.into_any()),
+            // What was not written to must not be seen.
+            Some(bytes) => Ok(PyBytes::new(py, &bytes.as_bytes(py)[..filled]).into_any().unbind()),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ask_for_huge_pages(start: usize, size: usize) {
+    const HUGE_PAGE: usize = 2 * 1024 * 1024;
+    if size < HUGE_RESULT {
+        return;
+    }
+    let first = start.next_multiple_of(HUGE_PAGE);
+    let length = (start + size).saturating_sub(first) / HUGE_PAGE * HUGE_PAGE;
+    // SAFETY: the range lies in memory that was just allocated; this is advice, and a refusal changes nothing.
+    unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(first), length, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_huge_pages(_start: usize, _size: usize) {}
