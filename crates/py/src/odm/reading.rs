@@ -1,0 +1,221 @@
+//! Documents of a message or of plain bytes, as instances of a model or as JSON that names their attributes.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::decode::Hydrator;
+use super::plan::{self, OdmModel, Plan};
+use super::raw;
+use super::siblings::Siblings;
+use crate::codec::fault::into_exception;
+use crate::driver::batch::Batch;
+
+/// What the documents of a driver's cursor become.
+pub struct Shape {
+    /// The model they are decoded as.
+    pub model: Py<OdmModel>,
+    /// Makes what is wanted of an instance; None: the instance itself.
+    pub make: Option<Py<PyAny>>,
+    /// Drop keys that the model does not know.
+    pub ignores: bool,
+}
+
+impl Shape {
+    /// Another reference to the same.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Shape {
+            model: self.model.clone_ref(py),
+            make: self.make.as_ref().map(|make| make.clone_ref(py)),
+            ignores: self.ignores,
+        }
+    }
+
+    /// Makes the object of one document.
+    ///
+    /// # Errors
+    /// `ValidationError` with the path of a value that does not fit, `InvalidBSON`, or what the shape's class raises.
+    pub fn make(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+        let plan = self.model.get().model.0.plan(py)?;
+        let list = PyList::empty(py);
+        let wish = Wish { is_lazy: false, only: None, ignores: self.ignores };
+        hydrate(py, plan, bytes, std::slice::from_ref(&(0..bytes.len())), &wish, &list)?;
+        let made = list.get_item(0)?;
+        match &self.make {
+            Some(make) => make.call1(py, (made,)),
+            None => Ok(made.unbind()),
+        }
+    }
+}
+
+/// Decode the documents that stand one after another in `data`, as instances of a model.
+#[pyfunction]
+#[pyo3(signature = (model, data, lazy=false, only=None, ignores=false))]
+pub(super) fn odm_decode_all<'py>(
+    py: Python<'py>,
+    model: &Bound<'py, OdmModel>,
+    data: &Bound<'py, PyBytes>,
+    lazy: bool,
+    only: Option<Vec<usize>>,
+    ignores: bool,
+) -> PyResult<Bound<'py, PyList>> {
+    let plan = model.get().model.0.plan(py)?;
+    let bytes = data.as_bytes();
+    let mut places = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = bytes[at..].first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head) as usize);
+        let end = at.saturating_add(length.max(5)).min(bytes.len());
+        places.push(at..end);
+        at = end;
+    }
+    let list = PyList::empty(py);
+    hydrate(py, plan, bytes, &places, &Wish { is_lazy: lazy, only: mask(only), ignores }, &list)?;
+    Ok(list)
+}
+
+/// Append the documents that are left in a batch to `documents`, at most `limit` of them, as instances of a model.
+#[pyfunction]
+#[pyo3(signature = (batch, model, documents, limit=None, lazy=false, only=None, ignores=false))]
+#[allow(clippy::too_many_arguments)] // The mapper's one way in; called once for each batch.
+pub(super) fn odm_drain(
+    py: Python<'_>,
+    batch: &Bound<'_, Batch>,
+    model: &Bound<'_, OdmModel>,
+    documents: &Bound<'_, PyList>,
+    limit: Option<usize>,
+    lazy: bool,
+    only: Option<Vec<usize>>,
+    ignores: bool,
+) -> PyResult<usize> {
+    let plan = model.get().model.0.plan(py)?;
+    let mut batch = batch.try_borrow_mut()?;
+    let places = batch.take_ranges(py, limit)?;
+    hydrate(
+        py,
+        plan,
+        batch.message(),
+        &places,
+        &Wish { is_lazy: lazy, only: mask(only), ignores },
+        documents,
+    )?;
+    Ok(places.len())
+}
+
+/// The documents that are left in a batch as JSON, separated by commas; attributes name the values.
+#[pyfunction]
+pub(super) fn odm_json<'py>(
+    py: Python<'py>,
+    batch: &Bound<'py, Batch>,
+    model: &Bound<'py, OdmModel>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let plan = model.get().model.0.plan(py)?;
+    let mut batch = batch.try_borrow_mut()?;
+    let places = batch.take_ranges(py, None)?;
+    let names: Vec<(Vec<u8>, String)> = plan
+        .fields
+        .iter()
+        .map(|field| (field.key.clone(), field.attribute.bind(py).to_string()))
+        .filter(|(key, name)| key != name.as_bytes())
+        .collect();
+    let tag = plan.tags.as_ref().map(|tags| tags.key[..tags.key.len() - 1].to_vec());
+    let message = batch.message();
+    let text = py.detach(|| -> Result<Vec<u8>, String> {
+        let mut text = Vec::with_capacity(message.len());
+        let mut renamed = Vec::new();
+        for place in places {
+            if !text.is_empty() {
+                text.push(b',');
+            }
+            let document = &message[place];
+            mangonel_bson::validate(document, mangonel_bson::MAX_DEPTH).map_err(|error| error.to_string())?;
+            renamed.clear();
+            let start = raw::open(&mut renamed);
+            for element in raw::Elements::of(document) {
+                if tag.as_deref() == Some(element.key) {
+                    continue;
+                }
+                let name = names.iter().find(|(key, _)| key == element.key);
+                let name = name.map_or(element.key, |(_, name)| name.as_bytes());
+                raw::append(&mut renamed, element.kind, name, element.value);
+            }
+            raw::close(&mut renamed, start);
+            mangonel_bson::RawDocument::from_bytes(&renamed)
+                .and_then(|document| {
+                    mangonel_bson::write_json(document, mangonel_bson::JsonMode::Plain, &mut text)
+                })
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(text)
+    });
+    let text = text.map_err(|error| crate::driver::invalid_bson(py, &error))?;
+    Ok(PyBytes::new(py, &text))
+}
+
+/// How documents are to be decoded.
+struct Wish {
+    is_lazy: bool,
+    only: Option<u128>,
+    ignores: bool,
+}
+
+fn mask(only: Option<Vec<usize>>) -> Option<u128> {
+    only.map(|only| {
+        only.into_iter().filter(|index| *index < plan::MOST_FIELDS).fold(0, |mask, index| mask | 1 << index)
+    })
+}
+
+/// Decodes documents that stand at these places of `data`, appending them to `list`.
+fn hydrate(
+    py: Python<'_>,
+    plan: &'static Plan,
+    data: &[u8],
+    places: &[std::ops::Range<usize>],
+    wish: &Wish,
+    list: &Bound<'_, PyList>,
+) -> PyResult<()> {
+    let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py))?) } else { None };
+    let mut hydrator = Hydrator::new(py, plan, data, siblings.as_ref());
+    hydrator.is_lazy = wish.is_lazy;
+    hydrator.only = wish.only;
+    hydrator.ignores = wish.ignores;
+    // The collector would walk over half-made instances again and again.
+    let pause = Pause::new(py, places.len());
+    for place in places {
+        let made =
+            hydrator.top(plan, place.start, place.end).map_err(|fault| into_exception(py, fault, None))?;
+        // SAFETY: a new reference; the list takes its own.
+        let status = unsafe {
+            let status = ffi::PyList_Append(list.as_ptr(), made);
+            ffi::Py_DECREF(made);
+            status
+        };
+        if status < 0 {
+            return Err(PyErr::fetch(py));
+        }
+    }
+    drop(pause);
+    Ok(())
+}
+
+/// Keeps the garbage collector off while many objects are made.
+struct Pause<'py> {
+    was_on: bool,
+    _py: Python<'py>,
+}
+
+impl<'py> Pause<'py> {
+    fn new(py: Python<'py>, count: usize) -> Self {
+        // SAFETY: the GIL is held.
+        Pause { was_on: count > 16 && unsafe { ffi::PyGC_Disable() } == 1, _py: py }
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        if self.was_on {
+            // SAFETY: the GIL is held: `_py` says so.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}
