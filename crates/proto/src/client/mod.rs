@@ -2,16 +2,18 @@
 //! The owner keeps it behind a lock that is held for about a microsecond, never across I/O.
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+mod lines;
+mod news;
+mod pools;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mangonel_bson::{ObjectId, RawDocument};
-
+pub(crate) use self::lines::Line;
 use crate::auth::login::Login;
 use crate::client_session::{ClientSession, ClusterTime, SessionId, keep_newer};
-use crate::compress::{Compressor, negotiate};
+use crate::compress::Compressor;
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
@@ -91,19 +93,6 @@ pub enum Errand {
     Stop(Address),
     /// Call [`Client::keep_up`] soon, and every second or so from then on.
     KeepUp,
-}
-
-/// What a server said of a connection in its handshake.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Line {
-    /// The server's own number for it.
-    pub(crate) server_connection_id: Option<i64>,
-    /// The service behind a load balancer.
-    pub(crate) service_id: Option<ObjectId>,
-    /// How messages on it are compressed.
-    pub(crate) compressor: Option<Compressor>,
-    /// The number of the token that its user showed; 0 for none.
-    token: u64,
 }
 
 /// The pools of one server, one for each shard that used it.
@@ -201,28 +190,6 @@ impl Client {
     /// Returns whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.is_closed
-    }
-
-    /// Makes room for the connections of a face or an event loop.
-    pub fn open_shard(&mut self) -> ShardId {
-        let shard = ShardId(self.next_shard);
-        self.next_shard += 1;
-        self.shards.insert(shard);
-        shard
-    }
-
-    /// Closes a shard and returns its links; they and its waiters are dead.
-    pub fn close_shard(&mut self, shard: ShardId) -> Vec<LinkId> {
-        self.shards.remove(&shard);
-        let mut links = Vec::new();
-        for (address, server) in &mut self.servers {
-            let Some(mut pool) = server.pools.remove(&shard) else { continue };
-            pool.close();
-            links.append(&mut pool.poll_closing());
-            self.events.push_log(address, pool.take_log());
-        }
-        self.forget_lines(&links);
-        links
     }
 
     /// Ends the client: every later exchange fails, every waiter is woken, every link closes.
@@ -395,39 +362,6 @@ impl Client {
         select::choose(&among, |address| self.operation_count(address), random).cloned()
     }
 
-    fn ask_for_upkeep(&mut self) {
-        let pool = &self.options.pool;
-        let is_needed = pool.min_pool_size > 0 || pool.max_idle_time.is_some();
-        if is_needed && !self.errands.contains(&Errand::KeepUp) {
-            self.errands.push(Errand::KeepUp);
-        }
-    }
-
-    /// Closes connections that were idle for too long. Returns of these shards how many connections are to be opened to
-    /// which server, with [`Operation::filling`](crate::operation::Operation::filling); `None` once the client is closed.
-    pub fn keep_up(&mut self, shards: &[ShardId], now: Instant) -> Option<Vec<(ShardId, Address, usize)>> {
-        if self.is_closed {
-            return None;
-        }
-        for server in self.servers.values_mut() {
-            server.pools.values_mut().for_each(|pool| pool.prune(now));
-        }
-        let mut missing = Vec::new();
-        if self.options.pool.min_pool_size > 0 {
-            let ready = self.servers.iter().filter(|(_, server)| server.is_ready);
-            let addresses: Vec<Address> = ready.map(|(address, _)| address.clone()).collect();
-            for address in addresses {
-                for &shard in shards {
-                    let count = self.pool_mut(&address, shard).map_or(0, |pool| pool.missing());
-                    if count > 0 {
-                        missing.push((shard, address.clone(), count));
-                    }
-                }
-            }
-        }
-        Some(missing)
-    }
-
     /// Whether the deployment is a load balancer.
     pub(crate) fn is_load_balanced(&self) -> bool {
         self.options.topology.is_load_balanced
@@ -447,16 +381,6 @@ impl Client {
     pub(crate) fn known_server(&self, address: &Address) -> Option<Arc<ServerDescription>> {
         let server = self.description().servers.get(address)?;
         (server.server_type != ServerType::Unknown).then(|| Arc::clone(server))
-    }
-
-    /// Returns whether the pool of this server hands out connections; `None` when there is no such server.
-    pub(crate) fn is_ready(&self, address: &Address) -> Option<bool> {
-        self.servers.get(address).map(|server| server.is_ready)
-    }
-
-    fn operation_count(&self, address: &Address) -> u64 {
-        let pools = self.servers.get(address).into_iter().flat_map(|server| server.pools.values());
-        pools.map(|pool| pool.sizes().1 as u64).sum()
     }
 
     /// Returns a hello for one of its servers, ready to be sent.
@@ -479,182 +403,6 @@ impl Client {
     /// Forgets an exchange that waited for a change.
     pub(crate) fn stop_waiting(&mut self, exchange: ExchangeId) {
         self.selecting.retain(|waiting| *waiting != exchange);
-    }
-
-    /// Closes a link that the server closed while nobody used it.
-    pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
-        if let Some(pool) = self.pool_of_link(shard, link) {
-            pool.discard(link, now);
-        } else {
-            self.closing.push(link);
-        }
-    }
-
-    /// The caller read the last reply of an exhaust cursor, or will not read on; `is_drained` tells which.
-    pub fn release_pinned(&mut self, link: LinkId, is_drained: bool, now: Instant) {
-        let mut pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
-        match pools.find(|pool| pool.is_out(link)) {
-            Some(pool) if is_drained => pool.check_in(link, now),
-            Some(pool) => pool.discard(link, now),
-            None => self.closing.push(link),
-        }
-    }
-
-    fn pool_of_link(&mut self, shard: ShardId, link: LinkId) -> Option<&mut Pool> {
-        let mut pools = self.servers.values_mut().filter_map(|server| server.pools.get_mut(&shard));
-        pools.find(|pool| pool.holds(link))
-    }
-
-    /// Returns the books of one server in one shard, once something was checked out there.
-    pub fn pool(&self, server: &Address, shard: ShardId) -> Option<&Pool> {
-        self.servers.get(server)?.pools.get(&shard)
-    }
-
-    /// Returns how many connections of a shard are idle, out and being opened, and how many exchanges wait, over all
-    /// servers; `None` for a shard that is not open.
-    pub fn pool_sizes(&self, shard: ShardId) -> Option<(usize, usize, usize, usize)> {
-        self.shards.contains(&shard).then(|| {
-            let pools = self.servers.values().filter_map(|server| server.pools.get(&shard));
-            pools.fold((0, 0, 0, 0), |sum, pool| {
-                let (idle, out, pending) = pool.sizes();
-                (sum.0 + idle, sum.1 + out, sum.2 + pending, sum.3 + pool.waiting())
-            })
-        })
-    }
-
-    /// Returns the books of one server in one shard, made when they are first needed; `None` when either is closed.
-    pub(crate) fn pool_mut(&mut self, server: &Address, shard: ShardId) -> Option<&mut Pool> {
-        let is_open = self.shards.contains(&shard) && !self.is_closed;
-        match self.servers.get_mut(server)?.pools.entry(shard) {
-            Entry::Occupied(pool) => Some(pool.into_mut()),
-            Entry::Vacant(place) => is_open.then(|| {
-                let pool = place.insert(Pool::new(self.options.pool.clone()));
-                pool.set_observed(self.events.wants(Interests::POOLS));
-                pool
-            }),
-        }
-    }
-
-    /// Returns whether a waiting exchange has reason to look again.
-    pub fn should_wake(&self, exchange: ExchangeId) -> bool {
-        let mut pools = self.servers.values().flat_map(|server| server.pools.values());
-        !self.selecting.contains(&exchange) && !pools.any(|pool| pool.is_waiting(exchange))
-    }
-
-    /// Returns whether one of the `poll_*` has something.
-    pub fn has_news(&self) -> bool {
-        let mut pools = self.servers.values().flat_map(|server| server.pools.values());
-        !self.woken.is_empty()
-            || !self.closing.is_empty()
-            || !self.errands.is_empty()
-            || !self.events.is_empty()
-            || pools.any(Pool::has_news)
-    }
-
-    /// Returns the links to close since the last call.
-    pub fn poll_closing(&mut self) -> Vec<LinkId> {
-        let mut closing = std::mem::take(&mut self.closing);
-        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
-        pools.for_each(|pool| closing.append(&mut pool.poll_closing()));
-        self.forget_lines(&closing);
-        closing
-    }
-
-    /// Returns the exchanges to wake since the last call.
-    pub fn poll_wakers(&mut self) -> Vec<ExchangeId> {
-        let mut woken = std::mem::take(&mut self.woken);
-        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
-        pools.for_each(|pool| woken.append(&mut pool.poll_woken()));
-        woken
-    }
-
-    /// Returns what the face has to do for the deployment since the last call.
-    pub fn poll_errands(&mut self) -> Vec<Errand> {
-        std::mem::take(&mut self.errands)
-    }
-
-    /// Returns what happened since the last call, in order; only of the kinds that are wanted.
-    pub fn poll_events(&mut self) -> VecDeque<Event> {
-        self.collect_logs();
-        self.events.take()
-    }
-
-    /// Changes which events are made from now on.
-    pub fn set_interests(&mut self, interests: Interests) {
-        self.events.set_interests(interests);
-        self.options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
-        self.topology.set_listened(interests.contains(Interests::TOPOLOGY));
-        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
-        pools.for_each(|pool| pool.set_observed(interests.contains(Interests::POOLS)));
-    }
-
-    pub(crate) fn wants(&self, kinds: Interests) -> bool {
-        self.events.wants(kinds)
-    }
-
-    pub(crate) fn publish(&mut self, event: Event) {
-        self.collect_logs();
-        self.events.push(event);
-    }
-
-    /// Has listeners hear of a pool, when there are any.
-    pub(crate) fn publish_pool(&mut self, address: &Address, event: impl FnOnce() -> PoolEvent) {
-        if self.wants(Interests::POOLS) {
-            self.publish(Event::Pool { address: address.clone(), event: event() });
-        }
-    }
-
-    /// Puts what pools noted behind what happened before.
-    fn collect_logs(&mut self) {
-        if self.wants(Interests::POOLS) {
-            for (address, server) in &mut self.servers {
-                server.pools.values_mut().for_each(|pool| self.events.push_log(address, pool.take_log()));
-            }
-        }
-    }
-
-    /// Keeps what the server said of a connection in its handshake, until the connection is closed.
-    pub(crate) fn note_line(&mut self, link: LinkId, hello: RawDocument<'_>) {
-        let line = Line {
-            server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
-            service_id: hello.get_object_id("serviceId").ok().flatten(),
-            compressor: read_compression(hello, &self.options.compressors),
-            token: 0,
-        };
-        self.lines.insert(link, line);
-        if self.is_load_balanced()
-            && let Some(address) = self.description().servers.keys().next()
-        {
-            let service = ServerDescription::from_hello(address.clone(), hello, Instant(Duration::ZERO));
-            self.balanced_service = Some(Arc::new(service));
-        }
-    }
-
-    /// Returns how messages on a connection are compressed, as its handshake settled it; `None` for not at all.
-    pub fn compressor(&self, link: LinkId) -> Option<Compressor> {
-        self.lines.get(&link)?.compressor
-    }
-
-    /// Notes which token a connection was authenticated with.
-    pub(crate) fn note_token(&mut self, link: LinkId, token: u64) {
-        if let Some(line) = self.lines.get_mut(&link) {
-            line.token = token;
-        }
-    }
-
-    /// Returns the number of the token that a connection was authenticated with; 0 for none.
-    pub(crate) fn token(&self, link: LinkId) -> u64 {
-        self.lines.get(&link).map_or(0, |line| line.token)
-    }
-
-    fn forget_lines(&mut self, links: &[LinkId]) {
-        for link in links {
-            self.lines.remove(link);
-        }
-    }
-
-    pub(crate) fn line(&self, link: LinkId) -> Line {
-        self.lines.get(&link).copied().unwrap_or_default()
     }
 
     /// Returns the `$clusterTime` document to gossip, when one was seen and this deployment takes it. `session`: what the
@@ -723,21 +471,4 @@ impl Client {
         let minutes = self.description().logical_session_timeout_minutes?;
         Some(Duration::from_secs(60 * u64::try_from(minutes).ok()?))
     }
-}
-
-fn read_compression(hello: RawDocument<'_>, wanted: &[Compressor]) -> Option<Compressor> {
-    if wanted.is_empty() {
-        return None;
-    }
-    let names: Vec<&str> = hello
-        .get_array("compression")
-        .ok()
-        .flatten()?
-        .iter()
-        .filter_map(|name| match name {
-            Ok(mangonel_bson::RawValue::String(name)) => Some(name),
-            _ => None,
-        })
-        .collect();
-    negotiate(wanted, names)
 }

@@ -1,0 +1,88 @@
+//! What is known of each connection since its handshake: its number, its service, its compression, its token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mangonel_bson::{ObjectId, RawDocument};
+
+use super::Client;
+use crate::compress::{Compressor, negotiate};
+use crate::pool::LinkId;
+use crate::time::Instant;
+use crate::topology::ServerDescription;
+
+/// What a server said of a connection in its handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    /// The server's own number for it.
+    pub(crate) server_connection_id: Option<i64>,
+    /// The service behind a load balancer.
+    pub(crate) service_id: Option<ObjectId>,
+    /// How messages on it are compressed.
+    pub(crate) compressor: Option<Compressor>,
+    /// The number of the token that its user showed; 0 for none.
+    token: u64,
+}
+
+impl Client {
+    /// Keeps what the server said of a connection in its handshake, until the connection is closed.
+    pub(crate) fn note_line(&mut self, link: LinkId, hello: RawDocument<'_>) {
+        let line = Line {
+            server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
+            service_id: hello.get_object_id("serviceId").ok().flatten(),
+            compressor: read_compression(hello, &self.options.compressors),
+            token: 0,
+        };
+        self.lines.insert(link, line);
+        if self.is_load_balanced()
+            && let Some(address) = self.description().servers.keys().next()
+        {
+            let service = ServerDescription::from_hello(address.clone(), hello, Instant(Duration::ZERO));
+            self.balanced_service = Some(Arc::new(service));
+        }
+    }
+
+    /// Returns how messages on a connection are compressed, as its handshake settled it; `None` for not at all.
+    pub fn compressor(&self, link: LinkId) -> Option<Compressor> {
+        self.lines.get(&link)?.compressor
+    }
+
+    /// Notes which token a connection was authenticated with.
+    pub(crate) fn note_token(&mut self, link: LinkId, token: u64) {
+        if let Some(line) = self.lines.get_mut(&link) {
+            line.token = token;
+        }
+    }
+
+    /// Returns the number of the token that a connection was authenticated with; 0 for none.
+    pub(crate) fn token(&self, link: LinkId) -> u64 {
+        self.lines.get(&link).map_or(0, |line| line.token)
+    }
+
+    pub(super) fn forget_lines(&mut self, links: &[LinkId]) {
+        for link in links {
+            self.lines.remove(link);
+        }
+    }
+
+    pub(crate) fn line(&self, link: LinkId) -> Line {
+        self.lines.get(&link).copied().unwrap_or_default()
+    }
+}
+
+fn read_compression(hello: RawDocument<'_>, wanted: &[Compressor]) -> Option<Compressor> {
+    if wanted.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = hello
+        .get_array("compression")
+        .ok()
+        .flatten()?
+        .iter()
+        .filter_map(|name| match name {
+            Ok(mangonel_bson::RawValue::String(name)) => Some(name),
+            _ => None,
+        })
+        .collect();
+    negotiate(wanted, names)
+}

@@ -1,0 +1,88 @@
+//! What the owner drains after the lock was released: links to close, exchanges to wake, errands, events.
+
+use std::collections::VecDeque;
+
+use super::{Client, Errand};
+use crate::events::{Event, Interests, PoolEvent};
+use crate::pool::{ExchangeId, LinkId, Pool};
+use crate::topology::Address;
+
+impl Client {
+    /// Returns whether a waiting exchange has reason to look again.
+    pub fn should_wake(&self, exchange: ExchangeId) -> bool {
+        let mut pools = self.servers.values().flat_map(|server| server.pools.values());
+        !self.selecting.contains(&exchange) && !pools.any(|pool| pool.is_waiting(exchange))
+    }
+
+    /// Returns whether one of the `poll_*` has something.
+    pub fn has_news(&self) -> bool {
+        let mut pools = self.servers.values().flat_map(|server| server.pools.values());
+        !self.woken.is_empty()
+            || !self.closing.is_empty()
+            || !self.errands.is_empty()
+            || !self.events.is_empty()
+            || pools.any(Pool::has_news)
+    }
+
+    /// Returns the links to close since the last call.
+    pub fn poll_closing(&mut self) -> Vec<LinkId> {
+        let mut closing = std::mem::take(&mut self.closing);
+        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        pools.for_each(|pool| closing.append(&mut pool.poll_closing()));
+        self.forget_lines(&closing);
+        closing
+    }
+
+    /// Returns the exchanges to wake since the last call.
+    pub fn poll_wakers(&mut self) -> Vec<ExchangeId> {
+        let mut woken = std::mem::take(&mut self.woken);
+        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        pools.for_each(|pool| woken.append(&mut pool.poll_woken()));
+        woken
+    }
+
+    /// Returns what the face has to do for the deployment since the last call.
+    pub fn poll_errands(&mut self) -> Vec<Errand> {
+        std::mem::take(&mut self.errands)
+    }
+
+    /// Returns what happened since the last call, in order; only of the kinds that are wanted.
+    pub fn poll_events(&mut self) -> VecDeque<Event> {
+        self.collect_logs();
+        self.events.take()
+    }
+
+    /// Changes which events are made from now on.
+    pub fn set_interests(&mut self, interests: Interests) {
+        self.events.set_interests(interests);
+        self.options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
+        self.topology.set_listened(interests.contains(Interests::TOPOLOGY));
+        let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        pools.for_each(|pool| pool.set_observed(interests.contains(Interests::POOLS)));
+    }
+
+    pub(crate) fn wants(&self, kinds: Interests) -> bool {
+        self.events.wants(kinds)
+    }
+
+    pub(crate) fn publish(&mut self, event: Event) {
+        self.collect_logs();
+        self.events.push(event);
+    }
+
+    /// Has listeners hear of a pool, when there are any.
+    pub(crate) fn publish_pool(&mut self, address: &Address, event: impl FnOnce() -> PoolEvent) {
+        if self.wants(Interests::POOLS) {
+            self.publish(Event::Pool { address: address.clone(), event: event() });
+        }
+    }
+
+    /// Puts what pools noted behind what happened before.
+    fn collect_logs(&mut self) {
+        if self.wants(Interests::POOLS) {
+            for (address, server) in &mut self.servers {
+                server.pools.values_mut().for_each(|pool| self.events.push_log(address, pool.take_log()));
+            }
+        }
+    }
+}

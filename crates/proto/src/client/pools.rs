@@ -1,0 +1,131 @@
+//! The pools of one client: for each server one in every shard that uses it. Their rules are `Pool`'s own.
+//! Spec: connection-monitoring-and-pooling.
+
+use std::collections::btree_map::Entry;
+
+use super::{Client, Errand, ShardId};
+use crate::events::Interests;
+use crate::pool::{LinkId, Pool};
+use crate::time::Instant;
+use crate::topology::Address;
+
+impl Client {
+    /// Makes room for the connections of a face or an event loop.
+    pub fn open_shard(&mut self) -> ShardId {
+        let shard = ShardId(self.next_shard);
+        self.next_shard += 1;
+        self.shards.insert(shard);
+        shard
+    }
+
+    /// Closes a shard and returns its links; they and its waiters are dead.
+    pub fn close_shard(&mut self, shard: ShardId) -> Vec<LinkId> {
+        self.shards.remove(&shard);
+        let mut links = Vec::new();
+        for (address, server) in &mut self.servers {
+            let Some(mut pool) = server.pools.remove(&shard) else { continue };
+            pool.close();
+            links.append(&mut pool.poll_closing());
+            self.events.push_log(address, pool.take_log());
+        }
+        self.forget_lines(&links);
+        links
+    }
+
+    /// Closes connections that were idle for too long. Returns of these shards how many connections are to be opened to
+    /// which server, with [`Operation::filling`](crate::operation::Operation::filling); `None` once the client is closed.
+    pub fn keep_up(&mut self, shards: &[ShardId], now: Instant) -> Option<Vec<(ShardId, Address, usize)>> {
+        if self.is_closed {
+            return None;
+        }
+        for server in self.servers.values_mut() {
+            server.pools.values_mut().for_each(|pool| pool.prune(now));
+        }
+        let mut missing = Vec::new();
+        if self.options.pool.min_pool_size > 0 {
+            let ready = self.servers.iter().filter(|(_, server)| server.is_ready);
+            let addresses: Vec<Address> = ready.map(|(address, _)| address.clone()).collect();
+            for address in addresses {
+                for &shard in shards {
+                    let count = self.pool_mut(&address, shard).map_or(0, |pool| pool.missing());
+                    if count > 0 {
+                        missing.push((shard, address.clone(), count));
+                    }
+                }
+            }
+        }
+        Some(missing)
+    }
+
+    /// Closes a link that the server closed while nobody used it.
+    pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
+        if let Some(pool) = self.pool_of_link(shard, link) {
+            pool.discard(link, now);
+        } else {
+            self.closing.push(link);
+        }
+    }
+
+    /// The caller read the last reply of an exhaust cursor, or will not read on; `is_drained` tells which.
+    pub fn release_pinned(&mut self, link: LinkId, is_drained: bool, now: Instant) {
+        let mut pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
+        match pools.find(|pool| pool.is_out(link)) {
+            Some(pool) if is_drained => pool.check_in(link, now),
+            Some(pool) => pool.discard(link, now),
+            None => self.closing.push(link),
+        }
+    }
+
+    /// Returns the books of one server in one shard, once something was checked out there.
+    pub fn pool(&self, server: &Address, shard: ShardId) -> Option<&Pool> {
+        self.servers.get(server)?.pools.get(&shard)
+    }
+
+    /// Returns how many connections of a shard are idle, out and being opened, and how many exchanges wait, over all
+    /// servers; `None` for a shard that is not open.
+    pub fn pool_sizes(&self, shard: ShardId) -> Option<(usize, usize, usize, usize)> {
+        self.shards.contains(&shard).then(|| {
+            let pools = self.servers.values().filter_map(|server| server.pools.get(&shard));
+            pools.fold((0, 0, 0, 0), |sum, pool| {
+                let (idle, out, pending) = pool.sizes();
+                (sum.0 + idle, sum.1 + out, sum.2 + pending, sum.3 + pool.waiting())
+            })
+        })
+    }
+
+    /// Returns the books of one server in one shard, made when they are first needed; `None` when either is closed.
+    pub(crate) fn pool_mut(&mut self, server: &Address, shard: ShardId) -> Option<&mut Pool> {
+        let is_open = self.shards.contains(&shard) && !self.is_closed;
+        match self.servers.get_mut(server)?.pools.entry(shard) {
+            Entry::Occupied(pool) => Some(pool.into_mut()),
+            Entry::Vacant(place) => is_open.then(|| {
+                let pool = place.insert(Pool::new(self.options.pool.clone()));
+                pool.set_observed(self.events.wants(Interests::POOLS));
+                pool
+            }),
+        }
+    }
+
+    /// Returns whether the pool of this server hands out connections; `None` when there is no such server.
+    pub(crate) fn is_ready(&self, address: &Address) -> Option<bool> {
+        self.servers.get(address).map(|server| server.is_ready)
+    }
+
+    pub(super) fn operation_count(&self, address: &Address) -> u64 {
+        let pools = self.servers.get(address).into_iter().flat_map(|server| server.pools.values());
+        pools.map(|pool| pool.sizes().1 as u64).sum()
+    }
+
+    pub(super) fn ask_for_upkeep(&mut self) {
+        let pool = &self.options.pool;
+        let is_needed = pool.min_pool_size > 0 || pool.max_idle_time.is_some();
+        if is_needed && !self.errands.contains(&Errand::KeepUp) {
+            self.errands.push(Errand::KeepUp);
+        }
+    }
+
+    fn pool_of_link(&mut self, shard: ShardId, link: LinkId) -> Option<&mut Pool> {
+        let mut pools = self.servers.values_mut().filter_map(|server| server.pools.get_mut(&shard));
+        pools.find(|pool| pool.holds(link))
+    }
+}
