@@ -38,18 +38,7 @@ from mangonel.odm._conditions import (
 )
 from mangonel.odm._connection import Connection, connect, connection
 from mangonel.odm._documents import Document
-from mangonel.odm._expressions import (
-    Expr,
-    F,
-    Mapped,
-    Path,
-    and_,
-    asc,
-    desc,
-    nor,
-    not_,
-    or_,
-)
+from mangonel.odm._expressions import Expr, and_, nor, not_, or_
 from mangonel.odm._fields import Custom, Index, Indexed, Sequence, Version, field, many
 from mangonel.odm._files import File
 from mangonel.odm._geo import (
@@ -64,7 +53,9 @@ from mangonel.odm._hooks import after, before
 from mangonel.odm._identity import identity_map
 from mangonel.odm._mixins import SoftDelete, Timestamps
 from mangonel.odm._model import Embedded
+from mangonel.odm._orders import asc, desc
 from mangonel.odm._pages import Page, Pages
+from mangonel.odm._paths import F, Mapped, Path
 from mangonel.odm._query import Query
 from mangonel.odm._refs import Many, Ref, Refs
 from mangonel.odm._schema import IndexPlan

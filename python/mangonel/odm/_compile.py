@@ -149,7 +149,7 @@ def _resolve_field(cls: Any, info: FieldInfo) -> Resolved:
 
 def _unwrap(annotation: Any, metadata: list[Any], owner: Any) -> Any:
     """Take `Annotated`, `Mapped`, `NewType` and aliases off."""
-    from mangonel.odm._expressions import Mapped
+    from mangonel.odm._paths import Mapped
 
     while True:
         if isinstance(annotation, str):

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from mangonel.odm._expressions import Expr, Path, Where, path_of, query_of
+from mangonel.odm._expressions import Expr, Where, query_of
+from mangonel.odm._paths import Path, path_of
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
-from mangonel.odm._expressions import Path, path_of
+from mangonel.odm._paths import Path, path_of
 from mangonel.odm._refs import Ref, Refs, _hashable, fetch_flow
 
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from mangonel import _core
 from mangonel.bson import ObjectId
-from mangonel.odm._expressions import Path
 from mangonel.odm._fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm._hooks import Hook, collect_hooks, load_hook
+from mangonel.odm._paths import Path
 
 # Models by name, for forward references across modules; the last one of a name wins.
 registry: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from mangonel import _core
 from mangonel.odm._changes import Change
 from mangonel.odm._connection import session_options
-from mangonel.odm._expressions import key_of
+from mangonel.odm._paths import key_of
 from mangonel.odm._query_reads import QueryReads, raw_collection
 
 __all__ = ["Query"]

@@ -7,7 +7,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from mangonel import _core
 from mangonel.odm._connection import Connection, connection, session_options
-from mangonel.odm._expressions import Where, key_of, order_of, query_of
+from mangonel.odm._expressions import Where, query_of
+from mangonel.odm._paths import key_of, order_of
 
 __all__ = ["QueryBuilder"]
 
@@ -49,7 +50,7 @@ class QueryBuilder(Generic[T]):
 
     def _by_id(self, id: Any) -> Self:
         from mangonel.odm._compile import resolve
-        from mangonel.odm._expressions import dump
+        from mangonel.odm._paths import dump
 
         field = next(field for field in resolve(self._model).values() if field.key == "_id")
         return self._scoped().find({"_id": dump(self._model, field, id)}).eager()

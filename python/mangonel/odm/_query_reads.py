@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mangonel import _core
 from mangonel.odm._connection import session_options
-from mangonel.odm._expressions import key_of
+from mangonel.odm._paths import key_of
 from mangonel.odm._query_builder import QueryBuilder
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments
 

@@ -422,7 +422,7 @@ class Many(Generic[T]):
             >>> Author().save().books.query().count()
             0
         """
-        from mangonel.odm._expressions import key_of_name
+        from mangonel.odm._paths import key_of_name
         from mangonel.odm._query import Query
 
         key = key_of_name(self._inverse.by, self._model)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mangonel.odm._expressions import Order, key_of, query_of
+from mangonel.odm._expressions import query_of
 from mangonel.odm._fields import Index
+from mangonel.odm._orders import Order
+from mangonel.odm._paths import key_of
 
 
 @dataclass(slots=True)

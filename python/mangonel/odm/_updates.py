@@ -7,7 +7,8 @@ from typing import Any, TypeVar, overload
 
 from mangonel.odm._changes import Update
 from mangonel.odm._conditions import elem
-from mangonel.odm._expressions import Where, path_of
+from mangonel.odm._expressions import Where
+from mangonel.odm._paths import path_of
 
 T = TypeVar("T")
 
