@@ -18,8 +18,9 @@ SAVES_FIELDS = "saves-fields"
 
 def _reader(name: str) -> Callable[[Target], Any]:
     def make(target: Target) -> Any:
-        module = importlib.import_module("mangonel.lab.contenders._mappers")
-        return getattr(module, name)(dataclasses.replace(target, uri=uri_with(target)))
+        file, _, reader = name.partition(".")
+        module = importlib.import_module(f"mangonel.lab.contenders._mappers.{file}")
+        return getattr(module, reader)(dataclasses.replace(target, uri=uri_with(target)))
 
     return make
 
@@ -31,23 +32,29 @@ def _contender(id: str, title: str, reader: str, packages: tuple[str, ...], *off
 
 
 CONTENDERS = (
-    _contender("objects-floor", "floor: raw socket, bytes only", "DrainReader", (), POSTS_TOO),
-    _contender("objects-pymongo", "PyMongo, dicts", "PyMongoReader", (), POSTS_TOO, DECODES_ALONE),
-    _contender("objects-dicts", "mangonel, dicts", "MangonelReader", ("mangonel",), POSTS_TOO, DECODES_ALONE),
+    _contender("objects-floor", "floor: raw socket, bytes only", "reader.DrainReader", (), POSTS_TOO),
+    _contender("objects-pymongo", "PyMongo, dicts", "reader.PyMongoReader", (), POSTS_TOO, DECODES_ALONE),
     _contender(
-        "odm", "mangonel.odm, eager", "OdmReader", ("mangonel",), POSTS_TOO, DECODES_ALONE, SAVES_FIELDS
+        "objects-dicts", "mangonel, dicts", "reader.MangonelReader", ("mangonel",), POSTS_TOO, DECODES_ALONE
     ),
-    _contender("odm-lazy", "mangonel.odm, lazy", "LazyOdmReader", ("mangonel",), POSTS_TOO, DECODES_ALONE),
+    _contender(
+        "odm", "mangonel.odm, eager", "odm.OdmReader", ("mangonel",), POSTS_TOO, DECODES_ALONE, SAVES_FIELDS
+    ),
+    _contender(
+        "odm-lazy", "mangonel.odm, lazy", "odm.LazyOdmReader", ("mangonel",), POSTS_TOO, DECODES_ALONE
+    ),
     _contender(
         "mongoengine",
         "MongoEngine",
-        "MongoEngineReader",
+        "mongoengine.MongoEngineReader",
         ("mongoengine",),
         POSTS_TOO,
         DECODES_ALONE,
         SAVES_FIELDS,
     ),
-    _contender("beanie", "Beanie", "BeanieReader", ("beanie",), POSTS_TOO, DECODES_ALONE, SAVES_FIELDS),
-    _contender("odmantic", "ODMantic", "OdmanticReader", ("odmantic",), DECODES_ALONE),
-    _contender("umongo", "umongo", "UmongoReader", ("umongo",), DECODES_ALONE),
+    _contender(
+        "beanie", "Beanie", "beanie.BeanieReader", ("beanie",), POSTS_TOO, DECODES_ALONE, SAVES_FIELDS
+    ),
+    _contender("odmantic", "ODMantic", "odmantic.OdmanticReader", ("odmantic",), DECODES_ALONE),
+    _contender("umongo", "umongo", "umongo.UmongoReader", ("umongo",), DECODES_ALONE),
 )
