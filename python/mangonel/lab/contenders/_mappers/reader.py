@@ -6,6 +6,7 @@ without a server, `prepare` the update of one changed scalar without sending it,
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from mangonel.lab.contender import Target
@@ -48,14 +49,15 @@ class Reader:
         """Close what is open."""
 
 
-class PyMongoReader(Reader):
-    """PyMongo's dicts."""
+class DictReader(Reader):
+    """The dicts of a driver with PyMongo's names."""
+
+    driver: str
+    codec: str
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        import pymongo
-
-        self.client: Any = pymongo.MongoClient(target.uri)
+        self.client: Any = importlib.import_module(self.driver).MongoClient(target.uri)
         self.database = self.client[target.database]
 
     def read(self, kind: str, times: int) -> list[Any]:
@@ -72,13 +74,23 @@ class PyMongoReader(Reader):
 
     def decode(self, kind: str, data: bytes) -> list[Any]:
         """Decode dicts."""
-        import bson
-
-        return list(bson.decode_all(data))
+        return list(importlib.import_module(self.codec).decode_all(data))
 
     def close(self) -> None:
         """Close the client."""
         self.client.close()
+
+
+class PyMongoReader(DictReader):
+    """PyMongo's dicts."""
+
+    driver, codec = "pymongo", "bson"
+
+
+class MangonelReader(DictReader):
+    """This driver's dicts."""
+
+    driver, codec = "mangonel", "mangonel.bson"
 
 
 class DrainReader(PyMongoReader):
@@ -113,36 +125,3 @@ class DrainReader(PyMongoReader):
         for floor in self._sockets.values():
             floor.close()
         super().close()
-
-
-class MangonelReader(Reader):
-    """This driver's dicts."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
-        from mangonel import MongoClient
-
-        self.client: Any = MongoClient(target.uri)
-        self.database = self.client[target.database]
-
-    def read(self, kind: str, times: int) -> list[Any]:
-        """Read dicts."""
-        collection = self.database[self.names[kind]]
-        found: list[Any] = []
-        for _ in range(times):
-            found = collection.find().to_list()
-        return found
-
-    def plain(self, kind: str, found: Any) -> dict[str, Any]:
-        """Return the dict."""
-        return dict(found)
-
-    def decode(self, kind: str, data: bytes) -> list[Any]:
-        """Decode dicts."""
-        from mangonel import bson
-
-        return list(bson.decode_all(data))
-
-    def close(self) -> None:
-        """Close the client."""
-        self.client.close()
