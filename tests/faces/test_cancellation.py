@@ -74,11 +74,16 @@ def test_task_cancelled_when_its_turn_has_come_passes_it_on(
         find = client.shop.orders.find_one
         await find()  # so that all six find a known server, and queue in the order of their start
         scripted_server.once("find", Reply(EMPTY, delay=0.1))
-        holder = asyncio.create_task(find())
+        waiters: list[asyncio.Task[Any]] = []
+
+        async def hold() -> None:
+            await find()
+            # The connection was checked in: the first waiter is granted it, and cannot have run yet.
+            waiters[0].cancel()
+
+        holder = asyncio.create_task(hold())
         await asyncio.sleep(0)
-        waiters = [asyncio.create_task(find()) for _ in range(5)]
-        # Runs right after the holder has checked in: the first waiter is granted the link and has not run yet.
-        holder.add_done_callback(lambda _: waiters[0].cancel())
+        waiters += [asyncio.create_task(find()) for _ in range(5)]
         done = await asyncio.gather(holder, *waiters, return_exceptions=True)
         assert isinstance(done[1], asyncio.CancelledError)
         assert done[2:] == [None] * 4

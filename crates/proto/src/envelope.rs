@@ -44,7 +44,9 @@ impl Envelope<'_> {
         if let Some(Ok(time)) = self.cluster_time.map(RawDocument::from_bytes) {
             writer::append_raw_document(out, "$clusterTime", time);
         }
-        if let Ok(api) = RawDocument::from_bytes(self.server_api) {
+        if !self.server_api.is_empty()
+            && let Ok(api) = RawDocument::from_bytes(self.server_api)
+        {
             api.iter().flatten().for_each(|element| writer::append_value(out, element.key, element.value));
         }
         if let Some(milliseconds) = self.max_time_ms {

@@ -19,7 +19,7 @@ from ssl import SSLError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
-from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, receive_ready, send_some
+from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, ask, receive_ready, send_some
 from mangonel._deadline import within
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
@@ -49,9 +49,6 @@ class AioPort:
         # Called once, off the loop, before the first operation; for as long as it fails, before each.
         self.preparation: Callable[[], None] | None = None
 
-    def run(self, operation: _core.Operation) -> Coroutine[Any, Any, Any]:
-        return self.arun(operation)
-
     async def arun(self, operation: _core.Operation) -> Any:
         home = self._home
         loop = get_running_loop()
@@ -65,41 +62,69 @@ class AioPort:
             while True:
                 step = exchange.step
                 if step == WRITE or step == READ:
-                    link = exchange.link
-                    if link.is_stale and step == WRITE:
-                        exchange.handle_link_lost()
-                        continue
-                    waiter = link.waiter = Waiter(loop)
                     try:
-                        if step == WRITE:
-                            sent = send_some(exchange, 0)
-                            if sent < len(exchange):
-                                await home.send_rest(link, exchange, sent)
-                            if not exchange.expects_reply:
-                                link.waiter = None
-                                exchange.handle_sent()
-                                continue
-                        elif link.fd < 0:
-                            raise ConnectionResetError("the connection was closed")
-                        if not link.has_message:
-                            timeout = exchange.line_timeout
-                            if timeout is not None:
-                                home.expire(waiter, timeout)
+                        # Nearly always the whole message is sent at once, and only its reply is missing.
+                        waiter = ask(exchange, loop)
+                        if type(waiter) is Waiter:
                             await waiter
-                        link.waiter = None
+                        elif not await self._talk(home, exchange, waiter):
+                            continue
                         exchange.handle_reply()
                     except OSError as error:
-                        link.waiter = None
+                        exchange.link.waiter = None
                         exchange.handle_network_error(error, isinstance(error, TimeoutError))
                     except ProtocolError as error:
-                        link.waiter = None
+                        exchange.link.waiter = None
                         exchange.handle_protocol_error(str(error))
+                elif step == WAIT:
+                    woken = Waiter(loop)
+                    exchange.set_waker(woken)
+                    time_left = exchange.time_left
+                    if time_left is not None:
+                        home.expire(woken, time_left)
+                    try:
+                        await woken
+                    except TimeoutError:
+                        exchange.handle_timeout()
+                    else:
+                        exchange.handle_wake()
                 elif step == DONE:
                     return exchange.result()
                 else:
                     await self._prepare(home, exchange, step)
         finally:
             exchange.close()
+
+    # One frame less for each operation.
+    run = arun
+
+    async def _talk(self, home: _Home, exchange: _core.Exchange, sent: int) -> bool:
+        """Do the step WRITE or READ in its single parts, `sent` bytes of the message being gone already; return whether
+        a reply has arrived.
+        """
+        link = exchange.link
+        is_write = exchange.step == WRITE
+        if is_write and not sent and link.is_stale:
+            exchange.handle_link_lost()
+            return False
+        waiter = link.waiter = Waiter(home.loop)
+        if is_write:
+            sent += send_some(exchange, sent)
+            if sent < len(exchange):
+                await home.send_rest(link, exchange, sent)
+            if not exchange.expects_reply:
+                link.waiter = None
+                exchange.handle_sent()
+                return False
+        elif link.fd < 0:
+            raise ConnectionResetError("the connection was closed")
+        if not link.has_message:
+            timeout = exchange.line_timeout
+            if timeout is not None:
+                home.expire(waiter, timeout)
+            await waiter
+        link.waiter = None
+        return True
 
     async def _prepare(self, home: _Home, exchange: _core.Exchange, step: int) -> None:
         if step == CONNECT:
@@ -112,18 +137,6 @@ class AioPort:
                 if connection.secured is not None:
                     connection.secured.attach(link)
                 connection.start(link)
-        elif step == WAIT:
-            woken = home.loop.create_future()
-            exchange.set_waker(lambda: home.wake(woken))
-            time_left = exchange.time_left
-            if time_left is not None:
-                home.expire(woken, time_left)
-            try:
-                await woken
-            except TimeoutError:
-                exchange.handle_timeout()
-            else:
-                exchange.handle_wake()
         elif step == SLEEP:
             await asyncio.sleep(exchange.time_left or 0)
             exchange.handle_timeout()
@@ -238,15 +251,6 @@ class _Home:
         self._rings_at = 0.0
         self._ticket = 0
         self._longest = _LEAST_PRUNED
-
-    def wake(self, future: asyncio.Future[Any]) -> None:
-        """Resolve `future`, from whatever thread."""
-        if asyncio._get_running_loop() is self.loop:
-            _resolve(future)
-        else:
-            # A loop that has been closed has nobody waiting.
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(_resolve, future)
 
     def expire(self, future: asyncio.Future[Any] | Waiter, timeout: float) -> None:
         """Fail `future` with TimeoutError in `timeout` seconds, unless it is done by then."""
@@ -389,11 +393,11 @@ class _Connection:
         # A client that was closed meanwhile has closed this too.
         if self.fd >= 0:
             self._link = link
-            self._home.loop.add_reader(self.fd, self._readable)
+            self._home.loop.add_reader(self.fd, receive_ready, link, self._lose)
 
-    def _readable(self) -> None:
+    def _lose(self) -> None:
         link = self._link
-        if link is not None and not receive_ready(link):
+        if link is not None:
             # An idle connection leaves the pool now; one in use is closed by its exchange as well.
             self._home.core.link_lost(link)
             self._close()
@@ -430,11 +434,6 @@ class _Connection:
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ConnectionResetError("the client closed the connection"))
         self._sock.close()
-
-
-def _resolve(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

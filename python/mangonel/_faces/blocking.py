@@ -46,12 +46,10 @@ class BlockingLoop:
         """Run `exchange` to its end and return its answer."""
         try:
             while True:
+                if self._is_fused and _core.transfer(exchange):  # type: ignore[arg-type]  # only ports are fused
+                    return exchange.result()
                 step = exchange.step
                 if step == WRITE or step == READ:
-                    if self._is_fused:
-                        _core.transfer(exchange)  # type: ignore[arg-type]  # only ports are fused
-                        if exchange.step != step:
-                            continue
                     self._talk(exchange)
                 elif step == DONE:
                     return exchange.result()

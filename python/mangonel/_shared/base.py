@@ -16,12 +16,16 @@ from mangonel._shared.settings import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeAlias
 
     from mangonel._faces.port import Port
     from mangonel._shared.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
+
+    # What find_one and insert_one need of their collection, in one look, for a class with a `__getattr__` is slow to
+    # answer each. Port, database's name, name, codec, whether reads add nothing to the command, write concern.
+    Essence: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
 
 
 class CommandSource(Settings):

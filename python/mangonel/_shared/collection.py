@@ -7,6 +7,7 @@ from mangonel._shared.aggregation import CollectionAggregation
 from mangonel._shared.collection_admin import CollectionAdministration
 from mangonel._shared.indexes import CollectionIndexes
 from mangonel._shared.reads import CollectionReads
+from mangonel._shared.settings import PRIMARY_MODE
 from mangonel._shared.watched import WatchedCollection
 from mangonel._shared.writes import CollectionWrites
 from mangonel.errors import InvalidName
@@ -83,6 +84,14 @@ class _Collection(
         self._port = database._port
         self._database_name = database._database_name
         self._name = name
+        self._essence = (
+            self._port,
+            self._database_name,
+            name,
+            self._codec,
+            self._read_preference._MODE == PRIMARY_MODE and self._read_concern._level is None,
+            self._write_concern,
+        )
         if create or kwargs:
             self._create(kwargs, session)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mangonel._core import READ_FIRST
+from mangonel._core import KIND_READ, READ_FIRST, Operation
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mangonel._shared.base import Essence
     from mangonel._shared.client import _MongoClient
     from mangonel._shared.database import _Database
     from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
@@ -26,6 +27,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     _client: _MongoClient[_DocumentType]
     _database: _Database[_DocumentType]
     _name: str
+    _essence: Essence
     _cursor_class: type[Any]
     _raw_cursor_class: type[Any]
 
@@ -47,8 +49,13 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         if args or kwargs or BOUND:
             return self.find(_as_filter(filter), *args, **kwargs)._find_one()
-        command = {"find": self._name, "filter": _as_filter(filter), "limit": 1, "singleBatch": True}
-        return self._port.run(self._read_operation(command, READ_FIRST))
+        port, database, name, codec, is_plain, _ = self._essence
+        if type(filter) is not dict:
+            filter = _as_filter(filter)
+        command = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
+        if is_plain:
+            return port.run(Operation(database, command, codec, KIND_READ, READ_FIRST))
+        return port.run(self._read_operation(command, READ_FIRST))
 
     def find(self, *args: Any, **kwargs: Any) -> _Cursor[_DocumentType]:
         """Return a cursor over the documents that match; nothing is sent before its first document is asked for.

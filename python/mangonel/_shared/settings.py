@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mangonel._faces.port import Port
     from mangonel._shared.session import _ClientSession
 
-_PRIMARY_MODE = 0
+PRIMARY_MODE = 0
 
 
 class Settings:
@@ -73,7 +73,7 @@ class Settings:
 
 def wire_preference(preference: _ServerMode) -> Mapping[str, Any] | None:
     """Return a read preference as the core wants it: None for the primary, which needs no word."""
-    return preference.document if preference._MODE != _PRIMARY_MODE else None
+    return preference.document if preference._MODE != PRIMARY_MODE else None
 
 
 # One entry for each `bind()` that is open somewhere in the process. While there is none, nobody looks for a bound
@@ -147,6 +147,6 @@ def preference_in(
     if session is None or not session._handle.in_transaction:
         return own if asked is None else asked
     preference = session._transaction_preference if asked is None else asked
-    if preference._MODE != _PRIMARY_MODE:
+    if preference._MODE != PRIMARY_MODE:
         raise InvalidOperation(f"read preference in a transaction must be primary, not: {preference!r}")
     return preference

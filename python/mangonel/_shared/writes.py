@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mangonel._shared.base import Essence
     from mangonel._shared.bulk_run import BulkRunner, Run
     from mangonel._shared.client import _MongoClient
     from mangonel.bson.raw_bson import RawBSONDocument
@@ -37,6 +38,7 @@ class CollectionWrites(
 
     _client: _MongoClient[_DocumentType]
     _name: str
+    _essence: Essence
 
     def insert_one(
         self,
@@ -63,30 +65,32 @@ class CollectionWrites(
             >>> client.shop.users.insert_one({"name": "Ada"}).inserted_id
             ObjectId('...')
         """
-        validate_is_document_type("document", document)
-        command: dict[str, Any] = {"insert": self._name, "ordered": True}
+        if type(document) is not dict:
+            validate_is_document_type("document", document)
+        port, database, name, codec, _, concern = self._essence
+        command: dict[str, Any] = {"insert": name, "ordered": True}
         if bypass_document_validation is not None:
             command["bypassDocumentValidation"] = bypass_document_validation
         if comment is not None:
             command["comment"] = comment
-        concern = self._write_concern
         if session is not None or BOUND:
-            session = session_of(self._port, session)
+            session = session_of(port, session)
             concern, session = concern_in(session, concern), session_handle(session)
-        if not concern.is_server_default:
-            command["writeConcern"] = concern.document
+        if concern._document:
+            command["writeConcern"] = concern._document
+        is_acknowledged = concern._acknowledged
         operation = _core.insert_one(
-            self._database_name,
+            database,
             command,
             document,
-            self._codec,
-            REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
+            codec,
+            REPLIES_ONE if is_acknowledged else REPLIES_NONE,
             # The server says what it does not store; without its answer we must.
-            MAX_BSON_SIZE + COMMAND_OVERHEAD if concern.acknowledged else MAX_BSON_SIZE,
+            MAX_BSON_SIZE + COMMAND_OVERHEAD if is_acknowledged else MAX_BSON_SIZE,
             InsertOneResult,
             session,
         )
-        return self._port.run(operation)
+        return port.run(operation)
 
     def insert_many(
         self,

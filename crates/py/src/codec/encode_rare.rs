@@ -48,6 +48,16 @@ impl<'py> Encoder<'_, 'py> {
                 let scope = Bound::from_borrowed_ptr(self.py, scope);
                 return self.code(kind, value, &scope);
             }
+            if let Some(subtype) = types.binary.read_attribute(value, 0) {
+                let subtype = ffi::PyLong_AsLong(subtype.as_ptr());
+                if let Ok(subtype) = u8::try_from(subtype) {
+                    self.out[kind] = 0x05;
+                    let data = ffi::PyBytes_AS_STRING(object).cast::<u8>();
+                    let bytes = std::slice::from_raw_parts(data, ffi::Py_SIZE(object) as usize);
+                    return self.binary(subtype, bytes);
+                }
+                ffi::PyErr_Clear();
+            }
             if let Some(time) = types.timestamp.read(class, object, 0)
                 && let Some(inc) = types.timestamp.read(class, object, 1)
             {

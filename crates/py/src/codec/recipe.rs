@@ -98,6 +98,26 @@ impl Recipe {
         (!value.is_null()).then_some(value)
     }
 
+    /// The same for one that is kept in the instance's `__dict__`; a new reference.
+    pub(super) fn read_attribute<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        index: usize,
+    ) -> Option<Bound<'py, PyAny>> {
+        if !object.get_type().is(&self.class) {
+            return None;
+        }
+        let Some(Place::Attribute(name)) = self.places.as_ref()?.1.get(index) else { return None };
+        // SAFETY: both are live; a missing attribute gives null and an error, which nobody needs.
+        unsafe {
+            let found = ffi::PyObject_GenericGetAttr(object.as_ptr(), name.as_ptr());
+            if found.is_null() {
+                ffi::PyErr_Clear();
+            }
+            Bound::from_owned_ptr_or_opt(object.py(), found)
+        }
+    }
+
     /// Tells whether instances are built without calling the class.
     pub(super) fn is_direct(&self) -> bool {
         self.places.is_some()

@@ -4,6 +4,8 @@
 //!
 //! Bounded: a full tree takes no more shapes, and is emptied after many documents did not fit, so that it follows what
 //! the program does now and data with ever new shapes pays little for it.
+use std::mem::MaybeUninit;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -56,6 +58,8 @@ pub(super) struct Node {
 
 enum Template {
     None,
+    /// Not worth one: filling a new dict is quicker.
+    Never,
     /// A dict with these keys, to be copied. Owned.
     Dict(*mut ffi::PyObject),
     /// The same, with its table laid open.
@@ -240,6 +244,7 @@ impl Node {
             match &(*node).template {
                 Template::Table(table) => layout::dict(table, values, is_container),
                 Template::Dict(dict) => refill(ffi::PyDict_Copy(*dict), *dict, values),
+                Template::Never => fill(ffi::PyDict_New(), node, values),
                 Template::None => {
                     if (*node).was_seen && (*node).fields <= MOST_FIELDS && !(*node).has_duplicate {
                         Self::make_template(py, node);
@@ -259,6 +264,7 @@ impl Node {
             let fields = (*node).fields;
             let is_open = layout::is_on(py);
             if fields == 0 || (!is_open && fields < WIDE) {
+                (*node).template = Template::Never;
                 return;
             }
             let cost = fields as usize * 40 + 200;
@@ -329,7 +335,8 @@ pub(super) unsafe fn fill(
     node: *mut Node,
     values: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
-    // SAFETY: the parents of `node` live as long as it, and there are as many as values; each value is released once.
+    // SAFETY: the parents of `node` live as long as it, and there are as many as values; each value is released once; as
+    // many keys are read as were written.
     unsafe {
         let mut is_whole = !dict.is_null();
         let mut set = |key: *mut ffi::PyObject, value: *mut ffi::PyObject| {
@@ -337,19 +344,29 @@ pub(super) unsafe fn fill(
             ffi::Py_DECREF(value);
         };
         const FEW: usize = 32;
-        if values.len() <= FEW {
-            let mut keys = [std::ptr::null_mut(); FEW];
-            let mut at = node;
-            for key in keys[..values.len()].iter_mut().rev() {
-                *key = (*at).key;
-                at = (*at).parent;
+        match *values {
+            [] => {}
+            [only] => set((*node).key, only),
+            [first, second] => {
+                set((*(*node).parent).key, first);
+                set((*node).key, second);
             }
-            for (key, value) in keys.iter().zip(values) {
-                set(*key, *value);
+            _ if values.len() <= FEW => {
+                let mut keys = [const { MaybeUninit::uninit() }; FEW];
+                let keys = &mut keys[..values.len()];
+                let mut at = node;
+                for key in keys.iter_mut().rev() {
+                    key.write((*at).key);
+                    at = (*at).parent;
+                }
+                for (key, value) in keys.iter().zip(values) {
+                    set(key.assume_init(), *value);
+                }
             }
-        } else {
-            for (key, value) in Node::keys(node).into_iter().zip(values) {
-                set(key, *value);
+            _ => {
+                for (key, value) in Node::keys(node).into_iter().zip(values) {
+                    set(key, *value);
+                }
             }
         }
         if is_whole {
@@ -367,7 +384,7 @@ impl Shapes {
         for node in self.nodes.drain(..) {
             released.extend(Some(node.key).filter(|key| !key.is_null()));
             match node.template {
-                Template::None => {}
+                Template::None | Template::Never => {}
                 Template::Dict(dict) => released.push(dict),
                 Template::Table(table) => released.push(table.into_dict()),
             }

@@ -219,18 +219,19 @@ pub fn receive_now(fd: i32, window: &mut [u8]) -> io::Result<Progress> {
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(transfer, module)?)?;
+    module.add_function(wrap_pyfunction!(ask, module)?)?;
     module.add_function(wrap_pyfunction!(send_some, module)?)?;
     module.add_function(wrap_pyfunction!(receive_ready, module)?)
 }
 
-/// Do the steps WRITE and READ on a plain socket, blocking, until another step is due; raise only what a signal
-/// handler raises. The face uses it when `link.fd` is not -1.
+/// Do the steps WRITE and READ on a plain socket, blocking, until another step is due; return whether that is DONE. Raise
+/// only what a signal handler raises. Does nothing when `link.fd` is -1.
 #[pyfunction]
-fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
+fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
     let py = exchange.py();
     let mut exchange = exchange.try_borrow_mut()?;
     while matches!(exchange.step(), super::exchange::WRITE | super::exchange::READ) {
-        let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return Ok(()) };
+        let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return Ok(false) };
         let link = link.bind(py);
         let is_read = exchange.step() == super::exchange::READ;
         if !is_read && link.try_borrow()?.is_stale() {
@@ -241,7 +242,7 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
         let (fd, mut deframer, mut tls, mut siphon) = {
             let mut link = link.try_borrow_mut()?;
             if link.fd < 0 {
-                return Ok(());
+                return Ok(false);
             }
             link.check_not_lent()?;
             (link.fd, link.enter(), link.tls.take(), link.siphon.take())
@@ -282,7 +283,35 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<()> {
             Ended::Interrupted => {}
         }
     }
-    Ok(())
+    Ok(exchange.step() == super::exchange::DONE)
+}
+
+/// Send the message that is due, and return the wait for its reply; for asyncio. Return how much was sent, if only as a
+/// number, when that is not all of it or more is to be looked at: then the steps are done one by one.
+#[pyfunction]
+fn ask(exchange: &Bound<'_, Exchange>, event_loop: Py<PyAny>) -> PyResult<Py<PyAny>> {
+    let py = exchange.py();
+    let nothing = || Ok(0_usize.into_pyobject(py)?.into_any().unbind());
+    let mut exchange = exchange.try_borrow_mut()?;
+    let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return nothing() };
+    let link = link.bind(py);
+    let is_simple = exchange.step() == super::exchange::WRITE
+        && exchange.expects_reply()
+        && exchange.line_timeout().is_none()
+        && link.try_borrow()?.is_ready();
+    if !is_simple {
+        return nothing();
+    }
+    exchange.announce(py);
+    let mut link = link.try_borrow_mut()?;
+    let outbound = exchange.outbound();
+    let sent = send_now(link.fd, outbound)?;
+    if sent < outbound.len() {
+        return Ok(sent.into_pyobject(py)?.into_any().unbind());
+    }
+    let waiter = Py::new(py, Waiter::begin(event_loop))?;
+    link.waiter = Some(waiter.clone_ref(py));
+    Ok(waiter.into_any())
 }
 
 /// Send what the socket takes at once, from `offset` on; return how much. For non-blocking plain sockets.
@@ -307,17 +336,16 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
 
 /// The socket is readable: receive what is there and resolve the waiter once a message is whole.
 ///
-/// Return True while the connection is good. Return False when the server closed it or broke the protocol; the
-/// waiter then holds the exception.
+/// Call `lose` when the server closed the connection or broke the protocol; the waiter then holds the exception.
 #[pyfunction]
-fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
+fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = link.py();
     let ended = {
         let mut books = link.try_borrow_mut()?;
         books.check_not_lent()?;
         let fd = books.fd;
         if fd < 0 {
-            return Ok(false);
+            return lose.call0().map(drop);
         }
         match books.tls.take() {
             None => {
@@ -339,7 +367,7 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
         }
     };
     let error = match ended {
-        Ended::Interrupted | Ended::TimedOut => return Ok(true),
+        Ended::Interrupted | Ended::TimedOut => return Ok(()),
         // A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
         Ended::Whole => None,
         Ended::Closed => Some(failure::connection_closed(py)),
@@ -349,10 +377,8 @@ fn receive_ready(link: &Bound<'_, Link>) -> PyResult<bool> {
     };
     let is_good = error.is_none();
     let waiter = link.try_borrow_mut()?.waiter.take();
-    if let Some(waiter) = waiter {
-        Waiter::resolve_now(waiter.bind(py), error)?;
-    }
-    Ok(is_good)
+    let resolved = waiter.map_or(Ok(()), |waiter| Waiter::resolve_now(waiter.bind(py), error));
+    if is_good { resolved } else { lose.call0().and(resolved) }
 }
 
 fn receive_plain(fd: i32, deframer: &mut Deframer, siphon: &mut Option<Box<Siphon>>) -> Ended {

@@ -1,12 +1,25 @@
 //! What a task of asyncio awaits for its reply: a future that resumes its task at once when the socket is read.
 //!
 //! asyncio's own future puts the task into the loop's queue, which costs one more turn of the loop, with its poll, for
-//! every reply. The reader callback runs outside of any task, so the task may as well go on right there. Everywhere
-//! else, where another task may be running, the loop's queue is used.
+//! every reply. The reader callback runs outside of any task, so the task may as well go on right there. So does the task
+//! that waited for the connection that the first one gave back. Everywhere else, where another task may be running, the
+//! loop's queue is used.
 
+use std::cell::RefCell;
+
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
+
+/// The loop whose reader callback runs a task, and the waits that ended meanwhile.
+type Reading = (Py<PyAny>, Vec<Py<Waiter>>);
+
+thread_local! {
+    /// Set while a reader callback of this thread runs a task.
+    static READING: RefCell<Option<Reading>> = const { RefCell::new(None) };
+}
 
 enum State {
     Pending,
@@ -27,10 +40,35 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Ends the wait and runs the callbacks now. Only for callers that run outside of any task.
+    /// Makes a wait that has just begun.
+    pub fn begin(event_loop: Py<PyAny>) -> Self {
+        Waiter { event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
+    }
+
+    /// Ends the wait and runs the callbacks now, then those of the waits for connections that this ended. Only for callers
+    /// that run outside of any task.
     pub fn resolve_now(slf: &Bound<'_, Self>, error: Option<PyErr>) -> PyResult<()> {
         let py = slf.py();
-        let Some(callbacks) = Self::finish(slf, Self::outcome(py, error))? else { return Ok(()) };
+        let event_loop = slf.try_borrow()?.event_loop.clone_ref(py);
+        let outer = READING.replace(Some((event_loop, Vec::new())));
+        let mut result = Self::run(slf, Self::outcome(py, error));
+        // Whom these wake goes through the loop's queue, or tasks that need no reply could keep the loop for themselves.
+        let woken = READING.replace(outer);
+        for waiter in woken.map(|(_, waiters)| waiters).unwrap_or_default() {
+            let waiter = waiter.bind(py);
+            result = match result {
+                Ok(()) => Self::run(waiter, State::Arrived),
+                // The loop is about to stop; it may be run again.
+                Err(error) => Self::schedule(waiter, State::Arrived).and(Err(error)),
+            };
+        }
+        result
+    }
+
+    /// Ends the wait and runs the callbacks.
+    fn run(slf: &Bound<'_, Self>, state: State) -> PyResult<()> {
+        let py = slf.py();
+        let Some(callbacks) = Self::finish(slf, state)? else { return Ok(()) };
         for (callback, context) in callbacks {
             match context {
                 Some(context) => context.call_method1(py, intern!(py, "run"), (callback, slf))?,
@@ -77,7 +115,39 @@ impl Waiter {
 impl Waiter {
     #[new]
     fn new(event_loop: Py<PyAny>) -> Self {
-        Waiter { event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
+        Self::begin(event_loop)
+    }
+
+    /// End the wait, from whatever thread.
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = slf.py();
+        let event_loop = slf.try_borrow()?.event_loop.clone_ref(py);
+        let is_put_by = READING.with_borrow_mut(|reading| match reading {
+            Some((reading, woken)) if reading.is(&event_loop) => {
+                woken.push(slf.clone().unbind());
+                true
+            }
+            _ => false,
+        });
+        if is_put_by {
+            return Ok(());
+        }
+        let running = RUNNING.import(py, "asyncio", "_get_running_loop")?.call0()?;
+        if running.is(&event_loop) {
+            return Self::schedule(slf, State::Arrived).map(drop);
+        }
+        let arrive = slf.getattr(intern!(py, "_arrive"))?;
+        match event_loop.call_method1(py, intern!(py, "call_soon_threadsafe"), (arrive,)) {
+            // A loop that has been closed has nobody waiting.
+            Err(error) if error.is_instance_of::<PyRuntimeError>(py) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// End the wait, in the loop's own thread.
+    fn _arrive(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::schedule(slf, State::Arrived).map(drop)
     }
 
     /// Return the loop that the awaiting task must run on.
