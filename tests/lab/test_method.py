@@ -254,3 +254,51 @@ def test_aa_of_a_result_file_counts_its_null_controls(tmp_path, capsys):
     run(1, path=tmp_path / "r.jsonl")
     assert main(["lab", "aa", "--from", str(tmp_path / "r.jsonl")]) == 0
     assert "in 6 of 6 cells (100.0 %)" in capsys.readouterr().out
+
+
+def brief(seed: int, slow: float = 1.0, parts: int = 12):
+    """Return a run of the brief form: processes differ by 3 %, the samples of one by 1 %."""
+    source = random.Random(seed)
+    plan = Plan("", ("subject",), ("pymongo", "mangonel"), Size(quick=True, brief=True), 1, seed)
+    record = Record(plan, None, MACHINE)
+    record.describe({"version": "6.0", "topology": "standalone", "ping_us": 90})
+    for turn in range(parts):
+        part = Part(f"part-{turn}", "a part", frozenset(), 10)
+        for name, usual in {"pymongo": 100.0, "mangonel": 25.0 * slow}.items():
+            for twin in ("", "#2"):
+                process = source.gauss(1, 0.03)
+                contender = Contender(name + twin, name + twin, frozenset(), copy_of=name if twin else "")
+                cell = record.cell(_Subject(), part, contender)
+                for number in range(4):
+                    wall = round(usual * process * source.gauss(1, 0.01) * 1000)
+                    sample = {
+                        "wall_ns": wall,
+                        "ops": 10,
+                        "cpu_ns": wall,
+                        "peak_rss": 1,
+                        "extras": {},
+                    }
+                    record.add(
+                        cell, {"round": number, "sentinel_ns": 1000, "digest": "", "samples": [sample]}
+                    )
+    record.end("complete")
+    return results.Results(results.to_file(record, MACHINE))
+
+
+def test_in_the_brief_form_a_contender_against_itself_is_within_its_interval_though_processes_differ():
+    held = total = 0
+    for seed in range(20):
+        good, bad = against_itself(brief(seed))
+        held, total = held + good, total + good + len(bad)
+
+    assert total == 480
+    assert held >= 0.93 * total  # 95 % of many; so many are within two standard deviations of that
+
+
+def test_in_the_brief_form_a_planted_slowdown_is_found_and_equals_are_not_called_different():
+    slower = compare.changes(brief(1), brief(2, slow=1.15, parts=12))
+    same = compare.changes(brief(3), brief(4))
+
+    ours = [change for change in slower if change.key[2] == "mangonel"]
+    assert sum(change.word == "slower" for change in ours) >= 0.5 * len(ours)
+    assert sum(change.stands for change in same) == 0

@@ -7,6 +7,7 @@ the reference shows against itself in either run, and when it survives Benjamini
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -90,7 +91,8 @@ def _changes(before: Results, after: Results, absolute: bool) -> Iterator[Change
                 continue
             old, new = _figures(before, row, reference), _figures(after, other, reference)
             if old and new:
-                ratio = statistics.change(old, new)
+                apart = [each.between_processes(row.key[0], row.judge) for each in (before, after)]
+                ratio = statistics.change(old, new).wider(math.hypot(*apart))
                 yield Change(row.key, row.title, row.name, ratio, noise, reference is not None)
 
 

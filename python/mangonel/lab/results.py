@@ -6,6 +6,7 @@ The file is JSON lines (see `record`); here its lines become one dict, and that 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from mangonel.lab import registry, statistics
 from mangonel.lab.noise import marked_rounds, replaced
 from mangonel.lab.record import SCHEMA, Line, Record
 from mangonel.lab.statistics import Estimate, Rounds
+
+FEW_PAIRS = 4  # null controls of an experiment, below which the whole run's are taken
 
 Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
@@ -151,6 +154,7 @@ class Results:
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
+        self._apart: dict[tuple[str, str], list[float]] = {}
         self.rows: dict[Key, Row] = {}
         order = content["plan"].get("order", [])
         marked = [(name, number) for name, number in content.get("marked", [])]
@@ -213,7 +217,32 @@ class Results:
         numerator, denominator = one.per_round(figure), other.per_round(figure)
         if not numerator.keys() & denominator.keys():
             return None
-        return statistics.ratio(numerator, denominator)
+        found = statistics.ratio(numerator, denominator)
+        return found.wider(self.between_processes(above[0], one.judge))
+
+    def between_processes(self, experiment: str, judge: str) -> float:
+        """Return how far apart two processes of one contender may lie, as a logarithm that 95 of 100 stay below.
+
+        In the brief form each contender has one process, so its own samples cannot tell: the null controls do, those
+        of the experiment where there are some, else those of the run. Rounds in new processes have it in them: 0.
+        """
+        if form(self.content["plan"]) != "brief":
+            return 0.0
+        if not self._apart:
+            for key, row in self.rows.items():
+                twin = self.rows.get((*key[:2], key[2] + registry.AGAIN))
+                if twin is None or row.failures or twin.failures:
+                    continue
+                mine, other = row.per_round(row.judge), twin.per_round(row.judge)
+                if mine.keys() & other.keys():
+                    found = abs(math.log(statistics.ratio(mine, other).value))
+                    for name in ((key[0], row.judge), ("", row.judge)):
+                        self._apart.setdefault(name, []).append(found)
+        group = self._apart.get((experiment, judge), [])
+        if len(group) < FEW_PAIRS:
+            group = self._apart.get(("", judge), group)
+        # 1.4826 median distances are a standard deviation where the values are normal.
+        return statistics.NORMAL * 1.4826 * statistics.median(group) if group else 0.0
 
 
 def _figure(sample: dict[str, Any], figure: str) -> float | None:

@@ -50,6 +50,22 @@ class Estimate:
         """Return whether the interval lies on one side of a figure."""
         return figure < self.low or figure > self.high
 
+    def wider(self, reach: float) -> Estimate:
+        """Return a ratio whose interval also holds a source of variance that its own values do not show.
+
+        Args:
+            reach: how far that alone would reach from the value, as a logarithm.
+        """
+        if reach <= 0 or self.value <= 0:
+            return self
+        below = math.log(self.value / max(self.low, TINY))
+        above = math.log(self.high / self.value)
+        return Estimate(
+            self.value,
+            self.value * math.exp(-math.hypot(below, reach)),
+            self.value * math.exp(math.hypot(above, reach)),
+        )
+
     def spread(self) -> float:
         """Return for a ratio how far its interval reaches from 1, as a share: the noise floor of a null control."""
         return math.expm1(max(abs(math.log(max(self.low, TINY))), abs(math.log(max(self.high, TINY)))))
