@@ -130,6 +130,8 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "server": ("server", ("mangonel.server",)),
     "compat": ("compat", ("mangonel.compat",)),
+    "doctor": ("doctor", ("mangonel.doctor",)),
+    "demo": ("demo", ("mangonel.demo.settings",)),
 }
 
 

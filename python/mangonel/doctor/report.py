@@ -55,7 +55,15 @@ class Finding(NamedTuple):
     facts: Mapping[str, Any] = {}
 
     def lines(self, *, colour: bool = False) -> str:
-        """Return the finding as it is printed, without a newline at the end."""
+        """Return the finding as it is printed, without a newline at the end.
+
+        Args:
+            colour: with the escape codes of a terminal.
+
+        Example:
+            >>> Finding("tcp", "ok", "tcp-reached", "connected in 0.2 ms", "db:27017").lines()
+            ' ✓ TCP       db:27017: connected in 0.2 ms'
+        """
         title = STEPS[self.step][0]
         mark = _MARKS[self.status]
         if colour:
@@ -81,7 +89,23 @@ class Report:
     def add(
         self, step: str, status: str, code: str, text: str, about: str = "", remedy: str = "", **facts: Any
     ) -> None:
-        """Add a finding; see Finding."""
+        """Add a finding, and tell the listener.
+
+        Args:
+            step: a key of STEPS.
+            status: OK, NOTE, WARNING, FAILURE or SKIPPED.
+            code: names the kind of finding for programs.
+            text: what was found, for people.
+            about: the server, as `host:port`.
+            remedy: what to do about it.
+            facts: the values in `text`, for programs.
+
+        Example:
+            >>> report = Report("mongodb://db")
+            >>> report.add("dns", "failure", "dns-unknown", "no such host", remedy="check the name", host="db")
+            >>> report.has_failed()
+            True
+        """
         finding = Finding(step, status, code, text, about, remedy, facts)
         self.findings.append(finding)
         if self._listener is not None:
@@ -102,6 +126,10 @@ class Report:
 
         Args:
             strict: return EXIT_STRICT for warnings as well.
+
+        Example:
+            >>> Report("mongodb://db").exit_status()
+            0
         """
         for finding in self.findings:
             if finding.status == FAILURE:
