@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -201,3 +203,14 @@ def test_a_page_token_belongs_to_its_websession(site: Site, ada: Visitor) -> Non
         other.log_in("linus")
         stolen = token_of(other.http.get("/account").text)
     assert ada.http.post("/logout", data={"_csrf": stolen}).status_code == 403
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do(site: Site) -> None:
+    command = [sys.executable, "-m", "mangonel", "demo", "--uri", site.uri, "--database", site.database]
+    done = subprocess.run(
+        [*command, "--rate", "0", "--port", str(site.port)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert (
+        done.stderr == f"mangonel demo: port {site.port} of 127.0.0.1 is taken; choose another with --port\n"
+    )

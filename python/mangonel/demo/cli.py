@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from contextlib import ExitStack
 
@@ -68,6 +69,9 @@ def dispatch(options: argparse.Namespace) -> int:
             )
             asyncio.run(serve(settings))
         except (server.ServerError, PyMongoError, OSError) as error:
-            print(f"mangonel demo: {error}", file=sys.stderr)
+            reason = str(error)
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                reason = f"port {options.port} of {options.host} is taken; choose another with --port"
+            print(f"mangonel demo: {reason}", file=sys.stderr)
             return EXIT_FAILURE
     return 0
