@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from mangonel.lab.experiments._site_tables import site_tables
 from mangonel.lab.experiments.websessions import EXPERIMENT
 from mangonel.lab.results import Results
 
-SIZE = Size(quick=True, parameters={"requests": 100, "population": 50})
+# A stall that is long against what a busy machine does to anybody.
+SIZE = Size(quick=True, parameters={"requests": 100, "population": 50, "stall": 3})
 NOWHERE = Target("mongodb://127.0.0.1:1/?", "lab", "none")
 
 
@@ -74,6 +76,35 @@ def test_a_stalled_store_holds_up_those_who_need_it_and_nobody_else() -> None:
     assert seen["waited"] + seen["refused"] == _visits.WRITERS
     assert seen["waited"] > 0
     assert seen["recovery_ms"] >= 0
+
+
+def test_a_count_is_that_of_the_last_begin_and_end(tmp_path: Path) -> None:
+    site: Any = house.Site.__new__(house.Site)
+    site._counts = str(tmp_path)
+    for number, total in ((2, 20), (10, 100), (9, 90)):
+        (tmp_path / f"out.{number}").write_text(f"events: Ir\ntotals: {total}\n")
+    assert site.counts() == [20, 90, 100]
+
+
+def test_the_full_form_plays_the_original_in_each_of_three_rounds_and_what_takes_long_once() -> None:
+    parts = {part.id: part for part in EXPERIMENT.parts(Size())}
+    assert EXPERIMENT.full_rounds * parts["seed"].samples == 3
+    assert (parts["seed"].operations, parts["seed"].rounds) == (10_000, 0)
+    assert not any(parts[name].rounds for name in ("populate", "new-visitor", "mixed", "anonymous"))
+    assert all(part.rounds == 1 for name, part in parts.items() if name.endswith("-durable"))
+    assert parts["stall"].rounds == 1
+    assert parts["known-reads-wrk"].rounds == 1
+
+
+def test_a_payload_is_as_long_as_was_asked_for() -> None:
+    size = Size(quick=True, parameters={"requests": 20, "population": 20, "payload": 2048})
+    bench = Bench(registry.contender("web-memory"), NOWHERE, size, 1)
+    populate: Any = EXPERIMENT.task(part_of("populate", size), bench)
+    populate.warm_up()
+    task: Any = EXPERIMENT.task(part_of("mixed", size), bench)
+    assert len(task._request(95)[0]) == len(task._request(99)[0]) == len("/?v=") + 2048
+    assert task._request(95)[0] != task._request(96)[0]
+    bench.close()
 
 
 def test_the_durable_class_has_tables_of_its_own() -> None:

@@ -210,6 +210,43 @@ def a_site(**settings: Any) -> Site:
     return Site(secure=False, **settings)
 
 
+async def test_methods_that_a_library_replaces_afterwards_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: set[str] = set()
+
+    def replaced(name: str) -> Any:
+        plain = getattr(tornado.web.RequestHandler, name)
+
+        def method(*arguments: Any, **keywords: Any) -> Any:
+            called.add(name)
+            return plain(*arguments, **keywords)
+
+        return method
+
+    async with running(a_site()) as client:
+        for name in ("prepare", "finish", "flush"):
+            monkeypatch.setattr(tornado.web.RequestHandler, name, replaced(name))
+        assert (await client.fetch("/show")).code == 200
+    assert called == {"prepare", "finish", "flush"}
+
+
+def test_a_class_between_the_mixin_and_the_handler_is_not_passed_over() -> None:
+    class Between(tornado.web.RequestHandler):
+        def flush(self, include_footers: bool = False) -> Any:
+            return super().flush(include_footers)
+
+    class Page(SessionMixin, Between):
+        pass
+
+    class Further(Page):
+        def finish(self, chunk: Any = None) -> Any:
+            return super().finish(chunk)
+
+    for handler in (Page, Further):
+        assert handler._websession_flushes is Between
+        assert handler._websession_finishes is tornado.web.RequestHandler
+        assert handler._websession_prepares is tornado.web.RequestHandler
+
+
 def test_this_tornado_has_the_private_flag_that_finish_relies_on() -> None:
     source = inspect.getsource(tornado.web.RequestHandler)
     assert "if self._auto_finish and not self._finished:" in source

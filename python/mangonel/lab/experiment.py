@@ -239,6 +239,7 @@ class Experiment:
         references: contenders that the others are compared with, the first that plays; each of them plays twice,
             and the second time is the null control. Empty: the drivers' own references.
         shows: what the figures tell and what they do not, for the report.
+        full_rounds: rounds of the full form, unless rounds were asked for; 0: the lab's.
         short_budget: seconds for all rounds in the short form, unless rounds were asked for; 0: what the lab has.
         together: in the brief form all contenders are there at once; else one plays after the other.
         own_process: its workers leave with it, since they keep servers or are asked for their memory.
@@ -255,6 +256,7 @@ class Experiment:
     references: tuple[str, ...] = ()
     shows: str = ""
     short_budget: float = 0.0
+    full_rounds: int = 0
     together: bool = True
     own_process: bool = False
     at_once: int = 2

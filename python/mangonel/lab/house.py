@@ -15,7 +15,9 @@ import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from mangonel.lab.contender import Target
 from mangonel.lab.stores import Engine, find_program, running
@@ -44,9 +46,10 @@ class House:
         store: a name as in `contenders/web.py`, without its prefix.
         durable: acknowledged writes are on the disk.
         own: MongoDB on a server of its own, which may be stopped; else on the lab's deployment.
+        unix: over a Unix socket where the store has one; MongoDB on a server of its own.
     """
 
-    def __init__(self, store: str, target: Target, *, durable: bool, own: bool) -> None:
+    def __init__(self, store: str, target: Target, *, durable: bool, own: bool, unix: bool = False) -> None:
         self._stack = ExitStack()
         self._sites: dict[tuple[int, bool], Site] = {}
         self._path = ""
@@ -54,7 +57,7 @@ class House:
         self._member: Any = None
         self._held: list[Any] = []
         try:
-            self.url = self._url(store, target, durable, own)
+            self.url = self._url(store, target, durable, own, unix)
         except BaseException:
             self._stack.close()
             raise
@@ -67,6 +70,14 @@ class House:
                 contextlib.closing(Site(self.url, processes, behind_nginx=behind_nginx))
             )
         return self._sites[key]
+
+    def counted_site(self) -> Site:
+        """Return a site below valgrind's callgrind, a new one each time; it ends with the house.
+
+        Raises:
+            Missing: there is no valgrind.
+        """
+        return self._stack.enter_context(contextlib.closing(Site(self.url, 1, counted=True)))
 
     def stall(self) -> None:
         """Let the store keep its connections and answer nobody."""
@@ -106,16 +117,22 @@ class House:
         self._sites.clear()
         self._stack.close()
 
-    def _url(self, store: str, target: Target, durable: bool, own: bool) -> str:
+    def _url(self, store: str, target: Target, durable: bool, own: bool, unix: bool) -> str:
         if store in ("none", "memory", "cookie"):
             return {"none": "none", "memory": "memory:lab", "cookie": "cookie:"}[store]
         if store in ("mongodb", "pymongo"):
             uri = target.uri
-            if own:
+            if own or unix:
                 from mangonel.server import start
 
-                server = self._stack.enter_context(start(replica_set=1))
+                folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-web-"))
+                arguments = ["--unixSocketPrefix", folder] if unix else []
+                server = self._stack.enter_context(start(replica_set=1, arguments=arguments))
                 self._member, uri = server.members[0], server.uri
+                if unix:
+                    # Its members know each other by address, so a client that looked for them would leave the socket.
+                    path = quote(f"{folder}/mongodb-{self._member.port}.sock", safe="")
+                    uri = f"mongodb://{path}/?directConnection=true"
             address, _, options = uri.partition("/?")
             address = address.rstrip("/")
             concern = "w=majority&journal=true" if durable else "w=1"
@@ -131,15 +148,22 @@ class House:
             slash = "/" if store == "sqlite" else ""
             return f"{scheme}://{slash}{self._path}?durable={int(durable)}"
         self._engine = self._stack.enter_context(running(store, durable=durable))
-        return self._engine.url
+        return (unix and self._engine.unix_url) or self._engine.url
 
 
 class Site:
-    """Tornado processes on one store, perhaps behind nginx."""
+    """Tornado processes on one store, perhaps behind nginx, or one whose instructions are counted."""
 
-    def __init__(self, url: str, processes: int, *, behind_nginx: bool) -> None:
+    def __init__(
+        self, url: str, processes: int, *, behind_nginx: bool = False, counted: bool = False
+    ) -> None:
         self._stack = ExitStack()
+        self._counts = ""
         try:
+            if counted:
+                self._counts = self._stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="mangonel-counts-")
+                )
             self.ports = [self._start(url) for _ in range(processes)]
             self.port = self._nginx() if behind_nginx else self.ports[0]
         except BaseException:
@@ -164,14 +188,22 @@ class Site:
                 calls[name] = calls.get(name, 0) + count
         return calls, cpu
 
+    def counts(self) -> list[int]:
+        """Return the instructions between each begin and end that `/count` was asked for."""
+        return [_total(path) for path in sorted(Path(self._counts).glob("out.*"), key=_number)]
+
     def close(self) -> None:
         """End the processes."""
         self._stack.close()
 
     def _start(self, url: str) -> int:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mangonel.lab.website", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command, environment = [sys.executable, "-m", "mangonel.lab.website", url], dict(os.environ)
+        if self._counts:
+            tool = ["--tool=callgrind", "--zero-before=getppid", "--dump-before=getsid", "-q"]
+            command = [find_program("valgrind"), *tool, f"--callgrind-out-file={self._counts}/out", *command]
+            # The order of sets must not be another one in every run.
+            environment["PYTHONHASHSEED"] = "0"
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._stack.callback(_end, process)
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -205,13 +237,15 @@ class Site:
                 time.sleep(0.05)
 
 
-_houses: dict[tuple[str, bool, bool], House] = {}
+_houses: dict[tuple[str, bool, bool, bool], House] = {}
 
 
-def house_for(store: str, target: Target, *, durable: bool = False, own: bool = False) -> House:
+def house_for(
+    store: str, target: Target, *, durable: bool = False, own: bool = False, unix: bool = False
+) -> House:
     """Return a house, the one that this process has already if it has; it ends with the process."""
     own = own and store in ("mongodb", "pymongo")
-    key = (store, durable, own)
+    key = (store, durable, own, unix)
     if key not in _houses:
         for other in list(_houses):
             # What the parts before needed is in the way now; parts of one class follow each other.
@@ -219,7 +253,7 @@ def house_for(store: str, target: Target, *, durable: bool = False, own: bool = 
                 _houses.pop(other).close()
         if not _houses:
             atexit.register(_close_all)
-        _houses[key] = House(store, target, durable=durable, own=own)
+        _houses[key] = House(store, target, durable=durable, own=own, unix=unix)
     return _houses[key]
 
 
@@ -241,6 +275,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def _number(path: Path) -> int:
+    return int(path.suffix[1:])
+
+
+def _total(path: Path) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith("totals: "):
+            return int(line.split()[1])
+    raise RuntimeError(f"{path.name} holds no total")
 
 
 def _locked_shards(path: str) -> list[Any]:

@@ -104,12 +104,12 @@ def _websessions() -> Iterator[Mark]:
     )
     yield Mark(
         "websessions",
-        "anonymous readers, Tornado's CPU against no sessions",
-        ("anonymous", "web-mongodb"),
-        ("anonymous", "web-none"),
+        "anonymous readers, Tornado's instructions against no sessions",
+        ("anonymous-counted", "web-memory"),
+        ("anonymous-counted", "web-none"),
         "≤",
         1.02,
-        figure="tornado_us",
+        figure="instructions",
     )
     for kind, limit in (("read", 5.0), ("write", 9.0)):
         yield Mark(

@@ -77,6 +77,7 @@ class Engine:
     Attributes:
         name: of the engine.
         url: for `WebSessions`.
+        unix_url: the same over a Unix socket, or "" where there is none.
         port: on 127.0.0.1.
         pid: of the server.
     """
@@ -93,6 +94,7 @@ class Engine:
     ) -> None:
         self.name = name
         self.url = url
+        self.unix_url = ""
         self.port = port
         self._command = command
         self._directory = directory
@@ -203,9 +205,12 @@ def _redis(directory: str, durable: bool) -> Engine:
     program, port = find_program("redis-server"), _free_port()
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""]
     command += ["--appendonly", "yes", "--appendfsync", "always" if durable else "everysec"]
-    return Engine(
+    command += ["--unixsocket", f"{directory}/socket"]
+    engine = Engine(
         "redis", f"redis://127.0.0.1:{port}/0", port, command, directory, None, lambda: _accepts(port)
     )
+    engine.unix_url = f"unix://{directory}/socket"
+    return engine
 
 
 def _memcached(directory: str, durable: bool) -> Engine:
@@ -236,7 +241,9 @@ def _mysql(directory: str, durable: bool) -> Engine:
     command += ["--log-bin=binlog", "--sync-binlog=1", "--server-id=1"] if durable else ["--skip-log-bin"]
     command += [f"--innodb-flush-log-at-trx-commit={1 if durable else 2}", "--innodb-buffer-pool-size=64M"]
     url = f"mysql://root@127.0.0.1:{port}/mysql"
-    return Engine("mysql", url, port, command, directory, None, lambda: _greets(port))
+    engine = Engine("mysql", url, port, command, directory, None, lambda: _greets(port))
+    engine.unix_url = f"{url}?socket={socket_path}"
+    return engine
 
 
 def _postgresql(directory: str, durable: bool) -> Engine:

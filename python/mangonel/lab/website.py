@@ -2,13 +2,16 @@
 
 Run as `python -m mangonel.lab.website STORE_URL`; "none" is the same site without sessions. Prints its port. `/calls`
 tells the store's calls and the processor time since it was asked before, which is how the experiment voids wrong runs.
+`/count` marks, for callgrind, where counting instructions begins and ends.
 `/populate` puts websessions into the store by its own interface, `/visitors` names some of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import os
 import resource
 import sys
 import time
@@ -46,14 +49,25 @@ async def _serve(url: str) -> None:
 
     class Populate(tornado.web.RequestHandler):
         async def get(self) -> None:
-            visitors.extend(await _populate(meter.store, int(self.get_argument("count"))))
+            count, size = int(self.get_argument("count")), int(self.get_argument("size", "100"))
+            visitors.extend(await _populate(meter.store, count, size))
             self.write(str(len(visitors)))
 
     class Visitors(tornado.web.RequestHandler):
         def get(self) -> None:
             self.write(json.dumps(visitors[-VISITORS:]))
 
-    own = [("/calls", Calls), ("/populate", Populate), ("/visitors", Visitors)]
+    class Count(tornado.web.RequestHandler):
+        def get(self) -> None:
+            # Calls that nobody else makes: callgrind is told to begin at one and to end at the other.
+            if self.get_argument("what") == "begin":
+                gc.collect()  # so that no count has one more of these than another
+                os.getppid()
+            else:
+                os.getsid(0)
+            self.write("counted")
+
+    own = [("/calls", Calls), ("/populate", Populate), ("/visitors", Visitors), ("/count", Count)]
     application = tornado.web.Application(
         [*_handlers(mixin), *own], log_function=lambda handler: None, **settings
     )
@@ -134,13 +148,13 @@ def _handlers(mixin: Any) -> list[Any]:
     ]
 
 
-async def _populate(store: Any, count: int) -> list[str]:
+async def _populate(store: Any, count: int, size: int) -> list[str]:
     """Put so many websessions, and return the cookies of some, evenly spread."""
     from mangonel.websessions.codecs import codec_named
     from mangonel.websessions.cookies import key_of, new_token
     from mangonel.websessions.record import Record
 
-    data = codec_named("msgpack").encode({"v": "x" * 100})
+    data = codec_named("msgpack").encode({"v": "x" * size})
     now = int(time.time() * 1000) / 1000
     step = max(1, count // VISITORS)
     kept: list[str] = []

@@ -52,7 +52,7 @@ def start(
         tls: mapping or object with mongod's net.tls options (certificateKeyFile, CAFile, …).
         set_parameters: server parameters, such as {"enableTestCommands": 1}.
         mongod: the program. None: MANGONEL_MONGOD, then PATH, then the wheel of mangonel[server].
-        arguments: further command-line options for each mongod.
+        arguments: further command-line options for each mongod; "--unixSocketPrefix" gives it a Unix socket.
         settings: replica set settings over ours (electionTimeoutMillis 2000, heartbeatIntervalMillis 500).
         timeout: seconds for the whole start.
 
@@ -87,6 +87,8 @@ def start(
     try:
         server.version = version
         base = [path, *_arguments(version, replica_set, auth, options, set_parameters), *arguments]
+        if "--unixSocketPrefix" in arguments:
+            base.remove("--nounixsocket")
         _start_members(server, base, replica_set, ports, deadline, key=bool(auth and replica_set))
         server._credentials = credentials_of(auth)
         server._uri_options = [f"replicaSet={sets.NAME}"] if replica_set else []

@@ -59,7 +59,10 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
 
         peers.install([contenders[name] for name in options.contender or contenders])
     size = Size(options.quick or options.brief, _parameters(options), options.brief)
-    rounds = options.rounds or ROUNDS[size.form]
+    usual = ROUNDS[size.form]
+    if size.form == "full":
+        usual = max((known[name].full_rounds or usual for name in chosen), default=usual)
+    rounds = options.rounds or usual
     budget = options.budget or (BUDGETS[size.form] if not options.rounds else 0.0)
     values: dict[str, Any] = {
         "experiments": tuple(dict.fromkeys(chosen)) or tuple(known),

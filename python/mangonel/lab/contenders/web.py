@@ -11,6 +11,7 @@ DURABLE = "web-durable"
 LAYER = "web-layer"
 STORED = "web-stored"  # keeps websessions where several requests meet
 KNOWN = "web-known"  # knows a visitor again
+COUNTED = "web-counted"  # its instructions for a reader are counted
 STALLS = "web-stalls"  # has a server or a lock that can be stopped
 
 TITLES = {
@@ -59,6 +60,9 @@ def _offers(store: str) -> frozenset[str]:
     offers = {WEB}
     if store not in ("memory", "cookie", "memcached"):
         offers.add(DURABLE)
+    # A reader who is nobody calls no store, so one store stands for all; this one has no threads to be counted.
+    if store in ("none", "memory"):
+        offers.add(COUNTED)
     if store == "memory":
         offers.add(LAYER)
     if store != "none":

@@ -29,6 +29,10 @@ STALL: Columns = {
     "after a restart": ("restart_ms", 1, 1),
 }
 TABLES: dict[str, tuple[str, Columns]] = {
+    "anonymous-counted": (
+        "E Tornado's instructions for an anonymous reader; twice without sessions is the null control",
+        {"instructions": ("instructions", 1, 0)},
+    ),
     "mixed-steady": ("D at 70 % of the fastest rate, ms", LATENCY),
     "parallel-writers": (
         "F conflicts of twenty writers",

@@ -19,7 +19,7 @@ from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.house import House, Site, house_for
 from mangonel.lab.webload import generate, percentile, run_ab, run_wrk, visit_all
 
-__all__ = ["LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask", "VisitTask"]
+__all__ = ["CountTask", "LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask", "VisitTask"]
 
 AT_ONCE = 300
 VISITORS = 50
@@ -28,6 +28,8 @@ PAYLOAD = "x" * 100
 # The share of the fastest rate at which latency is measured.
 SHARE = 0.7
 BYSTANDERS_PER_SECOND = 200
+COUNT_WARM_UP = 100
+WRK_SECONDS = 3
 
 # Store calls for each request, by part.
 CALLS: dict[str, dict[str, float]] = {
@@ -55,11 +57,17 @@ class VisitTask(Task):
         self._store = name.removeprefix("web-").partition("#")[0]
         assert self._store in TITLES
         self._house: House = house_for(
-            self._store, bench.target, durable=part.id.endswith("-durable"), own=own
+            self._store,
+            bench.target,
+            durable=part.id.endswith("-durable"),
+            own=own,
+            unix=bool(bench.size.parameters.get("unix", 0)),
         )
         is_seed = self._kind == "seed"
         self._site: Site = self._house.site(4 if is_seed else 1, behind_nginx=is_seed)
         self._loads = 0
+        self._size = bench.size.parameters.get("payload", len(PAYLOAD))
+        self._payload = "x" * self._size
 
     def verify(self) -> str:
         """See that the site answers."""
@@ -99,7 +107,7 @@ class SiteTask(VisitTask):
             self._cookies = json.loads(self._site.get("/visitors"))
             if not self._cookies:
                 count = min(1000, self._part.operations)
-                self._cookies = self._visit([(f"/?v={PAYLOAD}", "")] * count)
+                self._cookies = self._visit([(f"/?v={self._payload}", "")] * count)
             self._visit([("/read", self._cookies[0])])
         return super().verify()
 
@@ -139,12 +147,12 @@ class SiteTask(VisitTask):
         self._loads += 1
         base = f"http://127.0.0.1:{self._site.port}"
         if self._kind in ("new-visitor", "seed", "anonymous"):
-            path = "/anonymous" if self._kind == "anonymous" else f"/?v={PAYLOAD}"
+            path = "/anonymous" if self._kind == "anonymous" else f"/?v={self._payload}"
             rate = run_ab(base + path, operations, min(AT_ONCE, operations)).requests_per_second
             self._seen = {"requests_per_second": rate}
         elif self._kind == "known-reads-wrk":
             # The first load is the warm-up.
-            self._wrk(base, self._bench.size.parameters.get("wrk", 10) if self._loads > 1 else 1)
+            self._wrk(base, self._bench.size.parameters.get("wrk", WRK_SECONDS) if self._loads > 1 else 1)
         else:
             targets = [self._request(number) for number in range(operations)]
             seen = generate(self._site.port, operations, VISITORS, rate=self._rate, targets=targets)
@@ -169,13 +177,17 @@ class SiteTask(VisitTask):
         cookie = self._cookies[number % len(self._cookies)]
         if self._kind == "known-reads":
             return "/read", cookie
-        write = f"/?v={self._loads}-{number}", cookie  # never what is stored already
+        # Never what is stored already. As short as it ever was, unless a size was asked for.
+        value = f"{self._loads}-{number}"
+        if "payload" in self._bench.size.parameters:
+            value = value.ljust(self._size, "x")
+        write = f"/?v={value}", cookie
         if self._kind == "known-writes":
             return write
         # The mix: 90 known readers, 9 known writers and one new visitor in a hundred.
         place = number % 100
         if place == 99:
-            return f"/?v={number}", ""
+            return f"/?v={value}", ""
         return write if place >= 90 else ("/read", cookie)
 
 
@@ -188,7 +200,7 @@ class PopulateTask(VisitTask):
 
     def act(self) -> int:
         """Put them."""
-        self._site.get(f"/populate?count={self._part.operations}")
+        self._site.get(f"/populate?count={self._part.operations}&size={self._size}")
         return self._part.operations
 
 
@@ -278,6 +290,40 @@ class LoginTask(VisitTask):
         asyncio.run(told())
 
 
+class CountTask(VisitTask):
+    """Anonymous readers one after another, each on a connection of its own, and Tornado's instructions for them.
+
+    Time cannot tell 2 % on a machine that does anything else; a count can, and a second site without sessions says
+    how exactly.
+    """
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        self._site = self._house.counted_site()
+
+    def warm_up(self) -> None:
+        """Let the interpreter specialise what it does often."""
+        self._read(COUNT_WARM_UP)
+
+    def arrange(self) -> None:
+        """Begin to count."""
+        self._site.get("/count?what=begin")
+
+    def act(self) -> int:
+        """Read so many times."""
+        self._read(self._part.operations)
+        return self._part.operations
+
+    def extras(self) -> dict[str, float]:
+        """Return the instructions for each request."""
+        self._site.get("/count?what=end")
+        return {"instructions": self._site.counts()[-1] / self._part.operations}
+
+    def _read(self, count: int) -> None:
+        for _ in range(count):
+            self._site.get("/anonymous")
+
+
 class StallTask(VisitTask):
     """The store stops answering for a while; those who need none of it must not notice."""
 
@@ -288,7 +334,7 @@ class StallTask(VisitTask):
 
     def warm_up(self) -> None:
         """Open the connections."""
-        self._visit([(f"/?v={PAYLOAD}", "")] * 100)
+        self._visit([(f"/?v={self._payload}", "")] * 100)
 
     def act(self) -> int:
         """Stall the store in the middle of a steady load of bystanders."""
@@ -348,7 +394,7 @@ class StallTask(VisitTask):
         async def one() -> int:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._site.port)
             with contextlib.closing(writer):
-                status, _, _ = await asked(reader, writer, f"/?v={PAYLOAD}", "")
+                status, _, _ = await asked(reader, writer, f"/?v={self._payload}", "")
             return status
 
         return list(await asyncio.gather(*(one() for _ in range(WRITERS))))
@@ -358,7 +404,7 @@ class StallTask(VisitTask):
         start = time.perf_counter()
         while True:
             try:
-                self._site.get(f"/?v={PAYLOAD}")
+                self._site.get(f"/?v={self._payload}")
                 return (time.perf_counter() - start) * 1000
             except urllib.error.URLError:
                 if time.perf_counter() - start > 60:
