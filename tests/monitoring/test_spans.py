@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mangonel import errors
+from mangonel import DeleteOne, InsertOne, errors
 from mangonel.server import Server
 from monitoring.conftest import Connect, Face
 from monitoring.test_commands import fail_next
@@ -173,6 +173,42 @@ def test_operations_of_a_transaction_are_below_its_span(
     ]
     insert = next(span for span in spans.all if span.name == "insert")
     assert insert.attributes["db.mongodb.txn_number"] >= 1
+
+
+def test_commands_of_a_bulk_write_are_below_one_span(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    mixed = [InsertOne({"_id": 1}), DeleteOne({"_id": 1}), InsertOne({"_id": 1})]
+    face.run(lambda: things.bulk_write(mixed))
+    face.run(lambda: things.insert_many([{"_id": 2}, {"_id": 3}]))
+
+    assert spans.tree() == [
+        (f"bulkWrite {database_name}.things", [("insert", []), ("delete", []), ("insert", [])]),
+        (f"insert {database_name}.things", [("insert", [])]),
+    ]
+    bulk, insert = spans.all[:2]
+    assert bulk.attributes["db.operation.name"] == "bulkWrite"
+    assert bulk.attributes["db.collection.name"] == insert.attributes["db.collection.name"] == "things"
+    assert bulk.status.is_ok
+    # The tracer keeps nothing of what is over.
+    tracer = things.database.client._tracer
+    assert not any([tracer._bulks, tracer._operations, tracer._refusals, tracer._commands])
+
+
+def test_failed_bulk_write_fails_its_span_and_shows_no_document(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    twice = [InsertOne({"_id": 1}), InsertOne({"_id": 1, "note": "private"}), DeleteOne({})]
+    with pytest.raises(errors.BulkWriteError):
+        face.run(lambda: things.bulk_write(twice))
+
+    assert spans.tree() == [(f"bulkWrite {database_name}.things", [("insert", [])])]
+    bulk = spans.all[0]
+    assert not bulk.status.is_ok
+    assert bulk.attributes["exception.type"] == "BulkWriteError"
+    assert "private" not in bulk.to_json()
 
 
 def test_operation_is_below_the_callers_span(

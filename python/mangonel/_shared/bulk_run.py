@@ -84,12 +84,24 @@ class BulkRunner:
         # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
         self.ids: list[Any] = []
 
-    async def run_flow(self, runs: Iterable[Run]) -> dict[str, Any] | None:
+    async def run_flow(self, runs: Iterable[Run], name: str = "bulkWrite") -> dict[str, Any] | None:
         """Send everything; return the merged counts, or None when the write concern asks for no answer.
+
+        Args:
+            runs: what to send.
+            name: what tracers call it.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; the counts tell what was done.
         """
+        tracer = self._client._tracer
+        if tracer is None:
+            return await self._run_flow(runs)
+        session = None if self._session is None else self._session.number
+        with tracer.bulk(self._group, name, self._database_name, self._name, session):
+            return await self._run_flow(runs)
+
+    async def _run_flow(self, runs: Iterable[Run]) -> dict[str, Any] | None:
         facts = await server_facts_flow(self._client)
         if not self._concern.acknowledged:
             await self._send_flow(list(runs), facts)

@@ -101,6 +101,14 @@ class ClientBulkRunner:
         Raises:
             ClientBulkWriteException: some writes failed, or were not confirmed.
         """
+        tracer = self._client._tracer
+        if tracer is None:
+            return await self._run_flow(command, new_group())
+        group, session = new_group(), None if self._session is None else self._session.number
+        with tracer.bulk(group, "bulkWrite", "admin", None, session):
+            return await self._run_flow(command, group)
+
+    async def _run_flow(self, command: dict[str, Any], group: int) -> ClientBulkWriteResult:
         facts = await server_facts_flow(self._client)
         if facts["max_wire_version"] < _MIN_WIRE_VERSION:
             raise InvalidOperation(
@@ -113,7 +121,7 @@ class ClientBulkRunner:
         largest = facts["max_message_size"] if is_acknowledged else facts["max_bson_size"] + COMMAND_OVERHEAD
         source = _core.NamespacedSource(self._writes, self._namespaces, self._codec, largest)
         self._comment = command.get("comment")
-        offset, group = 0, new_group()
+        offset = 0
         while made := source.next_operation(
             "admin",
             command,

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for each operation, one below it for each command sent, one around each transaction.
+"""OpenTelemetry spans: one for each operation or bulk write, one below it for each command, one for each transaction.
 
 Loaded only when a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client.
 Spec: open-telemetry.
@@ -7,6 +7,7 @@ Spec: open-telemetry.
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -18,6 +19,7 @@ from mangonel.bson.raw_bson import RawBSONDocument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from opentelemetry.context import Context
@@ -73,6 +75,8 @@ class Tracer:
         self._operations: dict[int, tuple[Span, str | None]] = {}
         self._commands: dict[int, Span] = {}
         self._transactions: dict[int, Span] = {}
+        # Bulk writes under way: the commands of each share its span.
+        self._bulks: set[int] = set()
         # What the server said last against an operation.
         self._refusals: dict[int, tuple[str, str]] = {}
 
@@ -92,9 +96,34 @@ class Tracer:
     def operation_started(
         self, operation_id: int, name: str, database: str, target: str | None, session: int | None
     ) -> None:
-        """Begin the span of an operation."""
+        """Begin the span of an operation; one of a bulk write has that of the whole."""
+        if operation_id in self._bulks:
+            return
         collection = target if name in _ON_COLLECTIONS else None
-        name = _OPERATION_NAMES.get(name, name)
+        span = self._begin(_OPERATION_NAMES.get(name, name), database, collection, session)
+        self._operations[operation_id] = (span, collection)
+
+    @contextmanager
+    def bulk(
+        self, group: int, name: str, database: str, collection: str | None, session: int | None
+    ) -> Iterator[None]:
+        """Have one span around the commands of a bulk write, which listeners know by its `group`."""
+        span = self._begin(name, database, collection, session)
+        self._operations[group] = (span, collection)
+        self._bulks.add(group)
+        try:
+            yield
+        except BaseException as error:
+            # The details of a failed bulk hold the user's documents.
+            _fail(span, type(error).__name__, str(error).partition(", full error: ")[0])
+            raise
+        finally:
+            self._bulks.discard(group)
+            self._operations.pop(group, None)
+            self._refusals.pop(group, None)
+            span.end()
+
+    def _begin(self, name: str, database: str, collection: str | None, session: int | None) -> Span:
         summary = _summary(name, database, collection)
         attributes = {
             "db.system.name": "mongodb",
@@ -105,13 +134,14 @@ class Tracer:
         if collection is not None:
             attributes["db.collection.name"] = collection
         transaction = None if session is None else self._transactions.get(session)
-        span = self._tracer.start_span(
+        return self._tracer.start_span(
             summary, _below(transaction), kind=SpanKind.CLIENT, attributes=attributes
         )
-        self._operations[operation_id] = (span, collection)
 
     def operation_ended(self, operation_id: int, failure: tuple[str, str] | None) -> None:
         """End the span of an operation."""
+        if operation_id in self._bulks:
+            return
         refusal = self._refusals.pop(operation_id, None)
         span, _ = self._operations.pop(operation_id, (None, None))
         if span is None:
