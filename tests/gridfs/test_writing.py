@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import os
+import warnings
 from typing import Any
 
 import pytest
@@ -295,3 +297,30 @@ def test_what_a_writer_cannot_do_is_unsupported(face: Any, bucket: Any) -> None:
     )
     with pytest.raises(io.UnsupportedOperation):
         target.read()
+
+
+def drop(held: list[Any]) -> None:
+    held.clear()
+    gc.collect()
+
+
+def test_upload_that_is_dropped_unfinished_says_so(face: Any, bucket: Any) -> None:
+    held = [bucket.open_upload_stream("file")]
+    face.wait(held[0].write(b"some"))
+    with pytest.warns(ResourceWarning, match="neither closed nor aborted"):
+        drop(held)
+
+
+@pytest.mark.parametrize("end", ["close", "abort", None])
+def test_upload_that_was_ended_or_never_written_is_dropped_in_silence(
+    face: Any, bucket: Any, end: str | None
+) -> None:
+    held = [bucket.open_upload_stream("file")]
+    if end is not None:
+        face.wait(held[0].write(b"some"))
+        face.wait(getattr(held[0], end)())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        drop(held)
+
+    assert not [warning for warning in told if "GridFS" in str(warning.message)]

@@ -352,5 +352,20 @@ class _GridIn:
         """Return True; PyMongo's spelling."""
         return True
 
+    def __del__(self) -> None:
+        # Nothing can be removed from here, where no I/O is safe; so it says what it leaves, as files do.
+        sender = self.__dict__.get("_sender")
+        if sender is None or self._closed or not sender.length:
+            return
+        import warnings
+
+        warnings.warn(
+            f"unclosed upload of the GridFS file {self._id!r}: it was neither closed nor aborted, so the file does not "
+            "exist and chunks of it may stay on the server; use `with`, close() or abort()",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__dict__.get('_file', {}).get('_id')!r}>"
