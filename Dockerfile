@@ -16,6 +16,8 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock pyproject.toml README.md LICENSE THIRD-PARTY-LICENSES.md mangonel.cdx.json ./
 COPY crates crates
 COPY python python
+# A member of the workspace; nothing of it is installed.
+COPY tools/instructions tools/instructions
 # Debian 12 has Python 3.11, and so has the second stage.
 RUN python3 -m venv /opt/mangonel \
     && /opt/mangonel/bin/pip install --no-cache-dir ".[demo]"
