@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,14 @@ def test_known_visitors_are_some_of_the_population_where_there_is_one() -> None:
 
 
 def test_a_run_with_other_store_calls_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_visits.CALLS, "mixed", {"get": 1, "put": 0.10})
+    monkeypatch.setattr(_visits, "_mixed", lambda requests: Counter(get=requests, put=requests // 10))
     with pytest.raises(RuntimeError, match="void: expected the store's calls"):
         play("web-memory", part_of("mixed"))
+
+
+def test_the_mix_is_ten_writes_and_one_new_visitor_in_a_hundred_whatever_the_number() -> None:
+    assert _visits._mixed(100) == {"get": 99, "put": 10}
+    assert _visits._mixed(150) == {"get": 149, "put": 10}
 
 
 def test_a_stalled_store_holds_up_those_who_need_it_and_nobody_else() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from typing import Any
 
 from mangonel.lab.contenders.web import TITLES
@@ -31,13 +32,11 @@ BYSTANDERS_PER_SECOND = 200
 COUNT_WARM_UP = 100
 WRK_SECONDS = 3
 
-# Store calls for each request, by part.
+# Store calls for each request, by part; those of the mix are counted, see `_mixed`.
 CALLS: dict[str, dict[str, float]] = {
     "new-visitor": {"put": 1},
     "known-reads": {"get": 1},
     "known-writes": {"get": 1, "put": 1},
-    "mixed": {"get": 0.99, "put": 0.10},
-    "mixed-steady": {"get": 0.99, "put": 0.10},
     "anonymous": {},
     "seed": {"put": 1},
 }
@@ -141,7 +140,12 @@ class SiteTask(VisitTask):
                     f"void: expected {self._wrk_requests:.0f} get, there were {gets} and {calls}"
                 )
             return {**found, "tornado_us": cpu / self._wrk_requests * 1e6}
-        return {**found, **self._counted(CALLS[self._kind], self._part.operations)}
+        requests = self._part.operations
+        if self._kind.startswith("mixed"):
+            expected = {name: count / requests for name, count in _mixed(requests).items()}
+        else:
+            expected = CALLS[self._kind]
+        return {**found, **self._counted(expected, requests)}
 
     def _load(self, operations: int) -> None:
         self._loads += 1
@@ -184,11 +188,24 @@ class SiteTask(VisitTask):
         write = f"/?v={value}", cookie
         if self._kind == "known-writes":
             return write
-        # The mix: 90 known readers, 9 known writers and one new visitor in a hundred.
-        place = number % 100
-        if place == 99:
+        visit = _mix(number)
+        if visit == "new":
             return f"/?v={value}", ""
-        return write if place >= 90 else ("/read", cookie)
+        return write if visit == "write" else ("/read", cookie)
+
+
+def _mix(number: int) -> str:
+    """Return what the request of that number does: 90 known readers, 9 known writers and one new visitor in 100."""
+    place = number % 100
+    if place == 99:
+        return "new"
+    return "write" if place >= 90 else "read"
+
+
+def _mixed(requests: int) -> Counter[str]:
+    """Return the store's calls of so many requests of the mix."""
+    visits = Counter(_mix(number) for number in range(requests))
+    return Counter(get=requests - visits["new"], put=visits["write"] + visits["new"])
 
 
 class PopulateTask(VisitTask):

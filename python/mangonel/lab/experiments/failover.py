@@ -193,7 +193,7 @@ class Failover(Experiment):
     together = False
     own_process = True
     passes = 1
-    brief_s = 12.0
+    brief_s = 17.0
 
     def parts(self, size: Size) -> list[Part]:
         """Each face."""

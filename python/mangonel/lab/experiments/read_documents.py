@@ -69,7 +69,8 @@ class ReadDocuments(Experiment):
 
     id = "read-documents"
     title = "150 x 200 documents into objects"
-    brief_s = 7.0
+    passes = 2
+    brief_s = 12.0
     references = ("objects-pymongo",)
 
     def parts(self, size: Size) -> list[Part]:

@@ -14,6 +14,7 @@ class Tasks(Experiment):
 
     id = "tasks"
     title = "find_one with tasks"
+    passes = 2
     brief_s = 8.0
     dataset = "small"
 
