@@ -178,6 +178,12 @@ def test_a_quiet_run_is_fit_and_a_busy_one_is_not():
     assert "2 of 5 rounds" in reasons[0]
 
 
+def test_the_brief_form_says_that_it_does_less_than_its_marks_name():
+    played = run(1)
+    played.content["plan"]["form"] = "brief"
+    assert ["less work" in reason for reason in noise.unfit(played)] == [True]
+
+
 def test_a_run_that_was_cut_off_keeps_what_it_has_and_says_so(tmp_path):
     whole = run(1)
     path = tmp_path / "r.jsonl"
