@@ -91,6 +91,16 @@ def test_an_option_that_is_refused_shows_no_password(
     assert SECRET not in exposed(caught.value)
 
 
+@pytest.mark.parametrize("kind", [MongoClient, AsyncMongoClient])
+def test_a_refused_uri_that_is_a_classes_default_shows_no_password(kind: type[Any]) -> None:
+    class AtHome(kind):  # type: ignore[misc, valid-type]
+        HOST = f"mongodb://u:{SECRET}@a:b:c/"
+
+    with pytest.raises(Exception) as caught:
+        AtHome()
+    assert SECRET not in exposed(caught.value)
+
+
 def test_a_name_that_cannot_be_looked_up_shows_no_password(face: Face) -> None:
     def use() -> Any:
         return face.client(f"mongodb+srv://u:{SECRET}@a.b.c.invalid/").shop.orders.find_one()

@@ -104,7 +104,7 @@ class _MongoClient(
                 # An event loop is not made to wait for DNS; there the first operation asks.
                 options = options.with_resolved_hosts()
         except Exception as error:
-            if not has_secret(host, kwargs):
+            if not has_secret(self.HOST if host is None else host, kwargs):
                 raise
             # Tracebacks are shown with their locals by some tools, and these hold a password.
             host, kwargs = None, {}
