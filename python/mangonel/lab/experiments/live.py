@@ -2,7 +2,8 @@
 
 The web process is the demo's own, started with a closed shop; the inserts are made here, one by one, acknowledged as
 the part says, and a delivery counts from the acknowledgement to the moment that a browser's socket has the frame.
-Requests are sent beside it at a steady rate, by a process of their own, to a site with browsers and to one without.
+Requests are sent beside it at a steady rate, by a process of their own: to a site with browsers, to one without, and to
+one without while another web process has them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
-from mangonel.lab.contenders.live import BROWSERS, LIVE, WATCHED
+from mangonel.lab.contenders.live import BESIDE, BROWSERS, LIVE, WATCHED
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.latency import Latencies
@@ -144,12 +145,21 @@ class LiveTask(Task):
         name = bench.contender.id.removesuffix("#2")
         self._database = f"{bench.target.database}_{name.replace('-', '_')}"
         self._browsers = BROWSERS[name]
-        self._site = bench.adapter = _Adapter(Site(bench.target.uri, self._database, self._browsers))
+        uri, is_beside = bench.target.uri, name == BESIDE
+        self._sites = ExitStack()
+        bench.adapter = _Adapter(self._sites)
+        self._asked = self._open(uri, 0 if is_beside else self._browsers)
+        self._watched = self._open(uri, self._browsers) if is_beside else self._asked
         self._made = 0
         self._requests = Latencies()
         self._deliveries = Latencies()
         self._cpu = 0.0
         self._wall = 0.0
+
+    def _open(self, uri: str, browsers: int) -> Site:
+        site = Site(uri, self._database, browsers)
+        self._sites.callback(site.close)
+        return site
 
     def verify(self) -> str:
         """A few customers must reach every browser."""
@@ -188,8 +198,8 @@ class LiveTask(Task):
 
         self._requests, self._deliveries = Latencies(), Latencies()
         acknowledged: dict[int, int] = {}
-        site = self._site.site
-        site.frames()
+        site = self._asked
+        self._watched.frames()
         async with AsyncMongoClient[Any](self._bench.target.uri) as client:
             customers: Any = client[self._database].customers
             site.begin()
@@ -201,7 +211,7 @@ class LiveTask(Task):
         self._made += count
         expected, deadline = count * self._browsers, time.monotonic() + PATIENCE_S
         while True:
-            for numbers, times in site.frames().items():
+            for numbers, times in self._watched.frames().items():
                 for number in map(int, filter(None, numbers.split(","))):
                     for at in times:
                         # A browser may have it before the writer has its acknowledgement.
@@ -228,14 +238,14 @@ class LiveTask(Task):
 
 
 class _Adapter:
-    """The site, as the bench closes it."""
+    """The sites, as the bench closes them."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, sites: ExitStack) -> None:
+        self._sites = sites
 
     def close(self) -> None:
-        """End it."""
-        self.site.close()
+        """End them."""
+        self._sites.close()
 
 
 class Live(Experiment):
@@ -246,7 +256,7 @@ class Live(Experiment):
     together = False
     own_process = True
     passes = 1
-    brief_s = 16.0
+    brief_s = 20.0
     references = ("live-alone",)
 
     def parts(self, size: Size) -> list[Part]:
