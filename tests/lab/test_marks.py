@@ -27,7 +27,7 @@ def cell(experiment: str, part: str, contender: str, wall_us: float, cpu_us: flo
 
 def verdicts(*cells: dict, missing: tuple = ()) -> dict[str, marks.Verdict]:
     names = sorted({entry["experiment"] for entry in cells})
-    content = {"plan": {"experiments": names}, "cells": list(cells), "missing": list(missing)}
+    content = {"plan": {"experiments": names, "quick": True}, "cells": list(cells), "missing": list(missing)}
     return {verdict.mark.text: verdict for verdict in marks.verdicts(Results(content))}
 
 
@@ -96,7 +96,8 @@ def test_a_difference_that_must_be_measurable_needs_its_whole_interval():
 
 def test_every_mark_names_parts_and_contenders_that_exist_and_meet():
     experiments, contenders = registry.experiments(), registry.contenders()
+    size = Size(True, {"counted": 1})
     for mark in marks.MARKS:
-        parts = {part.id: part for part in experiments[mark.experiment].parts(Size(True))}
+        parts = {part.id: part for part in experiments[mark.experiment].parts(size)}
         for part, name in (mark.above, *((mark.below,) if mark.below else ()), *mark.best):
             assert parts[part].excludes(contenders[name]) == "", (mark.text, part, name)
