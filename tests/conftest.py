@@ -37,6 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why each test that took a second try failed at first."""
+    for report in terminalreporter.getreports("rerun"):
+        reason = [line for line in report.longreprtext.splitlines() if line.startswith("E ")] or [
+            "E  no reason"
+        ]
+        terminalreporter.write_line(f"RERUN {report.nodeid}: {reason[0][1:].strip()}")
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A replica set of one, with fail points; shared, so leave it as it was found."""
