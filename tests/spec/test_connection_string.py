@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dns.name
 import dns.resolver
 import pytest
 
@@ -55,7 +56,7 @@ def _dns(monkeypatch: pytest.MonkeyPatch) -> None:
         if record == "TXT":
             raise dns.resolver.NoAnswer
         domain = name.split(".", 3)[3]
-        return [SimpleNamespace(target=f"host.{domain}.", port=27017)]
+        return [SimpleNamespace(target=dns.name.from_text(f"host.{domain}."), port=27017)]
 
     monkeypatch.setattr(_srv, "query", query)
 

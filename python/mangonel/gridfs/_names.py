@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mangonel._light import Any
 from mangonel._shared.collection import _Collection
 from mangonel._shared.database import _Database
@@ -67,5 +69,8 @@ def check_filename(filename: object) -> None:
 
 
 def equal_to(value: Any) -> Any:
-    """Return the condition that a field is this value, which may be a document that looks like operators."""
-    return {"$eq": value}
+    """Return the condition that a field is this value; only a document must be kept from being read as operators.
+
+    The specification's cases want anything else as it is; PyMongo 4.20 sends `$eq` always, and changed its copies of them.
+    """
+    return {"$eq": value} if isinstance(value, Mapping) else value
