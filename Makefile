@@ -25,7 +25,7 @@ $(VENV)/.built: $(VENV)/.requirements $(SOURCES)
 
 # Every experiment in its briefest form, in less than four minutes; `make bench` runs them in full.
 EXPERIMENTS ?=
-BUDGET ?= 205s
+BUDGET ?= 195s
 
 run: build    ## Start a real mongod, play every experiment with the peers, print the table, write a report
 	$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers

@@ -71,6 +71,6 @@ def check_filename(filename: object) -> None:
 def equal_to(value: Any) -> Any:
     """Return the condition that a field is this value; only a document must be kept from being read as operators.
 
-    The specification's cases want anything else as it is; PyMongo 4.20 sends `$eq` always, and changed its copies of them.
+    The specification's cases want anything else as it is; PyMongo 4.20 sends `$eq` always, and changed its copies.
     """
     return {"$eq": value} if isinstance(value, Mapping) else value

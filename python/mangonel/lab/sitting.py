@@ -26,7 +26,7 @@ from mangonel.lab.statistics import STUDENT, median
 __all__ = ["NARROW", "PASSES", "Player", "Sitting", "half_width"]
 
 PASSES = 100  # more than a sitting has: its passes are numbered behind those of the sitting before
-SHORT = 4  # passes at least of work that waits for nothing: it is short
+SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
 ENOUGH = 6  # passes, before narrow intervals end them
 MOST = 12  # passes, however wide the intervals are
 NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
@@ -86,8 +86,8 @@ class Sitting:
             until: when no further pass begins, by the monotonic clock, however wide the intervals are.
         """
         self._get_ready(part, named, players)
-        if part.judge == "client" and not part.server:
-            least = max(least, SHORT)
+        if part.judge == "client" and not part.server and least == Experiment.passes:
+            least = SHORT
         number = 0
         while any(not player.out for player in players):
             is_over = number >= MOST or time.monotonic() > until

@@ -46,7 +46,7 @@ class Find30(Experiment):
     id = "find-30"
     title = "find(limit=30)"
     passes = 2
-    brief_s = 7.0
+    brief_s = 5.0
     dataset = "posts"
 
     def parts(self, size: Size) -> list[Part]:

@@ -116,7 +116,7 @@ class FindMany(Experiment):
     dataset = "users"
     brief_dataset = "few-users"
     own_process = True
-    brief_s = 8.0
+    brief_s = 6.0
 
     def parts(self, size: Size) -> list[Part]:
         """The list comes first, in a process that has not grown yet."""

@@ -49,7 +49,7 @@ class FindOne(Experiment):
     id = "find-one"
     title = "find_one by _id"
     dataset = "small"
-    brief_s = 7.0
+    brief_s = 6.0
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time on both faces, 100 tasks on event loops."""

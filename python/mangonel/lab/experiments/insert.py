@@ -96,7 +96,7 @@ class Insert(Experiment):
     id = "insert"
     title = "insert_one"
     passes = 2
-    brief_s = 15.0
+    brief_s = 9.0
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time, 100 in flight; processes with 1, 1000 and 100 inserts mixed with plain Python."""

@@ -256,7 +256,7 @@ class Live(Experiment):
     together = False
     own_process = True
     passes = 1
-    brief_s = 20.0
+    brief_s = 18.0
     references = ("live-alone",)
 
     def parts(self, size: Size) -> list[Part]:

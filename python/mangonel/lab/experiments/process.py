@@ -37,7 +37,7 @@ class Process(Experiment):
     id = "process"
     title = "whole process"
     passes = 2
-    brief_s = 9.0
+    brief_s = 8.0
 
     def parts(self, size: Size) -> list[Part]:
         """The time of one process, and the exits."""

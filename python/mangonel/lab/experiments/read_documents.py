@@ -70,7 +70,7 @@ class ReadDocuments(Experiment):
     id = "read-documents"
     title = "150 x 200 documents into objects"
     passes = 2
-    brief_s = 12.0
+    brief_s = 8.0
     references = ("objects-pymongo",)
 
     def parts(self, size: Size) -> list[Part]:

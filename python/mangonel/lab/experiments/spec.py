@@ -106,7 +106,7 @@ class Spec(Experiment):
     passes = 2
     dataset = "tweets"
     together = False
-    brief_s = 20.0
+    brief_s = 16.0
     composites = MappingProxyType(
         {
             "BSONBench": BSON,

@@ -15,7 +15,7 @@ class Tasks(Experiment):
     id = "tasks"
     title = "find_one with tasks"
     passes = 2
-    brief_s = 8.0
+    brief_s = 6.0
     dataset = "small"
 
     def parts(self, size: Size) -> list[Part]:

@@ -300,7 +300,7 @@ class Web(Experiment):
     title = "a page of 30 posts over HTTP"
     passes = 2
     own_process = True
-    brief_s = 8.0
+    brief_s = 12.0
     references = ("page-pymongo-async",)
     shows = (
         "What a site pays for reading a page, with the load, the site and the server on one machine: where all three "

@@ -99,7 +99,7 @@ class WebSessionsExperiment(Experiment):
     title = "websessions behind Tornado"
     passes = 2
     own_process = True
-    brief_s = 25.0
+    brief_s = 30.0
     references = ("web-none",)
     short_budget = 90.0
     full_rounds = 3
