@@ -152,7 +152,7 @@ class GridFS(Experiment):
 
     id = "gridfs"
     title = "a file of 50 MiB in GridFS"
-    brief_s = 8.0
+    brief_s = 5.0
 
     def parts(self, size: Size) -> list[Part]:
         """Reading first: its file is stored by whoever comes first."""

@@ -68,8 +68,8 @@ class Latency(Experiment):
     id = "latency"
     title = "find_one at a constant rate"
     dataset = "small"
-    passes = 2
-    brief_s = 9.0
+    passes = 1
+    brief_s = 6.0
     shows = (
         "Latency from when a request was due, so that a stall is counted for every request that would have come in it. "
         "Loads that are the same for all are far below capacity; those that are shares of it differ from contender to "

@@ -103,10 +103,10 @@ class Spec(Experiment):
 
     id = "spec"
     title = "the driver benchmarking specification"
-    passes = 2
+    passes = 1
     dataset = "tweets"
     together = False
-    brief_s = 16.0
+    brief_s = 15.0
     composites = MappingProxyType(
         {
             "BSONBench": BSON,
