@@ -28,7 +28,7 @@ __all__ = ["NARROW", "PASSES", "Player", "Sitting", "half_width"]
 PASSES = 100  # more than a sitting has: its passes are numbered behind those of the sitting before
 SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
 ENOUGH = 6  # passes, before narrow intervals end them
-MOST = 12  # passes, however wide the intervals are
+MOST = 9  # passes, however wide the intervals are
 NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
 
 
