@@ -33,7 +33,7 @@ COUNT_WARM_UP = 100
 WRK_SECONDS = 3
 
 # Store calls for each request, by part; those of the mix are counted, see `_mixed`.
-CALLS: dict[str, dict[str, float]] = {
+CALLS: dict[str, dict[str, int]] = {
     "new-visitor": {"put": 1},
     "known-reads": {"get": 1},
     "known-writes": {"get": 1, "put": 1},
@@ -77,13 +77,12 @@ class VisitTask(Task):
         """Begin to count."""
         self._site.used()
 
-    def _counted(self, expected: dict[str, float], operations: int) -> dict[str, float]:
+    def _counted(self, wanted: dict[str, int], operations: int) -> dict[str, float]:
         """Return Tornado's processor time for each operation, after looking at the store's calls."""
         calls, cpu = self._site.used()
-        if self._store not in STATELESS:
-            wanted = {name: round(share * operations) for name, share in expected.items()}
-            if calls != {name: count for name, count in wanted.items() if count}:
-                raise RuntimeError(f"void: expected the store's calls to be {wanted}, they are {calls}")
+        foretold = {name: count for name, count in wanted.items() if count}
+        if self._store not in STATELESS and calls != foretold:
+            raise RuntimeError(f"void: expected the store's calls to be {wanted}, they are {calls}")
         return {"tornado_us": cpu / operations * 1e6}
 
     def _visit(self, requests: list[tuple[str, str]], at_once: int = VISITORS) -> list[str]:
@@ -142,10 +141,10 @@ class SiteTask(VisitTask):
             return {**found, "tornado_us": cpu / self._wrk_requests * 1e6}
         requests = self._part.operations
         if self._kind.startswith("mixed"):
-            expected = {name: count / requests for name, count in _mixed(requests).items()}
+            wanted = _mixed(requests)
         else:
-            expected = CALLS[self._kind]
-        return {**found, **self._counted(expected, requests)}
+            wanted = {name: count * requests for name, count in CALLS[self._kind].items()}
+        return {**found, **self._counted(wanted, requests)}
 
     def _load(self, operations: int) -> None:
         self._loads += 1
@@ -202,10 +201,10 @@ def _mix(number: int) -> str:
     return "write" if place >= 90 else "read"
 
 
-def _mixed(requests: int) -> Counter[str]:
+def _mixed(requests: int) -> dict[str, int]:
     """Return the store's calls of so many requests of the mix."""
     visits = Counter(_mix(number) for number in range(requests))
-    return Counter(get=requests - visits["new"], put=visits["write"] + visits["new"])
+    return {"get": requests - visits["new"], "put": visits["write"] + visits["new"]}
 
 
 class PopulateTask(VisitTask):
@@ -287,7 +286,8 @@ class LoginTask(VisitTask):
     def extras(self) -> dict[str, float]:
         """Return Tornado's processor time for a story."""
         gets = 1 if self._store in WITHOUT_USERS else 2
-        return self._counted({"put": 1, "get": gets}, self._part.operations)
+        stories = self._part.operations
+        return self._counted({"put": stories, "get": gets * stories}, stories)
 
     def _tell(self, count: int) -> None:
         async def told() -> None:
