@@ -1,9 +1,9 @@
 """Write the types of both faces from the one definition of each class.
 
-`Returns[T]` in a definition becomes T in the blocking class and `Coroutine[Any, Any, T]` in the asyncio one, so that
-a type checker reports a forgotten `await`. References to definitions (`_Cursor[...]`) become the public class of the
-same face. What cannot be read from a definition stands in the tables below. Changes no behaviour: only `.pyi` files
-are written, and nothing of the package is imported.
+`Returns[T]` in a definition becomes T in the blocking class; in the asyncio one the method becomes an `async def`, so
+that a type checker reports a forgotten `await`. References to definitions (`_Cursor[...]`) become the public class of
+the same face. What cannot be read from a definition stands in the tables below. Changes no behaviour: only `.pyi`
+files are written, and nothing of the package is imported.
 
     python tools/stubs.py           writes
     python tools/stubs.py --check   fails when what is written is not current
@@ -64,9 +64,9 @@ WRITTEN_OUT = {
     ("_ClientSession", "with_transaction"): (
         "def with_transaction(\n    self,\n    callback: Callable[[ClientSession], _Result],\n"
         f"{_TRANSACTION_ARGUMENTS}) -> _Result: ...",
-        "def with_transaction(\n    self,\n"
+        "async def with_transaction(\n    self,\n"
         "    callback: Callable[[AsyncClientSession], Coroutine[Any, Any, _Result]],\n"
-        f"{_TRANSACTION_ARGUMENTS}) -> Coroutine[Any, Any, _Result]: ...",
+        f"{_TRANSACTION_ARGUMENTS}) -> _Result: ...",
     ),
     ("_RawBatchCommandCursor", "__getitem__"): ("", ""),
 }
@@ -362,6 +362,10 @@ class Writer:
             raise Defect(f"{module.name}: {node.name} has no return annotation")
         decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
         keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+        if self.is_async and not decorators and base_name(node.returns) == "Returns":
+            assert isinstance(node.returns, ast.Subscript)
+            node = copy.copy(node)
+            keyword, node.returns = "async def", node.returns.slice
         if "@contextmanager" in decorators:
             raise Defect(f"{module.name}: {node.name}: decorators that change the type are not understood")
         parameters = self._parameters(module, node, chain)

@@ -17,6 +17,7 @@ from mangonel._shared.change_stream import (
 from mangonel._shared.client import _MongoClient
 from mangonel._shared.collection import _Collection
 from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCursor
+from mangonel._shared.coroutine_functions import coroutine_functions
 from mangonel._shared.database import _Database
 from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
 from mangonel._shared.iteration import AsyncChanges, AsyncIteration, BlockingChanges, BlockingIteration
@@ -40,6 +41,7 @@ class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=Joi
     __doc__ = _Cursor.__doc__
 
 
+@coroutine_functions
 class AsyncCursor(AsyncIteration[Any], _Cursor[Any], AsyncCursorBase):
     __doc__ = _Cursor.__doc__
 
@@ -48,6 +50,7 @@ class RawBatchCursor(BlockingIteration[Any], _RawBatchCursor[Any], BlockingCurso
     __doc__ = _RawBatchCursor.__doc__
 
 
+@coroutine_functions
 class AsyncRawBatchCursor(AsyncIteration[Any], _RawBatchCursor[Any], AsyncCursorBase):
     __doc__ = _RawBatchCursor.__doc__
 
@@ -56,6 +59,7 @@ class CommandCursor(BlockingIteration[Any], _CommandCursor[Any], BlockingCursor)
     __doc__ = _CommandCursor.__doc__
 
 
+@coroutine_functions
 class AsyncCommandCursor(AsyncIteration[Any], _CommandCursor[Any], AsyncCursorBase):
     __doc__ = _CommandCursor.__doc__
 
@@ -64,6 +68,7 @@ class RawBatchCommandCursor(BlockingIteration[Any], _RawBatchCommandCursor[Any],
     __doc__ = _RawBatchCommandCursor.__doc__
 
 
+@coroutine_functions
 class AsyncRawBatchCommandCursor(AsyncIteration[Any], _RawBatchCommandCursor[Any], AsyncCursorBase):
     __doc__ = _RawBatchCommandCursor.__doc__
 
@@ -72,6 +77,7 @@ class ChangeStream(BlockingChanges[Any], _ChangeStream[Any]):
     __doc__ = _ChangeStream.__doc__
 
 
+@coroutine_functions
 class AsyncChangeStream(AsyncChanges[Any], _ChangeStream[Any]):
     __doc__ = _ChangeStream.__doc__
 
@@ -80,6 +86,7 @@ class CollectionChangeStream(ChangeStream, _CollectionChangeStream[Any]):
     __doc__ = _CollectionChangeStream.__doc__
 
 
+@coroutine_functions
 class AsyncCollectionChangeStream(AsyncChangeStream, _CollectionChangeStream[Any]):
     __doc__ = _CollectionChangeStream.__doc__
 
@@ -88,6 +95,7 @@ class DatabaseChangeStream(ChangeStream, _DatabaseChangeStream[Any]):
     __doc__ = _DatabaseChangeStream.__doc__
 
 
+@coroutine_functions
 class AsyncDatabaseChangeStream(AsyncChangeStream, _DatabaseChangeStream[Any]):
     __doc__ = _DatabaseChangeStream.__doc__
 
@@ -96,6 +104,7 @@ class ClusterChangeStream(DatabaseChangeStream, _ClusterChangeStream[Any]):
     __doc__ = _ClusterChangeStream.__doc__
 
 
+@coroutine_functions
 class AsyncClusterChangeStream(AsyncDatabaseChangeStream, _ClusterChangeStream[Any]):
     __doc__ = _ClusterChangeStream.__doc__
 
@@ -109,6 +118,7 @@ class Collection(_Collection[Any]):
     _change_stream_class = CollectionChangeStream
 
 
+@coroutine_functions
 class AsyncCollection(_Collection[Any]):
     __doc__ = _Collection.__doc__
     _cursor_class = AsyncCursor
@@ -125,6 +135,7 @@ class Database(_Database[Any]):
     _change_stream_class = DatabaseChangeStream
 
 
+@coroutine_functions
 class AsyncDatabase(_Database[Any]):
     __doc__ = _Database.__doc__
     _collection_class = AsyncCollection
@@ -138,6 +149,7 @@ class ClientSession(BlockingSession, _ClientSession):
     _transaction_class = BlockingTransaction
 
 
+@coroutine_functions
 class AsyncClientSession(AsyncSession, _ClientSession):
     __doc__ = _ClientSession.__doc__
     _binding_class = AsyncBinding
@@ -169,6 +181,7 @@ class MongoClient(_MongoClient[Any]):
         self.close()
 
 
+@coroutine_functions
 class AsyncMongoClient(_MongoClient[Any]):
     __doc__ = _MongoClient.__doc__
     _port_class = _AsyncioPort

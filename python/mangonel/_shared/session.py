@@ -183,7 +183,7 @@ class _ClientSession:
         write_concern: WriteConcern | None = None,
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
-    ) -> Any:
+    ) -> Returns[Any]:
         """Start a transaction; nothing is sent before its first operation.
 
         What is returned may be used in `with` (`async with`), which commits at its end, or aborts when an exception

@@ -8,7 +8,7 @@ from mangonel._shared.settings import BOUND
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator
-    from typing import Any, Self
+    from typing import Any, NoReturn, Self
 
 
 class BlockingSession:
@@ -68,6 +68,19 @@ class AsyncTransaction:
     def __await__(self) -> Generator[Any, None, Self]:
         yield from ()
         return self
+
+    # With these a task takes it for the coroutine that PyMongo returns.
+
+    def send(self, value: None) -> NoReturn:
+        """Finish: it has begun already."""
+        raise StopIteration(self)
+
+    def throw(self, kind: Any, error: Any = None, trace: Any = None) -> NoReturn:
+        """Raise what is thrown."""
+        raise kind
+
+    def close(self) -> None:
+        """Nothing: what it waits for is over."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mangonel._core import AsyncCursorBase, BlockingCursor
+from mangonel._shared.coroutine_functions import coroutine_functions
 from mangonel.gridfs._bucket import _GridFSBucket
 from mangonel.gridfs._cursor import _GridOutCursor
 from mangonel.gridfs._grid_fs import _GridFS
@@ -25,6 +26,7 @@ class GridIn(BlockingWriting, _GridIn):
     __doc__ = _GridIn.__doc__
 
 
+@coroutine_functions
 class AsyncGridIn(AsyncWriting, _GridIn):
     __doc__ = _GridIn.__doc__
     _is_async = True
@@ -34,6 +36,7 @@ class GridOut(_GridOut, BlockingReading):
     __doc__ = _GridOut.__doc__
 
 
+@coroutine_functions
 class AsyncGridOut(AsyncReading, _GridOut):
     __doc__ = _GridOut.__doc__
     _is_async = True
@@ -44,6 +47,7 @@ class GridOutCursor(BlockingFiles, _GridOutCursor, BlockingCursor):
     _file_class = GridOut
 
 
+@coroutine_functions
 class AsyncGridOutCursor(AsyncFiles, _GridOutCursor, AsyncCursorBase):
     __doc__ = _GridOutCursor.__doc__
     _is_async = True
@@ -57,6 +61,7 @@ class GridFS(_GridFS):
     _cursor_class = GridOutCursor
 
 
+@coroutine_functions
 class AsyncGridFS(_GridFS):
     __doc__ = _GridFS.__doc__
     _is_async = True
@@ -72,6 +77,7 @@ class GridFSBucket(_GridFSBucket):
     _cursor_class = GridOutCursor
 
 
+@coroutine_functions
 class AsyncGridFSBucket(_GridFSBucket):
     __doc__ = _GridFSBucket.__doc__
     _is_async = True

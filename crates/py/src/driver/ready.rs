@@ -1,8 +1,10 @@
 //! An awaitable that is finished before it is awaited: what `__anext__` returns while a batch lasts.
 //!
 //! A class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without raising and
-//! catching a StopIteration for every document.
+//! catching a StopIteration for every document. Its methods `send`, `throw` and `close` are a coroutine's, so that a task
+//! takes it.
 
+use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 
@@ -37,8 +39,41 @@ pub fn finished(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
     }
 }
 
+/// A table that the interpreter reads and never writes.
+struct Methods([ffi::PyMethodDef; 4]);
+
+// SAFETY: the pointers in it are to functions and to static text.
+unsafe impl Sync for Methods {}
+
+static METHODS: Methods = Methods([
+    method(
+        c"send",
+        c"Return what was waited for, as StopIteration.",
+        ffi::METH_O,
+        ffi::PyMethodDefPointer { PyCFunction: send_method },
+    ),
+    method(
+        c"throw",
+        c"Raise what is thrown.",
+        ffi::METH_VARARGS,
+        ffi::PyMethodDefPointer { PyCFunction: throw },
+    ),
+    method(c"close", c"Forget the value.", ffi::METH_NOARGS, ffi::PyMethodDefPointer { PyCFunction: close }),
+    ffi::PyMethodDef::zeroed(),
+]);
+
+const fn method(
+    name: &'static CStr,
+    doc: &'static CStr,
+    flags: c_int,
+    function: ffi::PyMethodDefPointer,
+) -> ffi::PyMethodDef {
+    ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: function, ml_flags: flags, ml_doc: doc.as_ptr() }
+}
+
 fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
     let mut slots = [
+        slot(ffi::Py_tp_methods, METHODS.0.as_ptr().cast_mut().cast()),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_am_await, itself as *mut c_void),
         slot(ffi::Py_am_send, send as *mut c_void),
@@ -128,5 +163,50 @@ unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
             ffi::Py_DECREF(stop);
         }
         ptr::null_mut()
+    }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe extern "C" fn send_method(this: *mut ffi::PyObject, _sent: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: handed on as it came.
+    unsafe { next(this) }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished` and a tuple of arguments.
+unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: `this` is a live `Finished` and `arguments` a live tuple; borrowed references are used while they live.
+    unsafe {
+        ffi::Py_XDECREF(take(this));
+        if ffi::PyTuple_GET_SIZE(arguments) == 0 {
+            ffi::PyErr_SetString(
+                ffi::PyExc_TypeError,
+                c"expected an exception to throw, found none".as_ptr(),
+            );
+            return ptr::null_mut();
+        }
+        let thrown = ffi::PyTuple_GET_ITEM(arguments, 0);
+        if ffi::PyExceptionInstance_Check(thrown) != 0 {
+            ffi::PyErr_SetObject(ffi::Py_TYPE(thrown).cast(), thrown);
+        } else if ffi::PyExceptionClass_Check(thrown) != 0 {
+            ffi::PyErr_SetNone(thrown);
+        } else {
+            ffi::PyErr_SetString(
+                ffi::PyExc_TypeError,
+                c"expected an exception to throw, found another object".as_ptr(),
+            );
+        }
+        ptr::null_mut()
+    }
+}
+
+/// # Safety
+/// Called by the interpreter with a `Finished`.
+unsafe extern "C" fn close(this: *mut ffi::PyObject, _none: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: `this` is a live `Finished`; dropping the value may run any code, which finds none in it.
+    unsafe {
+        ffi::Py_XDECREF(take(this));
+        ffi::Py_NewRef(ffi::Py_None())
     }
 }
