@@ -148,6 +148,15 @@ def test_other_machines_servers_and_versions_do_not_compare():
     ]
 
 
+def test_results_with_equipment_elsewhere_do_not_compare():
+    before, after = run(1), run(2)
+    for row in after.rows.values():
+        row.equipment = "core 1"
+
+    assert compare.obstacles(before, after) == ["equipment of subject: not kept anywhere and core 1"]
+    assert compare.obstacles(after, after) == []
+
+
 def test_a_disturbed_round_is_marked_and_the_calmer_one_counts():
     found = run(1, sentinels=[1000, 1000, 1400, 1010, 1020], instead={4: 2}, rounds=5)
 

@@ -121,6 +121,11 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="NAME=15%",
         help="slow a contender down, to test the lab",
     )
+    parser.add_argument(
+        "--unplaced",
+        action="store_true",
+        help="where a site is loaded, leave the load generator and the lab's servers to all cores",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the HTML report as well")
 
 

@@ -56,6 +56,11 @@ def obstacles(before: Results, after: Results) -> list[str]:
     for name in sorted(versions[0].keys() & versions[1].keys()):
         if versions[0][name] != versions[1][name]:
             found.append(f"experiment {name}: version {versions[0][name]} and {versions[1][name]}")
+    placed = [{row.key[0]: row.equipment for row in each.rows.values()} for each in (before, after)]
+    for name in sorted(placed[0].keys() & placed[1].keys()):
+        where = [each[name] or "not kept anywhere" for each in placed]
+        if where[0] != where[1]:
+            found.append(f"equipment of {name}: {where[0]} and {where[1]}")
     return found
 
 

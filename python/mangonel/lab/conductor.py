@@ -6,6 +6,7 @@ told to the record as it happens, so a run that is cut off keeps what it has; on
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
@@ -170,7 +171,8 @@ class Conductor:
                     continue
             share = left * weights[place] / sum(weights[place:])
             try:
-                self._sit(experiment, number, time.monotonic() + share)
+                with self._placed(experiment):
+                    self._sit(experiment, number, time.monotonic() + share)
             except Exception as error:
                 self._give_up(experiment, number, error)
                 self._dismiss_staff()
@@ -354,7 +356,8 @@ class Conductor:
         if self._failed.get(experiment.id, 0) >= FAILED_ROUNDS:
             return 0.0
         try:
-            self._round(experiment, number, instead_of)
+            with self._placed(experiment):
+                self._round(experiment, number, instead_of)
         except Exception as error:
             self._give_up(experiment, number, error)
         return time.monotonic() - begun
@@ -502,7 +505,19 @@ class Conductor:
             # The same for all contenders of a round: they do the same work in the same order.
             "seed": plan.seed + number,
             "plant": plan.plants.get(contender.id, 0.0),
+            "places": self._places(experiment),
         }
+
+    def _places(self, experiment: Experiment) -> dict[str, Any] | None:
+        where = self._plan.equipment
+        return dataclasses.asdict(where.places) if where is not None and experiment.loads_site else None
+
+    def _placed(self, experiment: Experiment) -> contextlib.AbstractContextManager[None]:
+        """Keep the servers off the site's cores within this block, where the experiment has a site."""
+        where = self._plan.equipment
+        if where is None or not experiment.loads_site:
+            return contextlib.nullcontext()
+        return where.placed(delay.pid for delay in self._delays)
 
     def _reap(self) -> None:
         for child, name in self._leaving:

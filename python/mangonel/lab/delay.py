@@ -34,6 +34,7 @@ class Delay:
         )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
+        self.pid = self._process.pid
 
     def close(self) -> None:
         """End the process."""

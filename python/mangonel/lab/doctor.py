@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangonel.lab import registry, sentinel
+from mangonel.lab.cores import available, places
 from mangonel.lab.fingerprint import fingerprint, machine
 from mangonel.lab.protocol import Child, ChildError
 
@@ -61,6 +62,7 @@ def _machine() -> list[Finding]:
     stolen = sentinel.stolen(before, sentinel.ticks())
     cores, load, pressure = found["cores"], found["load"][0], found["pressure"]
     governor = found["governor"]
+    where = places(available())
     slow = governor in ("powersave", "ondemand", "conservative")
     return [
         Finding("machine", machine(found)),
@@ -84,6 +86,7 @@ def _machine() -> list[Finding]:
             f"{best / 1e6:.2f} ms at best, the median {spread:.2f} times that",
             "its time jumps about" if spread > sentinel.DISTURBED else "",
         ),
+        Finding("equipment", f"on {where.words} while a site is loaded" if where else "kept nowhere"),
         Finding("fsync of 4 KiB", f"{fsync:.2f} ms"),
         Finding("loopback", f"{loopback:.0f} MB/s"),
     ]
@@ -93,7 +96,7 @@ def _server(uri: str | None) -> list[Finding]:
     from mangonel.lab.commands.play import deployment
 
     try:
-        with deployment(uri) as where:
+        with deployment(uri) as (where, _):
             clerk = Child("mangonel.lab.clerk")
             try:
                 clerk.ask({"uri": where, "database": "mangonel_lab"}, 60)

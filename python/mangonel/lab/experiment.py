@@ -244,6 +244,7 @@ class Experiment:
         together: in the brief form all contenders are there at once; else one plays after the other.
         own_process: its workers leave with it, since they keep servers or are asked for their memory.
         at_once: how many get ready for a part at the same time.
+        loads_site: a load from other processes meets a site, so equipment is kept off the site's cores, see `cores`.
         passes: samples of each part that the brief form takes at least.
         brief_s: seconds that the brief form takes at least, by which time is shared out.
     """
@@ -260,6 +261,7 @@ class Experiment:
     together: bool = True
     own_process: bool = False
     at_once: int = 2
+    loads_site: bool = False
     passes: int = 3
     brief_s: float = 5.0
     #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.

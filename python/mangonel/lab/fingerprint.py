@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mangonel.lab.cores import available
 from mangonel.lab.sentinel import pressure, read, ticks
 
 # What two results must share to be compared, and how a difference is named.
@@ -23,7 +24,7 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": len(available()) or os.cpu_count() or 1,
         "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
         "governor": (read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown").strip(),
         "virtual": " hypervisor" in (read("/proc/cpuinfo") or ""),
@@ -46,6 +47,16 @@ def machine(found: dict[str, Any]) -> str:
     return (
         f"{found['cpu']}, {found['cores']} cores ({kind}), {found['memory_mb'] // 1024} GiB, "
         f"Linux {found['kernel']}, CPython {found['python']}"
+    )
+
+
+def placement(found: dict[str, Any]) -> str:
+    """Return where the measuring equipment was kept in experiments that load a site, as a sentence."""
+    if not (where := found.get("equipment", "")):
+        return ""
+    return (
+        f"where a site is loaded, equipment on {where}: the load generator, the servers and the proxies; "
+        "contenders are kept nowhere"
     )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mangonel.lab import cores
 from mangonel.lab.contender import Target
 from mangonel.lab.stores import Engine, find_program, running
 
@@ -127,7 +128,8 @@ class House:
 
                 folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-web-"))
                 arguments = ["--unixSocketPrefix", folder] if unix else []
-                server = self._stack.enter_context(start(replica_set=1, arguments=arguments))
+                with cores.kept("servers"):
+                    server = self._stack.enter_context(start(replica_set=1, arguments=arguments))
                 self._member, uri = server.members[0], server.uri
                 if unix:
                     # Its members know each other by address, so a client that looked for them would leave the socket.
@@ -222,9 +224,9 @@ class Site:
         path = os.path.join(folder, "nginx.conf")
         with open(path, "w") as file:
             file.write(NGINX.format(folder=folder, servers=servers, port=port))
-        process = subprocess.Popen(
-            [find_program("nginx"), "-c", path, "-p", folder], stdin=subprocess.DEVNULL
-        )
+        command = [find_program("nginx"), "-c", path, "-p", folder]
+        with cores.kept("servers"):
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self._stack.callback(_end, process)
         deadline = time.monotonic() + 10
         while True:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from mangonel.lab.contender import Contender
+from mangonel.lab.cores import Equipment
 from mangonel.lab.experiment import Experiment, Part, Size
 
 SCHEMA = 2
@@ -32,6 +33,7 @@ class Plan:
         delays_ms: round trips to the server that are put in the way, 0 being none.
         twice: everybody plays under two names, not only the references.
         plants: slowdowns planted into contenders to test the lab, 0.15 being 15 %.
+        equipment: the servers of its own, and where they are kept while a site is loaded; None: nowhere.
     """
 
     uri: str
@@ -47,6 +49,7 @@ class Plan:
     delays_ms: tuple[float, ...] = (0.0,)
     twice: bool = False
     plants: dict[str, float] = field(default_factory=dict)
+    equipment: Equipment | None = None
 
 
 @dataclass
@@ -108,6 +111,7 @@ class Record:
                 contender_title=contender.title,
                 floor=contender.is_floor,
                 references=list(experiment.references),
+                equipment=self._placed(experiment),
             )
         return self.cells[key]
 
@@ -165,6 +169,10 @@ class Record:
         for cell in self.cells.values():
             for entry in cell.rounds:
                 yield cell.experiment, entry
+
+    def _placed(self, experiment: Experiment) -> str:
+        where = self.plan.equipment
+        return where.places.words if where is not None and experiment.loads_site else ""
 
     def _begin(self, fingerprint: dict[str, Any]) -> None:
         plan = self.plan

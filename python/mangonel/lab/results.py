@@ -131,6 +131,7 @@ class Row:
     floor: bool = False
     version: int = 1
     references: tuple[str, ...] = ()
+    equipment: str = ""
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     def per_round(self, figure: str) -> dict[int, list[float]]:
@@ -174,6 +175,7 @@ class Results:
                 cell.get("floor", key[2].startswith(("raw-", "bare"))),
                 cell["version"],
                 tuple(cell.get("references", ())),
+                cell.get("equipment", ""),
             )
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:

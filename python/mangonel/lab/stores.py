@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from mangonel.lab import cores
+
 __all__ = ["ENGINES", "PACKAGES", "Engine", "Missing", "find_program", "running"]
 
 # Debian's package of each program.
@@ -112,15 +114,16 @@ class Engine:
         """Start it, and return when it answers."""
         with open(os.path.join(self._directory, "output"), "ab") as output:
             keywords: dict[str, Any] = {"user": self._user, "group": "nogroup"} if self._user else {}
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self._directory,
-                start_new_session=True,
-                **keywords,
-            )
+            with cores.kept("servers"):
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self._directory,
+                    start_new_session=True,
+                    **keywords,
+                )
         deadline = time.monotonic() + START_TIMEOUT
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangonel.lab import originals, registry, scores
-from mangonel.lab.fingerprint import machine
+from mangonel.lab.fingerprint import machine, placement
 from mangonel.lab.marks import Verdict, verdicts
 from mangonel.lab.noise import TRUSTED, unfit
 from mangonel.lab.results import Results, Row, form
@@ -140,6 +140,8 @@ def _head(results: Results, write: Write) -> None:
         else "rounds in shuffled order, in new processes"
     )
     write(f"{form(plan)} form, {rounds} {how}; medians [95 % interval]")
+    if where := placement(found):
+        write(where)
     write(_disturbance(content))
     if plan.get("plants"):
         write(f"PLANTED slowdowns, to test the lab: {plan['plants']}")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mangonel.lab import cores
 from mangonel.lab.stores import find_program
 
 __all__ = ["PERCENTILES", "AbRun", "Seen", "generate", "run_ab", "run_wrk", "visit_all"]
@@ -56,7 +57,8 @@ def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -
     """
     command = [find_program("ab"), "-q", "-s", "60", *([] if same_length else ["-l"])]
     command += ["-n", str(requests), "-c", str(at_once), url]
-    result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    with cores.kept("load"):
+        result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     failed = sum(int(count) for count in _FAILURES.findall(result.stdout))
     if result.returncode or failed:
         raise RuntimeError(
@@ -81,7 +83,8 @@ def run_wrk(url: str, seconds: float, at_once: int, *, script: str = "") -> floa
     """
     command = [find_program("wrk"), "-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s"]
     command += [*(["-s", script] if script else []), url]
-    result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    with cores.kept("load"):
+        result = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     wrong = _WRK_WRONG.search(result.stdout)
     count = _WRK_COUNT.search(result.stdout)
     if result.returncode or wrong or count is None:
@@ -203,7 +206,7 @@ def generate(
         "expected": expected,
         "seconds": seconds,
     }
-    with tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as words, cores.kept("load"):
         result = subprocess.run(
             [sys.executable, "-m", "mangonel.lab.generator"],
             input=json.dumps(order).encode(),

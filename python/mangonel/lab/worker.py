@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from mangonel.lab import profile, protocol, registry
+from mangonel.lab import cores, profile, protocol, registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size, Task
 
@@ -46,6 +46,7 @@ def _open(channel: protocol.Channel, order: protocol.Message) -> Bench | None:
     if reason := contender.unusable(order["uri"]):
         channel.send({"event": "missing", "reason": reason})
         return None
+    cores.use(order.get("places"))
     target = Target(order["uri"], order["database"], order["collection"])
     bench = Bench(contender, target, Size(**order["size"]), order["seed"], order.get("shared", ""))
     channel.send({"event": "hello", "versions": contender.versions(), "builds": contender.builds()})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab import fingerprint, registry, results, table
+from mangonel.lab import cores, fingerprint, registry, results, table
 from mangonel.lab.cli import BRIEF_BUDGET, FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
 from mangonel.lab.conductor import Conductor, Progress
 from mangonel.lab.experiment import Size
@@ -81,8 +81,10 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         options.out = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     found = fingerprint.fingerprint(sys.argv)
     status = 0
-    with deployment(options.uri) as uri, progress() as say:
-        record = Record(Plan(uri=uri, **values), options.out, found)
+    with deployment(options.uri) as (uri, pids), progress() as say:
+        equipment = None if getattr(options, "unplaced", False) else cores.equipment(pids)
+        found["equipment"] = "" if equipment is None else equipment.places.words
+        record = Record(Plan(uri=uri, equipment=equipment, **values), options.out, found)
         try:
             Conductor(record.plan, say, record).run()
         except ChildError as error:
@@ -107,15 +109,15 @@ def check(options: argparse.Namespace, kind: str, chosen: list[str], known: list
 
 
 @contextlib.contextmanager
-def deployment(uri: str | None) -> Iterator[str]:
-    """Give the URI of the deployment that was named, or of a private one of this block."""
+def deployment(uri: str | None) -> Iterator[tuple[str, list[int]]]:
+    """Give the URI of the deployment that was named, or of a private one of this block with its processes."""
     if uri is not None:
-        yield uri
+        yield uri, []
         return
     from mangonel.server import start
 
     with start(replica_set=1, set_parameters=COUNTED) as server:
-        yield server.uri
+        yield server.uri, [member.pid for member in server.members if member.pid is not None]
 
 
 @contextlib.contextmanager

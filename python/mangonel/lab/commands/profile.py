@@ -35,7 +35,7 @@ def profile_command(options: argparse.Namespace) -> int:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="mangonel-profile-") as folder,
-            deployment(options.uri) as uri,
+            deployment(options.uri) as (uri, _),
         ):
             recorded = _record(experiment, part, contender, size, uri, Path(folder))
     except ChildError as error:

@@ -15,7 +15,7 @@ import urllib.request
 from contextlib import ExitStack
 from typing import Any
 
-from mangonel.lab import documents
+from mangonel.lab import cores, documents
 from mangonel.lab.clerk import DATASETS, modules, numbered_post
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
@@ -62,7 +62,8 @@ class Site:
         try:
             far = ""
             if delayed:
-                delay = Delay(_wire.address(target.uri)[1], DELAY_MS)
+                with cores.kept("servers"):
+                    delay = Delay(_wire.address(target.uri)[1], DELAY_MS)
                 self._stack.callback(delay.close)
                 far = f"mongodb://127.0.0.1:{delay.port}/?directConnection=true"
             order = {
@@ -300,6 +301,7 @@ class Web(Experiment):
     title = "a page of 30 posts over HTTP"
     passes = 2
     own_process = True
+    loads_site = True
     brief_s = 12.0
     references = ("page-pymongo-async",)
     shows = (

@@ -99,6 +99,7 @@ class WebSessionsExperiment(Experiment):
     title = "websessions behind Tornado"
     passes = 2
     own_process = True
+    loads_site = True
     brief_s = 20.0
     references = ("web-none",)
     short_budget = 90.0

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from mangonel.lab import registry, scores
-from mangonel.lab.fingerprint import machine
+from mangonel.lab.fingerprint import machine, placement
 from mangonel.lab.marks import verdicts
 from mangonel.lab.noise import unfit
 from mangonel.lab.report import background, charts
@@ -100,6 +100,9 @@ def _head(results: Results) -> str:
         else '<div class="verdict"><strong>✓ Fit to be quoted</strong> by the lab\'s own noise check.</div>'
     )
     name = form(plan).capitalize()
+    where = (
+        f"<p class='muted'>{escape(told[:1].upper() + told[1:])}.</p>" if (told := placement(found)) else ""
+    )
     planted = (
         f"<p class='unmet'>Planted slowdowns: {escape(str(plan['plants']))}</p>" if plan.get("plants") else ""
     )
@@ -113,7 +116,7 @@ def _head(results: Results) -> str:
         "Differences below it are grey.</p>"
         f"<p class='muted'>{name} form, seed {plan['seed']}: {_method(name)}; medians with 95 % intervals, "
         "ratios paired by round. A dashed line is a limit: what a raw socket, or a page without a database, takes."
-        "</p></header>"
+        f"</p>{where}</header>"
     )
 
 

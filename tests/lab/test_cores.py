@@ -1,0 +1,165 @@
+"""Where measuring equipment is kept: off the contender's cores, on none but its own, and back afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from mangonel.lab import cores, fingerprint, registry
+from mangonel.lab.contender import Contender
+from mangonel.lab.cores import Equipment, Places
+from mangonel.lab.experiment import Size
+from mangonel.lab.record import Plan, Record
+
+several = pytest.mark.skipif(len(cores.available()) < 2, reason="this machine has one core, or does not tell")
+
+THREADED = """
+import os, sys, threading
+def wait():
+    threading.Event().wait(60)
+for _ in range(3):
+    threading.Thread(target=wait, daemon=True).start()
+print("ready", flush=True)
+for line in sys.stdin:
+    threading.Thread(target=wait, daemon=True).start()
+    print("one more", flush=True)
+"""
+PLACED = "import os, threading; print(sorted(os.sched_getaffinity(0)), threading.active_count())"
+
+
+@pytest.fixture
+def nowhere():
+    yield
+    cores.use(None)
+
+
+@pytest.fixture
+def server():
+    process = subprocess.Popen(
+        [sys.executable, "-c", THREADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline()
+    yield process
+    process.stdin.close()
+    process.wait(10)
+    process.stdout.close()
+
+
+def masks(pid: int) -> set[frozenset[int]]:
+    return {frozenset(os.sched_getaffinity(int(name))) for name in os.listdir(f"/proc/{pid}/task")}
+
+
+@pytest.mark.parametrize(
+    ("known", "servers", "load", "words"),
+    [
+        ([0, 1], (1,), (1,), "core 1"),
+        ([0, 1, 2], (2,), (2,), "core 2"),
+        ([0, 1, 2, 3], (2,), (3,), "core 2, the load on core 3"),
+        (range(8), (4, 5, 6), (7,), "cores 4 to 6, the load on core 7"),
+        ([1, 3, 5, 7, 9, 11], (7, 9), (11,), "cores 7, 9, the load on core 11"),
+    ],
+)
+def test_equipment_has_the_last_core_or_the_upper_half(known, servers, load, words):
+    found = cores.places(known)
+
+    assert found == Places(servers, load)
+    assert found.words == words
+
+
+@pytest.mark.parametrize("known", [[], [0], [3]])
+def test_a_single_core_is_left_to_everybody(known):
+    assert cores.places(known) is None
+
+
+def test_a_system_that_does_not_tell_cores_has_no_places(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+
+    assert cores.available() == []
+    assert cores.equipment([1]) is None
+    assert fingerprint.fingerprint(["x"])["cores"] >= 1
+
+
+def test_a_server_that_is_not_the_labs_is_not_moved():
+    assert cores.equipment([]) is None
+
+
+@several
+def test_every_thread_of_a_server_is_kept_and_those_it_makes_inherit(server):
+    found = cores.equipment([server.pid])
+    before = masks(server.pid)
+
+    with found.placed():
+        server.stdin.write("\n")
+        server.stdin.flush()
+        assert server.stdout.readline()
+        assert len(os.listdir(f"/proc/{server.pid}/task")) == 5
+        assert masks(server.pid) == {frozenset(found.places.servers)}
+    assert masks(server.pid) == before == {frozenset(cores.available())}
+
+
+@several
+def test_a_server_is_as_before_though_the_experiment_fails(server):
+    with pytest.raises(RuntimeError), cores.equipment([server.pid]).placed():
+        raise RuntimeError("planted")
+
+    assert masks(server.pid) == {frozenset(cores.available())}
+
+
+@several
+def test_a_server_that_has_ended_is_no_failure(server):
+    found = cores.equipment([server.pid])
+
+    with found.placed():
+        server.kill()
+        server.wait(10)
+
+
+@several
+def test_a_child_is_kept_from_its_start_and_its_parent_is_not(nowhere):
+    found = cores.places(cores.available())
+    cores.use({"servers": list(found.servers), "load": list(found.load)})
+    seen = []
+    other = threading.Thread(target=lambda: seen.append(sorted(os.sched_getaffinity(0))))
+
+    with cores.kept("load"):
+        kept = subprocess.run([sys.executable, "-c", PLACED], capture_output=True, text=True, check=True)
+    free = subprocess.run([sys.executable, "-c", PLACED], capture_output=True, text=True, check=True)
+    other.start()
+    other.join()
+
+    assert json.loads(kept.stdout.rpartition(" ")[0]) == list(found.load)
+    assert json.loads(free.stdout.rpartition(" ")[0]) == cores.available()
+    assert seen == [cores.available()]
+
+
+def test_outside_such_an_experiment_nothing_is_kept(nowhere):
+    cores.use(None)
+    before = cores.available()
+
+    with cores.kept("servers"):
+        assert cores.available() == before
+
+
+def test_only_experiments_that_load_a_site_keep_equipment():
+    loading = [name for name, experiment in registry.experiments().items() if experiment.loads_site]
+
+    assert loading == ["web", "websessions"]
+
+
+def test_a_result_says_where_equipment_was_kept():
+    equipment = Equipment((1,), Places((1,), (1,)))
+    record = Record(Plan("", ("web",), (), Size(), 1, 1, equipment=equipment))
+    known = registry.experiments()
+    for name in ("web", "bson"):
+        part = known[name].parts(Size(quick=True))[0]
+        record.cell(known[name], part, Contender("x", "x", frozenset()))
+    told = {line["experiment"]: line["equipment"] for line in record.lines if line["kind"] == "cell"}
+
+    assert told == {"web": "core 1", "bson": ""}
+    assert "equipment on core 1" in fingerprint.placement({"equipment": "core 1"})
+    assert fingerprint.placement({}) == ""
