@@ -82,6 +82,35 @@ def test_list_names_every_experiment_and_contender(capsys):
         assert f"\n{name}" in f"\n{text}"
     for name in ("mangonel-uvloop", "pymongo-async", "motor", "mongojet", "raw-asyncio", "bare"):
         assert f"    {name}: " in text
+    assert "not here" not in text
+
+
+def test_list_fits_the_terminal(monkeypatch, capsys):
+    for width in ("60", "100", "132"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(["lab", "list", "--why"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) < int(width)
+
+
+def test_list_names_who_is_missing_and_why(monkeypatch, capsys):
+    monkeypatch.setattr("mangonel.lab.contender.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["lab", "list"]) == 0
+    text = capsys.readouterr().out
+    assert "missing, not installed: mongojet: mongojet" in text
+    assert "run --install-peers" in text
+
+
+def test_list_of_one_experiment_says_which_pairs_are_not_possible(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "2000")
+    assert main(["lab", "list", "threads"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("threads: ")
+    assert any(
+        line.startswith("    not here, does not offer") and "mongojet" in line for line in text.splitlines()
+    )
+    assert "\nbson" not in text
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,9 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "list", "look", "experiments, contenders, and who cannot take part and why")
+    parser = _add(commands, "list", "listing", "experiments, contenders, and who is missing and why")
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help="all about these (default: all)")
+    parser.add_argument("--why", action="store_true", help="also who cannot play what, and why not")
     _plugins(parser)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from mangonel.lab import cores
 
-__all__ = ["ENGINES", "PACKAGES", "Engine", "Missing", "find_program", "running"]
+__all__ = ["ENGINES", "PACKAGES", "Engine", "Missing", "find_program", "installing_nothing", "running"]
 
 # Debian's package of each program.
 PACKAGES = {
@@ -38,6 +38,9 @@ PACKAGES = {
     "valgrind": "valgrind",
     "wrk": "wrk",
 }
+
+# The variable that wants missing programs installed.
+WISH = "MANGONEL_INSTALL_SERVERS"
 
 # Programs that do as well, where the first is not there.
 STAND_INS = {"redis-server": ("valkey-server",)}
@@ -63,7 +66,7 @@ def find_program(name: str) -> str:
     """
     names = (name, *STAND_INS.get(name, ()))
     found = next((path for each in names if (path := _look_for(each)) is not None), None)
-    if found is None and os.environ.get("MANGONEL_INSTALL_SERVERS"):
+    if found is None and os.environ.get(WISH):
         problem = _install(PACKAGES[name])
         found = _look_for(name)
         if found is None:
@@ -71,6 +74,17 @@ def find_program(name: str) -> str:
     if found is None:
         raise Missing(f"{name} is not installed; Debian's package is {PACKAGES[name]}")
     return found
+
+
+@contextmanager
+def installing_nothing() -> Iterator[None]:
+    """Let `find_program` look, but install nothing within this block."""
+    wish = os.environ.pop(WISH, None)
+    try:
+        yield
+    finally:
+        if wish is not None:
+            os.environ[WISH] = wish
 
 
 class Engine:

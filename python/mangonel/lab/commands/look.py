@@ -1,4 +1,4 @@
-"""`mangonel lab list|show|report|doctor`: what there is, what a file says, and what this machine is like."""
+"""`mangonel lab show|report|doctor`: what a result file says, and what this machine is like."""
 
 from __future__ import annotations
 
@@ -7,37 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab import registry, results, table
-from mangonel.lab.experiment import Size
-
-
-def list_command(options: argparse.Namespace) -> int:
-    """Print experiments with who takes part, and who does not and why; then the contenders."""
-    contenders = registry.contenders().values()
-    for experiment in registry.experiments().values():
-        print(f"{experiment.id}: {experiment.title}")
-        parts = experiment.parts(Size())
-        for part in parts:
-            names = [c.id for c in contenders if not part.excludes(c)]
-            concern = f", {part.write_concern}" if part.write_concern else ""
-            print(f"    {part.id}: {part.title}{concern}  ({', '.join(names)})")
-        reasons: dict[str, str] = {}
-        for contender in contenders:
-            why = [part.excludes(contender) for part in parts]
-            if all(why):
-                reasons[contender.id] = why[0]
-        by_reason: dict[str, str] = {}
-        for name, why_not in reasons.items():
-            by_reason[why_not] = ", ".join(filter(None, [by_reason.get(why_not, ""), name]))
-        for why_not, names_text in by_reason.items():
-            print(f"    not: {names_text}: {why_not}")
-    print("\ncontenders")
-    for contender in contenders:
-        reason = contender.missing()
-        print(f"    {contender.id}: {contender.title}" + (f"  ({reason})" if reason else ""))
-    if any(contender.missing() for contender in contenders):
-        print("\n`mangonel lab run --install-peers` installs what is missing")
-    return 0
+from mangonel.lab import results, table
 
 
 def show_command(options: argparse.Namespace) -> int:
