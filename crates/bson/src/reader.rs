@@ -78,6 +78,13 @@ impl<'a> RawDocument<'a> {
         Iter { body: &self.0[..self.0.len() - 1], at: 4 }
     }
 
+    /// Walks the elements as [`RawDocument::iter`] does, without a look at whether their keys are UTF-8: for who only
+    /// compares them.
+    #[inline]
+    pub fn fields(&self) -> Fields<'a> {
+        Fields(self.iter())
+    }
+
     /// Finds the first element with this key, stepping over others without decoding their values.
     ///
     /// # Errors
@@ -251,7 +258,7 @@ impl<'a> RawArray<'a> {
     /// Walks the values in order, whatever their keys; after an error there are no more.
     #[inline]
     pub fn iter(&self) -> Values<'a> {
-        Values(self.0.iter())
+        Values(self.0.fields())
     }
 }
 
@@ -360,28 +367,47 @@ impl<'a> Iterator for Iter<'a> {
 
 impl FusedIterator for Iter<'_> {}
 
-/// Walks the values of an array.
+/// Walks the keys and values of a document; a key is bytes without a zero among them.
 #[derive(Clone, Debug)]
-pub struct Values<'a>(Iter<'a>);
+pub struct Fields<'a>(Iter<'a>);
 
-impl<'a> Iterator for Values<'a> {
-    type Item = Result<RawValue<'a>>;
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(&'a [u8], RawValue<'a>)>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let body = self.0.body;
         let code = *body.get(self.0.at)?;
-        let read = cstring_end(body, self.0.at + 1).and_then(|end| read_value(body, code, end + 1));
+        let start = self.0.at + 1;
+        let read = cstring_end(body, start).and_then(|end| {
+            let (value, after) = read_value(body, code, end + 1)?;
+            Ok((&body[start..end], value, after))
+        });
         match read {
-            Ok((value, end)) => {
-                self.0.at = end;
-                Some(Ok(value))
+            Ok((key, value, after)) => {
+                self.0.at = after;
+                Some(Ok((key, value)))
             }
             Err(error) => {
                 self.0.at = body.len();
                 Some(Err(error))
             }
         }
+    }
+}
+
+impl FusedIterator for Fields<'_> {}
+
+/// Walks the values of an array.
+#[derive(Clone, Debug)]
+pub struct Values<'a>(Fields<'a>);
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Result<RawValue<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|field| field.map(|(_, value)| value))
     }
 }
 

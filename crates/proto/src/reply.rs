@@ -68,23 +68,22 @@ impl Facts {
     /// When the reply is not valid BSON at its top level, or a cursor in it has no id or no batch.
     pub fn read(body: RawDocument<'_>) -> Result<Self, ProtocolError> {
         let mut facts = Facts::default();
-        for element in body.iter() {
-            let element = element?;
-            match (element.key, element.value) {
-                ("ok", value) => facts.ok = value.as_bool_lenient() == Some(true),
-                ("code", value) => facts.code = value.as_i64_lenient(),
-                ("cursor", RawValue::Document(cursor)) => facts.cursor = read_cursor(body, cursor)?,
-                ("$clusterTime", RawValue::Document(time)) => {
+        for field in body.fields() {
+            match field? {
+                (b"ok", value) => facts.ok = value.as_bool_lenient() == Some(true),
+                (b"code", value) => facts.code = value.as_i64_lenient(),
+                (b"cursor", RawValue::Document(cursor)) => facts.cursor = read_cursor(body, cursor)?,
+                (b"$clusterTime", RawValue::Document(time)) => {
                     facts.cluster_time = Some(range(body, time.as_bytes()))
                 }
-                ("writeErrors", _) => facts.has_write_errors = true,
-                ("writeConcernError", value) => {
+                (b"writeErrors", _) => facts.has_write_errors = true,
+                (b"writeConcernError", value) => {
                     facts.has_write_errors = true;
                     if let RawValue::Document(error) = value {
                         facts.write_concern_code = error.get("code")?.and_then(|code| code.as_i64_lenient());
                     }
                 }
-                ("errorLabels", RawValue::Array(labels)) => {
+                (b"errorLabels", RawValue::Array(labels)) => {
                     for label in labels.iter() {
                         match label? {
                             RawValue::String("RetryableWriteError") => facts.labels.is_retryable_write = true,
@@ -95,7 +94,7 @@ impl Facts {
                         }
                     }
                 }
-                ("baseBackoffMS", value) => {
+                (b"baseBackoffMS", value) => {
                     let milliseconds = value.as_i64_lenient().and_then(|value| u64::try_from(value).ok());
                     facts.base_backoff = milliseconds.map(Duration::from_millis);
                 }
@@ -108,15 +107,14 @@ impl Facts {
 
 fn read_cursor(body: RawDocument<'_>, cursor: RawDocument<'_>) -> Result<Option<CursorFacts>, ProtocolError> {
     let (mut id, mut namespace, mut batch, mut token) = (None, 0..0, None, None);
-    for element in cursor.iter() {
-        let element = element?;
-        match (element.key, element.value) {
-            ("id", value) => id = value.as_i64_lenient(),
-            ("ns", RawValue::String(text)) => namespace = range(body, text.as_bytes()),
-            ("firstBatch" | "nextBatch", RawValue::Array(documents)) => {
+    for field in cursor.fields() {
+        match field? {
+            (b"id", value) => id = value.as_i64_lenient(),
+            (b"ns", RawValue::String(text)) => namespace = range(body, text.as_bytes()),
+            (b"firstBatch" | b"nextBatch", RawValue::Array(documents)) => {
                 batch = Some(range(body, documents.as_bytes()));
             }
-            ("postBatchResumeToken", RawValue::Document(document)) => {
+            (b"postBatchResumeToken", RawValue::Document(document)) => {
                 token = Some(range(body, document.as_bytes()));
             }
             _ => {}

@@ -492,8 +492,12 @@ impl Exchange {
                     self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
                     return self.select(client, now);
                 };
+                let generation = pool.generation();
                 match pool.granted(self.id) {
-                    Some(answer) => self.checked_out(client, answer, now),
+                    Some(answer) => {
+                        self.generation = generation;
+                        self.checked_out(client, answer, now);
+                    }
                     // Sent away: the pool was cleared, and the server may be gone.
                     None if !pool.is_waiting(self.id) => {
                         self.announce_no_connection(client, CheckOutFailure::Connection, now);

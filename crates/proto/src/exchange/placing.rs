@@ -126,6 +126,7 @@ impl Exchange {
         };
         let Some(link) = pinned else {
             let answer = pool.check_out(id, now);
+            self.generation = pool.generation();
             return self.checked_out(client, answer, now);
         };
         // The server may have closed it since, or the process may have forked.
@@ -138,8 +139,8 @@ impl Exchange {
         self.send(client, now);
     }
 
+    /// The pool, whose generation was noted, has answered.
     pub(super) fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
-        self.generation = self.pool(client).map_or(0, |pool| pool.generation());
         match answer {
             CheckOut::Ready(link) => {
                 self.link = Some(link);

@@ -60,7 +60,8 @@ const GOSSIP: &[&str] = &["ok", "$clusterTime", "operationTime", "opTime", "elec
 #[pyclass(module = "mangonel._core")]
 pub struct Exchange {
     pub(crate) core: Py<Core>,
-    pub(crate) inner: CoreExchange,
+    /// In a box: it has some 900 bytes, and is handed on several times before it stays where it is.
+    pub(crate) inner: Box<CoreExchange>,
     pub(crate) link: Option<Py<Link>>,
     reading: Reading,
     codec: Py<Codec>,
@@ -95,7 +96,7 @@ impl Exchange {
         asked.limit = deadline::current(py)?;
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
-            let mut inner = CoreExchange::begin(&mut state.client, ShardId(shard), asked, now);
+            let mut inner = Box::new(CoreExchange::begin(&mut state.client, ShardId(shard), asked, now));
             inner.announce_end(&mut state.client);
             let link = held_link(py, state, &inner);
             (inner, link)
