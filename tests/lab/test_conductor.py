@@ -15,6 +15,7 @@ from mangonel.lab import fingerprint, registry, results, table
 from mangonel.lab.checks import disagreeing
 from mangonel.lab.conductor import Conductor, Plan, Record
 from mangonel.lab.experiment import Size
+from mangonel.lab.report import page
 
 pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")
 
@@ -144,7 +145,7 @@ def test_a_contender_that_aborts_while_timed_is_shown_with_its_signal(play):
     assert "SIGABRT" in printed(record)
 
 
-def test_an_abort_at_exit_is_shown_and_keeps_the_figures(play):
+def test_trap_4_an_abort_at_exit_is_shown_and_keeps_the_figures(play):
     record = play("sound-1", "aborts-at-exit")
 
     assert not cell(record, "aborts-at-exit").failures
@@ -154,6 +155,19 @@ def test_an_abort_at_exit_is_shown_and_keeps_the_figures(play):
     text = printed(record)
     assert "workers that did not end cleanly" in text
     assert "SIGABRT" in text
+
+
+def test_trap_3_closing_a_client_is_in_no_operation_and_told_apart(play):
+    record = play("sound-1", "slow-to-close")
+    content = results.to_file(record, fingerprint.fingerprint(["x"]))
+    rows = results.Results(content).rows
+
+    samples = cell(record, "slow-to-close").rounds[0]["samples"]
+    assert min(sample["wall_ns"] for sample in samples) < 300_000_000
+    assert rows["planted", "only", "slow-to-close"].closed_ns[0] >= 300_000_000
+    assert rows["planted", "only", "sound-1"].closed_ns == []
+    html = page.render(content)
+    assert '<th scope="col" class="n">close()</th>' in html
 
 
 def test_an_exception_in_the_timed_part_is_shown_with_its_place(play):
@@ -217,7 +231,7 @@ def test_an_interrupted_run_keeps_what_it_has(play, tmp_path, monkeypatch):
     assert told[-1].total == 9
 
 
-def test_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, monkeypatch):
+def test_trap_8_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, monkeypatch):
     from mangonel.lab import conductor
 
     monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 1)])

@@ -11,7 +11,7 @@ from mangonel.lab import registry
 from mangonel.lab.contender import PROGRAM, Target
 from mangonel.lab.contenders._programs import ORIGINAL_INSERTS
 from mangonel.lab.experiment import Bench, Size
-from mangonel.lab.experiments._process import OriginalTask, ProgramError
+from mangonel.lab.experiments._process import OriginalTask, ProgramError, ProgramTask
 
 NAMES = [
     name
@@ -67,13 +67,24 @@ def test_program_c_prints_a_line_for_each_step(bench):
     assert task.extras()["lines"] == 1 + 100 + 100 * 100
 
 
-def test_time_spent_at_exit_is_not_inside_the_program(bench):
+def test_trap_2_time_spent_at_exit_is_not_inside_the_program(bench):
     sleeps = "import atexit, time\natexit.register(lambda: time.sleep(0.5))\n"
     task = OriginalTask(changed(bench("mangonel"), lambda source: sleeps + source), "original-a")
 
     begun = time.perf_counter()
     task.act()
     assert time.perf_counter() - begun - task.extras()["inside_s"] >= 0.5
+
+
+def test_trap_2_what_a_whole_process_waits_for_at_its_exit_is_told_apart(bench):
+    sleeps = "import atexit, time\natexit.register(lambda: time.sleep(0.5))\n"
+    slow = ProgramTask(changed(bench("mangonel"), lambda source: sleeps + source), "insert-1", 1)
+    usual = ProgramTask(bench("mangonel"), "insert-1", 1)
+
+    for task in (slow, usual):
+        task.act()
+    assert slow.extras()["exit_us"] >= 500_000
+    assert 0 < usual.extras()["exit_us"] < slow.extras()["exit_us"]
 
 
 def test_a_program_that_raises_voids_its_time(bench):

@@ -96,6 +96,16 @@ def test_another_answer_makes_a_red_cell_in_a_sitting_too(play):
     assert "another answer" in cell(record, "liar").failures[0]
 
 
+def test_trap_3_closing_a_client_is_in_no_operation_in_a_sitting_too(play):
+    record = play("sound-1", "slow-to-close")
+    closed = [line for line in record.lines if line["kind"] == "closed"]
+
+    assert [line["cell"][2] for line in closed] == ["slow-to-close"]
+    assert closed[0]["ns"] >= 300_000_000
+    samples = [entry["samples"][0] for entry in cell(record, "slow-to-close").rounds]
+    assert min(sample["wall_ns"] for sample in samples) < 300_000_000
+
+
 def test_a_contender_that_cannot_be_used_is_named(play):
     record = play("sound-1", "absent", "unfinished")
 

@@ -86,7 +86,9 @@ def test_a_wrong_answer_is_found_after_every_sample(target):
 
 
 @pytest.mark.parametrize("name", ["ldjson-export", "gridfs-multi-download"])
-def test_the_processes_run_before_the_clock_does_and_no_sample_starts_one(target, monkeypatch, name):
+def test_upstream_bug_the_processes_run_before_the_clock_does_and_no_sample_starts_one(
+    target, monkeypatch, name
+):
     bench = Bench(registry.contender("mangonel"), target, Size(quick=True), seed=1)
     parts = {part.id: part for part in spec.EXPERIMENT.parts(Size(quick=True))}
     try:
@@ -102,7 +104,9 @@ def test_the_processes_run_before_the_clock_does_and_no_sample_starts_one(target
         _spec_parallel._helpers.clear()
 
 
-def test_exported_and_downloaded_files_are_on_the_disk_when_the_clock_stops(target, monkeypatch, tmp_path):
+def test_upstream_bug_exported_and_downloaded_files_are_on_the_disk_when_the_clock_stops(
+    target, monkeypatch, tmp_path
+):
     import asyncio
 
     from mangonel.lab.contenders import _spec
@@ -131,11 +135,50 @@ def test_exported_and_downloaded_files_are_on_the_disk_when_the_clock_stops(targ
         assert (tmp_path / "file").read_bytes() == b"content"
 
 
+@pytest.mark.parametrize("name", ["mangonel", "pymongo", "mangonel-asyncio"])
+def test_upstream_bug_an_export_finds_its_range_by_an_index(target, tmp_path, name):
+    import asyncio
+
+    from mangonel.lab.contenders import _spec
+
+    async def export() -> None:
+        player = await _spec.open_player(name, target)
+
+        async def call(verb, *arguments):
+            result = getattr(player, verb)(*arguments)
+            return await result if asyncio.iscoroutine(result) else result
+
+        await call("fill_lines", documents.message(), 40)
+        client.test_lab_spec.command("profile", 2)
+        await call("export_file", 20, 20, str(tmp_path / "lines"))
+        client.test_lab_spec.command("profile", 0)
+        await call("close")
+
+    with pymongo.MongoClient(target.uri) as client:
+        profile = client.test_lab_spec["system.profile"]
+        profile.drop()
+        asyncio.run(export())
+        plans = [each["planSummary"] for each in profile.find({"command.find": {"$exists": True}})]
+    assert plans
+    assert all(plan.startswith("IXSCAN") for plan in plans), plans
+
+
+@pytest.mark.parametrize("name", ["gridfs", "spec"])
+def test_upstream_bug_a_file_for_gridfs_does_not_compress(name):
+    import zlib
+
+    from mangonel.lab.experiments import gridfs
+
+    data = {"gridfs": gridfs, "spec": _spec_tasks}[name].content(200_000)
+    assert len(data) == 200_000
+    assert len(zlib.compress(data)) > 0.99 * len(data)
+
+
 @pytest.mark.skipif(
     "MONGODB_BENCHMARK_DATA" not in os.environ,
     reason="MONGODB_BENCHMARK_DATA does not name the folder of the specification's documents",
 )
-def test_megabytes_are_counted_by_the_published_files():
+def test_upstream_bug_megabytes_are_counted_by_the_published_files():
     folder = Path(os.environ["MONGODB_BENCHMARK_DATA"])
     sizes = {}
     for name in ("extended_bson", "single_and_multi_document"):

@@ -176,7 +176,7 @@ def test_histograms_keep_response_and_service_apart():
     assert Seen(1.0, [1000] * 100, [1000] * 100, [], 0, 0.1).histograms().keys() == {"service"}
 
 
-def test_percentiles_are_nearest_ranks():
+def test_upstream_bug_a_percentile_of_one_value_is_that_value():
     values = list(range(1, 1001))
     assert [percentile(values, share) for share in (50, 99, 99.9, 100)] == [500, 990, 999, 1000]
     assert percentile([7], 99.9) == percentile([7], 0.1) == 7
@@ -184,7 +184,7 @@ def test_percentiles_are_nearest_ranks():
         percentile([], 50)
 
 
-def test_ab_counts_another_length_as_a_failure_unless_told_that_lengths_vary(site):
+def test_trap_5_ab_counts_another_length_as_a_failure_unless_told_that_lengths_vary(site):
     program("ab")
     port = site(lambda number, request: ok(b"x" * (1 + number % 2)))
 
@@ -211,7 +211,7 @@ def test_wrk_tells_requests_per_second_and_refuses_errors(site):
         run_wrk(f"http://127.0.0.1:{wrong}/", 1, 2)
 
 
-def test_no_load_looks_for_processes_by_name():
+def test_trap_7_no_load_looks_for_processes_by_name():
     # On a shared machine a name finds other people's servers: only a child's own id may be ended or metered.
     from pathlib import Path
 

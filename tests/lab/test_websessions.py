@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip("tornado", reason="the site is a Tornado application")
 pytest.importorskip("aiosqlite", reason="one of the two stores")
 
-from mangonel.lab import house, registry
+from mangonel.lab import house, registry, webload
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size
 from mangonel.lab.experiments import _visits
@@ -64,6 +65,31 @@ def test_known_visitors_are_some_of_the_population_where_there_is_one() -> None:
     task.verify()
     assert len(task._cookies) == 150  # the fifty asked for, and the hundred of the warm-up
     bench.close()
+
+
+def test_trap_6_no_two_requests_under_way_are_one_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Twenty at once on one session measure its conflicts (scenario F), not what a session costs.
+    commands: list[list[str]] = []
+    run = subprocess.run
+
+    def spied(command: list[str], *arguments: Any, **keywords: Any) -> Any:
+        commands.append(command)
+        return run(command, *arguments, **keywords)
+
+    play("web-memory", part_of("populate"))
+    monkeypatch.setattr(webload.subprocess, "run", spied)
+    for name in ("known-reads", "known-writes", "mixed"):
+        bench = Bench(registry.contender("web-memory"), NOWHERE, SIZE, 1)
+        task: Any = EXPERIMENT.task(part_of(name, Size(parameters=SIZE.parameters)), bench)
+        task.verify()
+        cookies = [cookie for number in range(300) if (cookie := task._request(number)[1])]
+        for place in range(len(cookies) - _visits.VISITORS):
+            together = cookies[place : place + _visits.VISITORS]
+            assert len(set(together)) == len(together)
+        bench.close()
+    play("web-memory", part_of("new-visitor"))
+    assert any("ab" in command[0] for command in commands)
+    assert not any("-C" in command for command in commands)
 
 
 def test_a_run_with_other_store_calls_is_void(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -568,6 +568,7 @@ class Conductor:
             self.record.fail(cell, f"round {number + 1}: asked to write with {part.write_concern}, {other}")
             return
         digests.setdefault(part.id, {})[cell.contender] = digest
+        self.record.close_time(cell, message["close_ns"])
         self.record.add(
             cell,
             {

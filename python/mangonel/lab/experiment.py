@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +99,7 @@ class Bench:
         self.size = size
         self.random = random.Random(seed)
         self.adapter: Any = None
+        self._is_client = False
         # What more than one part uses, by name; closed with the bench.
         self.kept: dict[str, Any] = {}
         self._runner: asyncio.Runner | None = None
@@ -135,6 +137,7 @@ class Bench:
         elif self.contender.blocking is not None:
             blocking: Blocking = self.contender.blocking(target)
             self.adapter = blocking
+        self._is_client = True
         return self.adapter
 
     @property
@@ -169,11 +172,14 @@ class Bench:
             return paced
         return at_rate(call, arguments, rate, in_flight)
 
-    def close_adapter(self) -> None:
-        """Close the adapter, if one is open."""
+    def close_adapter(self) -> int | None:
+        """Close the adapter, if one is open, and return the ns that took; None unless it was a connected client."""
+        is_client, self._is_client = self._is_client and self.adapter is not None, False
+        start = time.perf_counter_ns()
         if self.adapter is not None:
             adapter, self.adapter = self.adapter, None
             self.run(adapter.close())
+        return time.perf_counter_ns() - start if is_client else None
 
     def close(self) -> None:
         """Close the adapter, what was kept, and the loop."""

@@ -120,6 +120,11 @@ class Record:
         cell.rounds.append(entry)
         self._tell("round", cell=[cell.experiment, cell.part.id, cell.contender], **entry)
 
+    def close_time(self, cell: Cell, ns: int | None) -> None:
+        """Note how long a client took to close: part of no operation, so it is told apart. None: there was none."""
+        if ns is not None:
+            self._tell("closed", cell=[cell.experiment, cell.part.id, cell.contender], ns=ns)
+
     def fail(self, cell: Cell, reason: str) -> None:
         """Void a cell: it has no figure, and the reason is shown instead."""
         cell.failures.append(reason)

@@ -75,6 +75,8 @@ def assemble(lines: Iterable[Line]) -> dict[str, Any]:
             }
         elif kind == "round":
             cells[_key(line)]["rounds"].append(entry)
+        elif kind == "closed":
+            cells[_key(line)].setdefault("closed_ns", []).append(entry["ns"])
         elif kind == "failure":
             cells[_key(line)]["failures"].append(entry["reason"])
         elif kind == "versions":
@@ -117,6 +119,8 @@ class Row:
 
     Attributes:
         rounds: those that count; `content` has the others too.
+        equipment: where what measures was kept, "" for nowhere.
+        closed_ns: how long the contender's client took to close, which is in no other figure.
     """
 
     key: Key
@@ -132,6 +136,7 @@ class Row:
     version: int = 1
     references: tuple[str, ...] = ()
     equipment: str = ""
+    closed_ns: list[int] = field(default_factory=list)
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     def per_round(self, figure: str) -> dict[int, list[float]]:
@@ -176,6 +181,7 @@ class Results:
                 cell["version"],
                 tuple(cell.get("references", ())),
                 cell.get("equipment", ""),
+                cell.get("closed_ns", []),
             )
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:

@@ -179,6 +179,7 @@ class Sitting:
         if not self._expect(message, "done", player, named):
             return
         name = player.contender.id
+        self._record.close_time(self._cell(player, named), message["close_ns"])
         if (written := message["written"]) is not None:
             seen = self._ask({"do": "inspect", "collection": player.scratch})
             if seen["count"] != written:

@@ -64,7 +64,9 @@ def _take(
             profile.record(task, message["profile"])
             channel.send({"event": "profiled"})
         else:
-            _play(channel, part, task, message["samples"], order.get("plant", 0.0))
+            written = _play(channel, part, task, message["samples"], order.get("plant", 0.0))
+            # Part of no operation: a pooled client may take as long to close as all of them took.
+            channel.send({"event": "done", "written": written, "close_ns": bench.close_adapter()})
     except Exception as error:
         traceback.print_exc()
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -73,8 +75,11 @@ def _take(
     bench.close_adapter()
 
 
-def _play(channel: protocol.Channel, part: Part, task: Task, samples: int, plant: float) -> None:
-    """Take so many samples; none: as many as the conductor wants, who then plays others between two of them."""
+def _play(channel: protocol.Channel, part: Part, task: Task, samples: int, plant: float) -> int | None:
+    """Take so many samples and return how many documents were written, if any.
+
+    None asked for: as many as the conductor wants, who then plays others between two of them.
+    """
     channel.send({"event": "verified", "digest": task.verify()})
     task.warm_up()
     if not samples:
@@ -94,7 +99,7 @@ def _play(channel: protocol.Channel, part: Part, task: Task, samples: int, plant
         repeats = BEST_OF if not samples and part.judge == "client" and not part.server else 1
         taken = [_measure(part, task, plant) for _ in range(repeats)]
         channel.send({"event": "sample", **min(taken, key=lambda sample: sample["cpu_ns"])})
-    channel.send({"event": "done", "written": task.written()})
+    return task.written()
 
 
 def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:

@@ -37,6 +37,9 @@ class _PlantedTask(Task):
         self._bench = bench
         self._codec = bench.contender.codec()
 
+        if bench.contender.blocking is not None:
+            bench.connect()
+
     def verify(self) -> str:
         return self._codec.encode("first").hex()
 
@@ -58,6 +61,14 @@ class _Planted(Experiment):
         return _PlantedTask(bench)
 
 
+class _SlowToClose:
+    def __init__(self, target) -> None:
+        pass
+
+    def close(self) -> None:
+        time.sleep(0.3)
+
+
 def _contender(name: str, codec, **options) -> Contender:
     return Contender(name, f"planted {name}", frozenset({CODEC, "planted"}), codec=codec, **options)
 
@@ -72,6 +83,7 @@ CONTENDERS = (
     _contender("aborts-at-exit", _codec(b"right", _abort_at_exit)),
     _contender("raises", _codec(b"right", _fail)),
     _contender("hangs", _codec(b"right", lambda: time.sleep(60))),
+    _contender("slow-to-close", _codec(b"right"), blocking=_SlowToClose),
     _contender("absent", _codec(b"right"), packages=("no_such_package_anywhere",)),
     _contender("unfinished", _codec(b"right"), names=("json:no_such_name",)),
 )

@@ -6,6 +6,7 @@ import os
 import pty
 import sys
 import threading
+import time
 from types import TracebackType
 
 from mangonel.lab.contenders._programs import INSIDE_FD, ORIGINAL_INSERTS
@@ -17,14 +18,22 @@ class ProgramError(Exception):
     """A program failed by itself: it ended with a positive exit status."""
 
 
+# Behind a program: when it was done. This process reads the same clock.
+END = f"\nimport os, time\nos.write({INSIDE_FD}, str(time.perf_counter_ns()).encode())\n"
+
+
 class ProgramTask(Task):
-    """One sample is one process; `inserts` is how many documents each leaves behind."""
+    """One sample is one process; `inserts` is how many documents each leaves behind.
+
+    What a program waits for is told with what of it came after its last line: some drivers join threads that sleep.
+    """
 
     def __init__(self, bench: Bench, kind: str, inserts: int) -> None:
         self._bench = bench
         self._kind = kind
         self._inserts = inserts
         self._runs = 0
+        self._exit_us = 0.0
         self.status = 0
 
     def verify(self) -> str:
@@ -42,8 +51,8 @@ class ProgramTask(Task):
         return 1
 
     def extras(self) -> dict[str, float]:
-        """Return the exit status of the last run; a signal at exit does not void the time, but is shown."""
-        return {"exit_status": float(self.status)}
+        """Return the exit status of the last run and the µs of its exit; a signal there voids no time, but is shown."""
+        return {"exit_status": float(self.status), "exit_us": self._exit_us}
 
     def written(self) -> int | None:
         """Return how many documents all runs inserted, None for programs that write nothing."""
@@ -57,13 +66,27 @@ class ProgramTask(Task):
         """
         make = self._bench.contender.program
         assert make is not None
-        source = make(kind, self._bench.target)
-        pid = os.posix_spawn(sys.executable, [sys.executable, "-c", source], os.environ)
-        _, status, _ = os.wait4(pid, 0)
+        source = make(kind, self._bench.target) + END
+        told_read, told_write = os.pipe()
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-c", source],
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, told_write, INSIDE_FD)],
+            )
+            _, status, _ = os.wait4(pid, 0)
+            ended = time.perf_counter_ns()
+        finally:
+            os.close(told_write)
+            told = os.read(told_read, 100)
+            os.close(told_read)
         self._runs += 1
         self.status = os.waitstatus_to_exitcode(status)
         if self.status > 0:
             raise ProgramError(f"the program {kind} ended with exit status {self.status}")
+        # One that a signal ended before its last line had no exit.
+        self._exit_us = (ended - int(told)) / 1000 if told else 0.0
 
 
 class OriginalTask(ProgramTask):
@@ -82,7 +105,7 @@ class OriginalTask(ProgramTask):
 
     def extras(self) -> dict[str, float]:
         """Return the last run's times in seconds, the lines it printed, and its exit status."""
-        return {**self._told, **super().extras()}
+        return {**self._told, "exit_status": float(self.status)}
 
     def run(self, kind: str) -> None:
         """Run the program on a terminal, and keep its times.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import random
 import shutil
 import tempfile
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from mangonel.lab import documents
 from mangonel.lab.contenders._spec import CHUNK
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part
-from mangonel.lab.experiments._spec_tasks import SpecTask
+from mangonel.lab.experiments._spec_tasks import SpecTask, content
 from mangonel.lab.protocol import Child
 
 HELPER = "mangonel.lab.contenders._spec_helper"
@@ -167,7 +166,7 @@ class PhotosTask(ParallelTask):
 
     def photo(self) -> bytes:
         """Return what is in each of them."""
-        return random.Random(5_242_880).randbytes(PHOTO_BYTES)
+        return content(PHOTO_BYTES)
 
     def write_photos(self) -> None:
         """Write the files that are stored."""

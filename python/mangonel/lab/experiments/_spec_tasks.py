@@ -216,12 +216,17 @@ class ClientBulkWriteMixed(BulkWriteMixed):
         return models
 
 
+def content(size: int) -> bytes:
+    """Return a file's bytes: such as no compression makes smaller, and the same in every run."""
+    return random.Random(size).randbytes(size)
+
+
 class FileTask(SpecTask):
     """A file of 50 MiB that does not compress."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
-        self._data = random.Random(FILE_BYTES).randbytes(FILE_BYTES)
+        self._data = content(FILE_BYTES)
         self.call("empty_bucket")
 
 

@@ -13,7 +13,6 @@ import contextlib
 import datetime as dt
 import http.client
 import json
-import os
 import re
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from mangonel.lab.contenders.live import BESIDE, BROWSERS, LIVE, WATCHED
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.latency import Latencies
+from mangonel.lab.meters import cpu_ns
 
 RATE = 1000
 IN_FLIGHT = 50
@@ -84,11 +84,7 @@ class Site:
 
     def cpu(self) -> float:
         """Return the processor seconds that the web process has used, all its threads together."""
-        used = 0
-        for task in os.scandir(f"/proc/{self._web.pid}/task"):
-            with open(f"{task.path}/schedstat") as stat:
-                used += int(stat.read().split()[0])
-        return used / 1e9
+        return cpu_ns(self._web.pid) / 1e9
 
     def _start(self, command: list[str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -289,12 +289,15 @@ def _figures(results: Results, rows: Sequence[Row], reference: Row | None, band:
         "peak MB",
         f"against {name} [95 %]",
     ]
+    # What lies outside every operation, or at the end of a process, is told apart from it.
+    apart = {"close()": _closing(rows), "of it at exit": _leaving(rows)}
+    apart = {heading: cells for heading, cells in apart.items() if any(cells.values())}
     lines = []
     for row in rows:
         figure = row.estimate(judge)
         if figure is None:
             why = row.failures[0][:160] if row.failures else "no samples"
-            lines.append(("failed", [escape(row.name), escape(why), "", "", "", ""]))
+            lines.append(("failed", [escape(row.name), escape(why), "", "", "", "", *("" for _ in apart)]))
             continue
         client, server, rss = (row.estimate(each) for each in ("client", "server", "rss"))
         speed = None
@@ -311,10 +314,27 @@ def _figures(results: Results, rows: Sequence[Row], reference: Row | None, band:
                     charts.duration(server.value) if server else "",
                     f"{rss.value / 1e6:.0f}" if rss else "",
                     interval(speed, lambda v: f"{v:.2f}") + TIMES if speed else "",
+                    *(cells[row.key[2]] for cells in apart.values()),
                 ],
             )
         )
-    return table(headings, lines, numeric=1) + _counters(rows)
+    return table([*headings, *apart], lines, numeric=1) + _counters(rows)
+
+
+def _closing(rows: Sequence[Row]) -> dict[str, str]:
+    """Return how long each client took to close, which no other figure contains."""
+    return {
+        row.key[2]: charts.duration(median([float(ns) for ns in row.closed_ns]) / 1000)
+        if row.closed_ns
+        else ""
+        for row in rows
+    }
+
+
+def _leaving(rows: Sequence[Row]) -> dict[str, str]:
+    """Return how much of each process came after its program's last line."""
+    found = {row.key[2]: [v for vs in row.per_round("exit_us").values() for v in vs] for row in rows}
+    return {name: charts.duration(median(values)) if values else "" for name, values in found.items()}
 
 
 def _counters(rows: Sequence[Row]) -> str:
