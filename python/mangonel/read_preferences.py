@@ -227,6 +227,45 @@ class ReadPreference:
     NEAREST = Nearest()
 
 
+class MovingAverage:
+    """An average to which newer samples count more, as that of a server's ping times.
+
+    Example:
+        >>> average = MovingAverage()
+        >>> average.add_sample(10.0)
+        >>> average.add_sample(20.0)
+        >>> average.get()
+        12.0
+    """
+
+    __slots__ = ("average",)
+
+    # The weight of the newest sample (server-selection, "round trip time").
+    _NEWEST = 0.2
+
+    def __init__(self) -> None:
+        self.average: float | None = None
+
+    def add_sample(self, sample: float) -> None:
+        """Count a sample, of 0 or more.
+
+        Raises:
+            ValueError: it is negative.
+        """
+        if sample < 0:
+            raise ValueError(f"expected a duration of 0 or more, found {sample}")
+        average = self.average
+        self.average = sample if average is None else (1 - self._NEWEST) * average + self._NEWEST * sample
+
+    def get(self) -> float | None:
+        """Return the average, or None without a sample."""
+        return self.average
+
+    def reset(self) -> None:
+        """Forget all samples."""
+        self.average = None
+
+
 def make_read_preference(
     mode: int, tag_sets: _TagSets | None, max_staleness: int = _NO_MAX_STALENESS
 ) -> _ServerMode:

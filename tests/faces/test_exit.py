@@ -165,6 +165,32 @@ def test_the_interpreter_exits_cleanly_and_fast(server: ScriptedServer, name: st
     assert took < 5
 
 
+LOGGED = """
+import logging
+logging.basicConfig(level=logging.DEBUG)
+def kept(): "Functions of a program hold its names, so that its client stays until modules are gone."
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [LOGGED + BLOCKING + "orders.find_one()", LOGGED + ASYNCIO + "asyncio.run(orders.find_one())"],
+    ids=["blocking", "asyncio"],
+)
+def test_the_log_of_a_client_that_outlives_the_modules_ends_without_a_traceback(server, program) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", program, server.uri],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "PYTHONPATH": str(_package())},
+        check=False,
+    )
+    assert ended.returncode == 0
+    assert "Command succeeded" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def _package() -> Path:
     import mangonel
 

@@ -271,3 +271,42 @@ def test_message_shows_what_json_cannot() -> None:
 
     assert json.loads(str(message)) == {"message": "it happened", "thing": repr(object)}
     assert message.fields == {"message": "it happened", "thing": object}
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "run"),
+    [
+        ("find", "read", lambda things: things.find_one({})),
+        ("insert", "write", lambda things: things.insert_one({})),
+        ("findAndModify", "write", lambda things: things.find_one_and_delete({})),
+    ],
+)
+def test_each_further_attempt_is_written_before_it_starts(
+    face: Face, connect: Connect, log: Kept, database_name: str, command: str, kind: str, run: Any
+) -> None:
+    client = connect(appname="retried")
+    face.run(lambda: client.admin.command("ping"))
+    refuses = {
+        "failCommands": [command],
+        "errorCode": 10107,
+        "errorLabels": ["RetryableWriteError"],
+        "appName": "retried",
+    }
+    point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": refuses}
+    face.run(lambda: client.admin.command(point))
+    log.messages.clear()
+
+    for _ in range(2):
+        face.run(lambda: run(client[database_name].things))
+
+    told = [message for message in log.of("command") if message["commandName"] == command]
+    assert [message["message"] for message in told] == [
+        "Command started",
+        "Command failed",
+        f"Retrying {kind} attempt number 1",
+        "Command started",
+        "Command succeeded",
+        "Command started",
+        "Command succeeded",
+    ]
+    assert told[2]["operationId"] == told[3]["operationId"]

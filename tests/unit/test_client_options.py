@@ -13,6 +13,7 @@ import bson
 import pymongo.pool_options
 import pytest
 
+import mangonel
 from mangonel import MongoClient, _version, handshake_metadata, options
 from mangonel.client_options import ClientOptions
 from mangonel.driver_info import DriverInfo
@@ -268,3 +269,30 @@ def test_making_client_options_imports_nothing_slow() -> None:
     imported = set(result.stdout.split())
     assert "mangonel.client_options" in imported
     assert imported.isdisjoint(SLOW), imported & SLOW
+
+
+@pytest.mark.parametrize(
+    ("hosts", "service"),
+    [
+        ("a.Cosmos.azure.com", "CosmosDB"),
+        ("a,b.docdb.amazonaws.com:27018", "DocumentDB"),
+        (["b.docdb-elastic.amazonaws.com", "a.cosmos.azure.com"], "DocumentDB"),
+    ],
+)
+def test_a_host_of_another_service_is_told_once_as_by_pymongo(hosts: Any, service: str, caplog: Any) -> None:
+    for driver in (mangonel, pymongo):
+        for made in (driver.MongoClient, driver.AsyncMongoClient):
+            with pytest.warns(UserWarning, match=service) as warned:
+                made(hosts, connect=False)
+            assert len(warned) == 1
+            assert warned[0].filename == __file__
+    with caplog.at_level("INFO"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mangonel.MongoClient(hosts)
+    assert [record.name for record in caplog.records if service in record.getMessage()] == ["mangonel.client"]
+
+
+def test_hosts_that_are_mongodb_are_not_told() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mangonel.MongoClient(["cosmos.azure.com", "docdb.amazonaws.com.example", "a.mongodb.net"])

@@ -271,6 +271,23 @@ def test_read_preferences_pickle() -> None:
         assert pickle.loads(pickle.dumps(preference)) == preference
 
 
+def test_a_moving_average_goes_as_pymongos() -> None:
+    import pymongo.read_preferences
+
+    from mangonel import read_preferences
+
+    averages = read_preferences.MovingAverage(), pymongo.read_preferences.MovingAverage()
+    for sample in (10.0, 20.0, 5.0, 0.0, 7.5):
+        for average in averages:
+            average.add_sample(sample)
+        assert averages[0].get() == pytest.approx(averages[1].get())
+    for average in averages:
+        with pytest.raises(ValueError):
+            average.add_sample(-1)
+        average.reset()
+        assert average.get() is None
+
+
 def test_constants_have_pymongos_values() -> None:
     import pymongo
     import pymongo.collation

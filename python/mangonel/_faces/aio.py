@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import heapq
 import socket
+import sys
 from _weakref import ref
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
@@ -233,6 +234,9 @@ class AioPort:
         # Every running operation holds the port, so nobody uses these connections; but the loops still watch them, and
         # threads the servers.
         if hasattr(self, "_core"):
+            if sys.is_finalizing():
+                # Listeners find no module any more.
+                self._core.set_publisher(None, 0)
             self._core.close()
 
 

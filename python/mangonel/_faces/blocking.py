@@ -6,6 +6,7 @@ Knows no BSON and no command: what to send, and what an answer means, the exchan
 from __future__ import annotations
 
 import os
+import sys
 import time
 from _thread import allocate_lock
 from _weakref import ref
@@ -235,6 +236,9 @@ class BlockingPort(BlockingLoop):
         if shard is None:
             return
         if self._owns_core:
+            if sys.is_finalizing():
+                # Listeners find no module any more.
+                self._core.set_publisher(None, 0)
             # What it watches must not stay for ever either.
             self._core.close()
         else:

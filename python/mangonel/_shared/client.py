@@ -13,6 +13,7 @@ from mangonel import _core
 from mangonel._deadline import timeout
 from mangonel._faces.watch import Starter
 from mangonel._light import Generic
+from mangonel._loggers import logger_name
 from mangonel._shared import life
 from mangonel._shared.attention import Attention
 from mangonel._shared.client_admin import ClientAdministration
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
+
+# Services with MongoDB's protocol and not all of its behaviour, by how their hosts' names end.
+_OTHERS = (".cosmos.azure.com", ".docdb.amazonaws.com", ".docdb-elastic.amazonaws.com")
 
 # How long closing a client may take to tell the server what it left open.
 _TIDY_UP_SECONDS = 1.0
@@ -111,6 +115,7 @@ class _MongoClient(
             without_frames(error)
             raise
         self._options = options
+        _tell_others(options)
         self._take_settings(
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
         )
@@ -328,8 +333,30 @@ class _LateHosts:
             if self._options.is_resolved:
                 return
             options = self._options.with_resolved_hosts()
+            _tell_others(options)
             self._core.configure(options.core_options())
             self._options = options
             client = self._client()
             if client is not None:
                 client._options = options
+
+
+def _tell_others(options: ClientOptions) -> None:
+    """Log that a host is of another service, or warn of it where the log would not take that."""
+    for host, _ in options.seeds:
+        host = host.lower()
+        if host.endswith(_OTHERS):
+            import logging
+            import warnings
+
+            service = "CosmosDB" if host.endswith(_OTHERS[0]) else "DocumentDB"
+            text = (
+                f"{host} is {service}, which speaks MongoDB's protocol and lacks some of its features: "
+                f"https://www.mongodb.com/supportability/{service.lower()}"
+            )
+            logger = logging.getLogger(logger_name("client"))
+            if logger.isEnabledFor(logging.INFO):
+                logger.info(text)
+            else:
+                warnings.warn(text, UserWarning, stacklevel=3)
+            return

@@ -52,10 +52,31 @@ def _document(body: Any) -> bytes:
     return body if isinstance(body, bytes) else encode(body)
 
 
+# What is tried again as a write; everything else is a read.
+_WRITES = frozenset(
+    [
+        "insert",
+        "update",
+        "delete",
+        "findAndModify",
+        "bulkWrite",
+        "commitTransaction",
+        "abortTransaction",
+    ]
+)
+# Operations that failed and may be tried again: many more than are under way at once.
+_MOST_FAILED = 10_000
+
+
 class CommandLog(_Component, monitoring.CommandListener):
     """Messages of commands."""
 
     name = "command"
+
+    def __init__(self, topology_id: ObjectId) -> None:
+        super().__init__(topology_id)
+        # By the number that the attempts of an operation share: how many have failed.
+        self._failed: dict[tuple[int, str], int] = {}
 
     def _about(self, message: str, event: Any, **fields: Any) -> None:
         _, _, _, _, (host, port), _, service_id, connection, _ = event._facts
@@ -74,17 +95,31 @@ class CommandLog(_Component, monitoring.CommandListener):
         )
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Write what is about to be sent."""
+        """Write what is about to be sent, and before it that it is sent once more."""
+        operation = (event.operation_id or 0, event.command_name)
+        attempt = self._failed.get(operation)
+        if attempt is not None:
+            kind = "write" if event.command_name in _WRITES else "read"
+            self._write(
+                f"Retrying {kind} attempt number {attempt}",
+                commandName=event.command_name,
+                operationId=event.operation_id,
+            )
         self._about("Command started", event, command=_document(event._body))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Write what came back."""
+        self._failed.pop((event.operation_id or 0, event.command_name), None)
         self._about(
             "Command succeeded", event, durationMS=event.duration_micros / 1000, reply=_document(event._body)
         )
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
         """Write why there is no good reply."""
+        operation = (event.operation_id or 0, event.command_name)
+        if len(self._failed) >= _MOST_FAILED:
+            self._failed.clear()
+        self._failed[operation] = self._failed.get(operation, 0) + 1
         failure = event._body
         is_ours = isinstance(failure, dict) and "errtype" in failure
         failure = failure["errmsg"] if is_ours else _document(failure)

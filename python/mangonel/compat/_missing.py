@@ -148,7 +148,6 @@ MISSING: dict[str, tuple[str, ...]] = {
         "SSLContext",
         "SSLError",
     ),
-    "pymongo.read_preferences": ("MovingAverage",),
     "pymongo.response": ("PinnedResponse", "Response"),
     "pymongo.saslprep": ("HAVE_STRINGPREP", "saslprep"),
     "pymongo.server_selectors": (
