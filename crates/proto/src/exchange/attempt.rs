@@ -139,7 +139,7 @@ impl Exchange {
         self.failure = (!self.facts.ok).then_some(Failure::Command);
         match retry::after_reply(self.operation.kind, &self.facts, &client.options) {
             Again::AfterBackoff => {
-                self.is_overloaded = true;
+                self.retries_as_overloaded = true;
                 if let Some(until) = self.backoff_end(client, now) {
                     self.put_off_session(client, now);
                     self.wait_out(client, until, message);
@@ -174,9 +174,9 @@ impl Exchange {
 
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
         let is_end = self.operation.kind.end().is_some();
-        let most = if self.is_overloaded { client.options.max_adaptive_retries } else { 1 };
+        let most = if self.retries_as_overloaded { client.options.max_adaptive_retries } else { 1 };
         // A limit of time is one on the attempts too, even when it says that there is none.
-        let has_unlimited_time = self.operation.limit == Limit::None && !self.is_overloaded;
+        let has_unlimited_time = self.operation.limit == Limit::None && !self.retries_as_overloaded;
         self.until.map_or(has_unlimited_time || self.attempt < most, |until| now < until)
             && self.operation.pinned.is_none()
             && self.operation.server.is_none()

@@ -154,7 +154,7 @@ impl Exchange {
         is_overload: bool,
         now: Instant,
     ) {
-        self.is_overload = is_overload;
+        self.may_be_overload = is_overload;
         if phase == topology::Phase::BeforeHandshake {
             self.note_trouble(message);
         }

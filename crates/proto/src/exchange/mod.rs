@@ -140,9 +140,9 @@ pub struct Exchange {
     /// Whether that is what the caller is told.
     reports_earlier: bool,
     /// Whether a server had too much to do, so that other rules for retries hold.
-    is_overloaded: bool,
+    retries_as_overloaded: bool,
     /// Whether the last failure was that of a connection being made, which may mean the same.
-    is_overload: bool,
+    may_be_overload: bool,
     /// When its time is over (client-side-operations-timeout).
     until: Option<Instant>,
     /// Whether the server will send more without being asked.
@@ -213,8 +213,8 @@ impl Exchange {
             facts: Facts::default(),
             earlier: None,
             reports_earlier: false,
-            is_overloaded: false,
-            is_overload: false,
+            retries_as_overloaded: false,
+            may_be_overload: false,
             until,
             more_to_come: false,
             has_transaction_number: false,
@@ -393,7 +393,7 @@ impl Exchange {
     /// Returns whether the failure carries the labels `SystemOverloadedError` and `RetryableError`: no connection could
     /// be made, perhaps since the server has too much to do.
     pub fn is_overload_error(&self) -> bool {
-        self.is_overload && matches!(self.failure, Some(Failure::Network { .. }))
+        self.may_be_overload && matches!(self.failure, Some(Failure::Network { .. }))
     }
 
     /// Returns how often the command was sent before the last time.
