@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.lab import profile, results
-from mangonel.lab.report import charts, flame, page, readme
+from mangonel.lab.report import charts, flame, page, pareto, readme
 from mangonel.lab.statistics import Estimate
 
 COMMITTED = sorted((Path(__file__).parents[2] / "docs" / "benchmarks").glob("*.json*"))
@@ -164,3 +164,53 @@ def test_a_callgrind_file_has_self_time_and_exact_calls():
 def test_the_labs_own_frames_are_no_part_of_a_flame_graph():
     stacks = [[["MainThread", "main (mangonel/lab/worker.py:1)", "act (x.py:3)"], 0.5], [["MainThread"], 0.1]]
     assert profile.merge(stacks) == {("act (x.py:3)",): 0.5, ("(the lab)",): 0.1}
+
+
+def test_the_front_is_who_nobody_beats_in_both_figures():
+    dots = [
+        pareto.Dot("cheap", 100.0, 5.0),
+        pareto.Dot("fast", 300.0, 9.0),
+        pareto.Dot("slow and dear", 90.0, 8.0),
+        pareto.Dot("dear", 299.0, 9.0),
+        pareto.Dot("no database", 900.0, 1.0, "less"),
+    ]
+    assert [dot.name for dot in pareto.front(dots)] == ["cheap", "fast"]
+
+
+def test_throughput_stands_against_latency_and_processor_time():
+    run = _method().run(1)
+    for cell in run.content["cells"]:
+        cell["experiment"] = "find-one"
+        for entry in cell["rounds"]:
+            for sample in entry["samples"]:
+                sample["extras"] = {"p99": sample["wall_ns"] / 5000}
+    run.content["cells"] += [
+        {**cell, "contender": "raw-socket", "floor": True}
+        for cell in run.content["cells"]
+        if cell["contender"] == "mangonel"
+    ]
+    run.content["cells"] += [
+        {**cell, "contender": "mongojet"} for cell in run.content["cells"] if cell["contender"] == "mangonel"
+    ]
+    run.content["plan"]["experiments"] = ["find-one"]
+    html = page.render(run.content)
+    check(html)
+    assert html.count("Latency at p99 against throughput") == 6
+    assert html.count("Client CPU per operation against throughput") == 6
+    assert html.count("on the front") == 2 * html.count(", limit") > 0
+
+
+def test_latency_is_drawn_against_the_rate_that_was_offered():
+    run = _method().run(1, parts=3)
+    for cell in run.content["cells"]:
+        number = int(cell["part"].rpartition("-")[2])
+        cell.update(experiment="latency", part=f"asyncio-own-{25 * (number + 1)}", judge="p99")
+        for entry in cell["rounds"]:
+            for sample in entry["samples"]:
+                sample["wall_ns"] = int(1e10 / (1000 * (number + 1)))
+                sample["extras"] = {"p50": 100.0, "p99": 900.0 * (number + 1)}
+    run.content["plan"]["experiments"] = ["latency"]
+    html = page.render(run.content)
+    check(html)
+    assert html.count("latency at p99 against the offered rate") == 1
+    assert "1,000/s 900 µs, 2,000/s 1.80 ms, 3,000/s 2.70 ms" in html

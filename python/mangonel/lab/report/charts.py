@@ -64,6 +64,11 @@ def duration(us: float) -> str:
     return f"{number(us / 1e6)} s"
 
 
+def small(x: float, y: float, words: str) -> str:
+    """Return a small text that begins at a place."""
+    return f'<text class="small" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
+
+
 def bars(title: str, rows: Sequence[Bar], limits: Sequence[Limit] = ()) -> str:
     """Draw times as bars with their intervals, and limits as lines across them."""
     known = [row.figure for row in rows if row.figure is not None]
@@ -103,7 +108,7 @@ def bars(title: str, rows: Sequence[Bar], limits: Sequence[Limit] = ()) -> str:
         f"{row.name} {row.words or (duration(row.figure.value) if row.figure else 'failed')}" for row in rows
     ]
     told += [f"limit {limit.name} {duration(limit.value)}" for limit in limits]
-    return _svg(title, "Bars, shorter is faster: " + "; ".join(told), height, body)
+    return svg(title, "Bars, shorter is faster: " + "; ".join(told), height, body)
 
 
 def stacked(title: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
@@ -133,7 +138,7 @@ def stacked(title: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
                 f'width="{server * scale:.1f}" height="10"/>'
             )
     body.append(_axis(height - 18, top, scale))
-    return _svg(title, "Processor time per operation, client plus server: " + "; ".join(told), height, body)
+    return svg(title, "Processor time per operation, client plus server: " + "; ".join(told), height, body)
 
 
 def percentiles(title: str, series: Sequence[Series]) -> str:
@@ -170,9 +175,9 @@ def percentiles(title: str, series: Sequence[Series]) -> str:
     for turn, line in enumerate(shown):
         path = "M" + "L".join(place(point) for point in line.points)
         body.append(f'<path class="line c{turn}" d="{path}"/>')
-    legend, height = _legend([line.name for line in shown], bottom + 24)
+    names, height = legend([line.name for line in shown], bottom + 24)
     told = [f"{line.name} " + ", ".join(f"p{x:g} {duration(y)}" for x, y in line.points) for line in shown]
-    return _svg(title, "Latency by percentile: " + "; ".join(told), height, body + legend)
+    return svg(title, "Latency by percentile: " + "; ".join(told), height, body + names)
 
 
 def histogram(title: str, name: str, buckets: Sequence[tuple[float, float, int]]) -> str:
@@ -204,7 +209,7 @@ def histogram(title: str, name: str, buckets: Sequence[tuple[float, float, int]]
         body.append(_right(bottom + 14, duration(buckets[-1][1]), "small"))
     total = sum(count for _, _, count in buckets)
     told = f"{total} latencies of {name} between {duration(buckets[0][0])} and {duration(buckets[-1][1])}"
-    return _svg(title, told, height, body)
+    return svg(title, told, height, body)
 
 
 def strips(title: str, rows: Sequence[Series]) -> str:
@@ -235,7 +240,7 @@ def strips(title: str, rows: Sequence[Series]) -> str:
     told = (
         f"Rounds of {len(rows)} contenders in time order; the farthest is {2**worst:.2f} times off its median"
     )
-    return _svg(title, told, height, body)
+    return svg(title, told, height, body)
 
 
 def _nines(percentile: float) -> float:
@@ -260,7 +265,8 @@ def _axis(y: float, top: float, scale: float) -> str:
     return "".join(parts)
 
 
-def _legend(names: Sequence[str], y: float) -> tuple[list[str], float]:
+def legend(names: Sequence[str], y: float) -> tuple[list[str], float]:
+    """Return the names of lines in two columns, and where they end."""
     body, rows = [], math.ceil(len(names) / 2)
     for turn, name in enumerate(names):
         x, line = EDGE + (turn % 2) * 195, y + 16 * (turn // 2)
@@ -270,7 +276,8 @@ def _legend(names: Sequence[str], y: float) -> tuple[list[str], float]:
     return body, y + 16 * rows
 
 
-def _svg(title: str, told: str, height: float, body: Sequence[str]) -> str:
+def svg(title: str, told: str, height: float, body: Sequence[str]) -> str:
+    """Return a chart of these parts, with its title and its description."""
     name = f"chart{next(_numbers)}"
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-labelledby="{name}t {name}d">'

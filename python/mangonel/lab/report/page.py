@@ -13,7 +13,7 @@ from mangonel.lab import registry, scores
 from mangonel.lab.fingerprint import machine, placement
 from mangonel.lab.marks import verdicts
 from mangonel.lab.noise import unfit
-from mangonel.lab.report import background, charts
+from mangonel.lab.report import background, charts, offered, pareto
 from mangonel.lab.report.style import STYLE
 from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import Estimate, median
@@ -35,7 +35,9 @@ def render(content: dict[str, Any]) -> str:
     for name, parts in sections.items():
         told = background.experiment(results, name)
         body.append(f'<section id="{escape(name)}"><h2>{escape(told.title)}</h2>{told.html}')
-        body += [*parts, *_scores(results, name), "</section>"]
+        rates = "".join(_figure(*plot) for plot in offered.plots(results, name, is_ours))
+        body += [*parts, f'<div class="charts">{rates}</div>' if rates else ""]
+        body += [*_scores(results, name), "</section>"]
     body += [_absent(results), _conditions(content), "</main>", _foot(content)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/>'
@@ -188,6 +190,7 @@ def _part(results: Results, part: str, rows: list[Row]) -> str:
         figures.append(
             _figure(f"Processor time per {first.unit}: client and server.", charts.stacked(title, cpu))
         )
+    figures += [_figure(*plot) for plot in pareto.plots(ordered, title, is_ours)]
     strip = charts.strips(f"{title}: rounds in time order", _strips(results, ordered))
     more = _figure("Rounds in time order, against the contender's own median. Hollow: disturbed.", strip)
     anchor = escape(f"{first.key[0]}-{part}")

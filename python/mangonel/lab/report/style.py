@@ -7,11 +7,11 @@ DARK_COLOURS = ("#7aa8ff", "#ffa862", "#6ee79a", "#c4a6ff", "#ff8fa3", "#5fe0d0"
 
 _LIGHT = (
     "--paper:#fff;--ink:#181c22;--muted:#566070;--line:#d5dbe3;--soft:#f4f6f9;--ours:#1f5fd0;--peer:#8b97a8;"
-    "--noise:#c3cad4;--server:#d98a3d;--good:#166534;--bad:#b42318;--badsoft:#fdecea;--goodsoft:#e8f5ec;"
+    "--noise:#c3cad4;--tag:#566070;--server:#d98a3d;--good:#166534;--bad:#b42318;--badsoft:#fdecea;--goodsoft:#e8f5ec;"
 )
 _DARK = (
     "--paper:#14171c;--ink:#e8ebf0;--muted:#a3adbb;--line:#363d48;--soft:#1d2229;--ours:#7aa8ff;--peer:#7b8798;"
-    "--noise:#4a5361;--server:#d9974f;--good:#7ee2a0;--bad:#ff9c92;--badsoft:#3a1d1b;--goodsoft:#16301f;"
+    "--noise:#4a5361;--tag:#a3adbb;--server:#d9974f;--good:#7ee2a0;--bad:#ff9c92;--badsoft:#3a1d1b;--goodsoft:#16301f;"
 )
 
 
@@ -53,6 +53,11 @@ svg text.failed{fill:var(--bad)}
 .line{fill:none;stroke-width:2}
 .dot{fill:var(--peer);stroke:var(--paper);stroke-width:.6}.dot.ours{fill:var(--ours)}
 .dot.hollow{fill:var(--paper);stroke:var(--bad);stroke-width:1.4}
+.mark{stroke:var(--paper);stroke-width:1}.mark.ours{fill:var(--ours)}.mark.peer{fill:var(--tag)}
+.mark.less{fill:var(--paper);stroke:var(--bad);stroke-width:1.2}
+.mark.beaten{fill:var(--paper);stroke:var(--tag);stroke-width:1.4}.mark.ours.beaten{stroke:var(--ours)}
+svg text.tag{fill:var(--paper);font-size:9px;font-weight:600}svg text.tag.less,svg text.tag.beaten{fill:var(--ink)}
+.front{fill:none;stroke:var(--ours);stroke-width:1.5;stroke-dasharray:5 3}
 details{margin:.5rem 0}
 summary{cursor:pointer;color:var(--ours)}
 .scroll{overflow-x:auto;max-width:100%}
