@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mangonel.websessions import TooManySessions, WebSessions
 from mangonel.websessions.cookies import key_of
+from mangonel.websessions.record import Record
 from mangonel.websessions.settings import limits
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -281,6 +282,26 @@ async def test_23_a_login_during_the_revocation_ends_too() -> None:
     await site.sessions.revoke_user("alice")
     site.memory.find = original  # type: ignore[method-assign]
     assert (await late.begin()).user is None
+    assert [record for record in site.live() if record.user == "alice"] == []
+
+
+async def test_23_a_login_that_the_revocation_overtakes_in_one_process_ends_too() -> None:
+    # The login has begun, and ends what was there before; the whole revocation happens meanwhile.
+    site = Site()
+    slow = site.browser()
+    await slow.store(v=1)
+    original = site.memory.put
+
+    async def revoke_then_put(record: Record, expected: int) -> bool:
+        site.memory.put = original  # type: ignore[method-assign]
+        await site.sessions.revoke_user("alice")
+        return await original(record, expected)
+
+    session = await slow.begin()
+    session.login("alice")
+    site.memory.put = revoke_then_put  # type: ignore[method-assign]
+    await slow.end(session)
+    assert (await slow.begin()).user is None
     assert [record for record in site.live() if record.user == "alice"] == []
 
 

@@ -463,6 +463,8 @@ async def _rotate_flow(
     """End the old id first, then store everything under a new one; a crash between logs out, which is the safe side."""
     change, old, user = session._change, session._record, session._user
     starts_again = change != "rotated" or old is None
+    # Before the first wait: a revocation that comes meanwhile must find this login older than itself.
+    created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
     if change == "login" and user is not None and sessions.max_per_user is not None:
         await _refuse_flow(sessions, store, user, old)
     plain = session._encoded
@@ -473,7 +475,6 @@ async def _rotate_flow(
             return
         if ended is not None and (ended.version, ended.key) != (old.version, old.key):
             plain = _merge(sessions, session, ended, session._kept if change == "login" else None)
-    created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
     deadline = now + sessions.absolute if starts_again or old is None else old.deadline
     await _insert_flow(sessions, store, session, plain, now, created, deadline)
     session._change = ""
