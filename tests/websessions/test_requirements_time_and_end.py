@@ -228,6 +228,28 @@ async def test_22_logout_wins_over_a_renewal_under_way() -> None:
         assert site.live() == [], steps
 
 
+@pytest.mark.parametrize("sweeps", [True, False])
+async def test_22_a_logout_in_a_socket_ends_what_was_renewed_long_ago(sweeps: bool) -> None:
+    site = Site()
+    browser = site.browser()
+    await browser.login("alice")
+    # Two sockets, as it were, of one websession.
+    socket, other = await browser.begin(), await browser.begin()
+    for _ in range(3):
+        site.clock.advance(20 * MINUTE)
+        await browser.end(await browser.begin())
+        if sweeps:
+            await site.memory.purge(site.clock.now)
+    other["said"] = "late"
+    await other.save()
+    assert (await browser.begin())["said"] == "late"
+    assert await site.sessions.asynchronous.is_alive(other)
+    socket.destroy()
+    await socket.save()
+    assert (await browser.begin()).user is None
+    assert not await site.sessions.asynchronous.is_alive(other)
+
+
 async def test_22_a_rotation_keeps_the_new_cookie_from_slow_writers() -> None:
     site = Site()
     browser = site.browser()

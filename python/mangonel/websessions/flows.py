@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["alive_flow", "commit_flow", "end_flow", "load_flow", "reload_flow"]
 
 # Requests in flight may find, for so many seconds, where a renewed websession went on or that it was rotated away.
+# What stays open for longer, as a socket, finds a user's websession by its user, and nobody's not any more.
 FOLLOW = 600.0
 
 # With twenty writers on one websession the last one wins in the twentieth round at the latest.
@@ -127,7 +128,7 @@ async def reload_flow(sessions: WebSessions[Any], store: Store, session: WebSess
     if record is None or sessions.is_stateless:
         return not session._is_ended
     now = sessions.now()
-    found = await current_flow(store, record.key, now)
+    found = await current_flow(store, record.key, now, record)
     if found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found)):
         return adopt(sessions, session, found)
     session.destroy()
@@ -140,7 +141,7 @@ async def alive_flow(sessions: WebSessions[Any], store: Store, session: WebSessi
     record = session._record
     if record is None or sessions.is_stateless:
         return not session._is_ended
-    found = await current_flow(store, record.key, sessions.now())
+    found = await current_flow(store, record.key, sessions.now(), record)
     return found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found))
 
 
@@ -151,7 +152,11 @@ async def end_flow(store: Store, record: Record, now: float, keep: float = 0.0) 
         keep: seconds for which a trace says that it was ended on purpose; 0 removes it.
     """
     live: Record | None = record
+    has_searched = False
     for _ in range(ROUNDS):
+        if live is None and not has_searched:
+            has_searched = True
+            live = await _search_flow(store, record)
         if live is None or live.next == ENDED:
             return None
         if live.next is not None:
@@ -178,17 +183,36 @@ async def end_flow(store: Store, record: Record, now: float, keep: float = 0.0) 
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be ended")
 
 
-async def current_flow(store: Store, key: bytes, now: float) -> Record | None:
-    """Return the live record that a key leads to, for a request that was let in already; None when it has ended."""
+async def current_flow(store: Store, key: bytes, now: float, known: Record | None = None) -> Record | None:
+    """Return the live record that a key leads to, for a request that was let in already; None when it has ended.
+
+    Args:
+        known: what the request was let in with, to search by its user where the trail is cold.
+    """
     record = await store.get(key)
     hops = 0
     while record is not None and record.next and hops < 8:
         # A request may have taken longer than several renewals.
         record = await store.get(record.next)
         hops += 1
+    if record is None and known is not None:
+        record = await _search_flow(store, known)
     if record is None or not record.is_live or not now < min(record.expires, record.deadline):
         return None
     return record
+
+
+async def _search_flow(store: Store, known: Record) -> Record | None:
+    """Return the live record of a user's websession whose trail is gone; None where there is none or none can be found.
+
+    A socket may stay open for longer than `FOLLOW` after a renewal, and a logout there must end the websession.
+    """
+    if known.user is None or not hasattr(store, "find"):
+        return None
+    found: list[Record] = await store.find(known.user)
+    # The older one, if a renewal is under way: whatever happens to it makes the renewal look again.
+    live = [record for record in found if record.sid == known.sid and record.is_live]
+    return min(live, key=lambda record: record.issued, default=None)
 
 
 async def is_revoked_flow(sessions: WebSessions[Any], store: Store, record: Record) -> bool:
@@ -372,7 +396,7 @@ async def _write_flow(sessions: WebSessions[Any], store: Store, session: WebSess
     plain = session._encoded
     for attempt in range(ROUNDS):
         if attempt:
-            found = await current_flow(store, current.key, now)
+            found = await current_flow(store, current.key, now, current)
             if found is None:
                 await _lose_flow(sessions, store, session, current)
                 return False
