@@ -35,7 +35,7 @@ test: lint    ## Lint, then every test: Rust without a server, Python with a rea
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
 	MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest $(ARGS)
 
-test-websessions-long: build    ## The model of websessions, 2000 runs on each of three stores (minutes)
+test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 $(BIN)/python -m pytest tests/websessions/test_model.py -s $(ARGS)
 
 instructions: build    ## Count the codec's and the protocol's instructions; UPDATE=1 keeps the counts

@@ -1,10 +1,12 @@
 """A model of websessions as a hypothesis state machine: two browsers, three servers, and everything that may go wrong.
 
 Requests overlap at every store call: a flow is stopped before each, and the machine chooses which one goes on. Answers
-are delivered in any order or lost, old cookies are sent again, servers crash in the middle, time passes.
+are delivered in any order or lost, old cookies are sent again, servers crash in the middle, time passes. This one plays
+the flows on a blocking store; `model_async.py` plays an asynchronous one's, whose calls overlap as well.
 
 What must hold, whatever happens:
   - an ended websession (logout, login, rotation, revocation) is never served again;
+  - a login that a revocation met on its way is ended by it;
   - a write that was acknowledged is in every later read, until a login drops it;
   - nobody sees another browser's values or user;
   - no websession is served beyond its limits;
@@ -15,14 +17,14 @@ from __future__ import annotations
 
 import types
 import uuid
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mangonel.websessions import Visit, WebSession, WebSessions
-from mangonel.websessions.flows import commit_flow, load_flow
+from mangonel.websessions.flows import FOLLOW, commit_flow, load_flow
 from mangonel.websessions.session import END, NOTHING, ROTATE
 from mangonel.websessions.testing import FakeClock
 from mangonel.websessions.users import revoke_user_flow
@@ -69,14 +71,24 @@ class Stepping:
         return self.store.find(user)
 
 
+class Steps(Protocol):
+    """A flow that is driven step by step; a coroutine is one."""
+
+    def send(self, value: None, /) -> Any:
+        """Take a step; StopIteration with the value at the end."""
+
+    def close(self) -> None:
+        """Stop it where it is."""
+
+
 class Request:
     """One request on its way through a server."""
 
-    def __init__(self, browser: int, server: int, token: str | None, flow: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, browser: int, server: int, token: str | None, flow: Steps) -> None:
         self.browser = browser
         self.server = server
         self.token = token
-        self.flow: Coroutine[Any, Any, Any] | None = flow
+        self.flow: Steps | None = flow
         self.session: WebSession[Any] | None = None
         self.plan = NOTHING
         self.change = ""
@@ -85,9 +97,20 @@ class Request:
         self.steps = 0
         self.looked = 0.0  # when the load looked at the clock
         self.decided = 0.0  # when the commit was asked for
+        self.committed = 0.0  # when it began
         self.was_crossed = False  # a revocation began meanwhile
         self.ended_before: frozenset[bytes] = frozenset()
         self.must_have: dict[bytes, frozenset[str]] = {}
+
+
+class Revocation:
+    """The end of all websessions that a user had when it began, and of the logins that were under way."""
+
+    def __init__(self, flow: Steps, user: str, at: float, doomed: set[bytes]) -> None:
+        self.flow = flow
+        self.user = user
+        self.at = at
+        self.doomed = doomed
 
 
 class WebSessionModel(RuleBasedStateMachine):
@@ -95,12 +118,15 @@ class WebSessionModel(RuleBasedStateMachine):
 
     store_factory: Callable[[FakeClock], Any]
     runs = 0
+    # The step of a load after which it looks at the clock.
+    LOOKS = 2
+    MOST_REQUESTS = 6
 
     def __init__(self) -> None:
         super().__init__()
         type(self).runs += 1
         self.clock = FakeClock()
-        store = Stepping(type(self).store_factory(self.clock))
+        store = self._stepping(type(self).store_factory(self.clock))
         settings: dict[str, Any] = {
             "idle": IDLE,
             "absolute": ABSOLUTE,
@@ -109,6 +135,8 @@ class WebSessionModel(RuleBasedStateMachine):
             "touch_after": TOUCH,
             "clock": self.clock,
             "events": lambda event: None,
+            # Of real time, which passes while hypothesis thinks.
+            "timeout": 3600.0,
         }
         self.servers = [WebSessions(store, **settings) for _ in range(SERVERS)]
         self.store = store
@@ -117,7 +145,8 @@ class WebSessionModel(RuleBasedStateMachine):
         self.issued: list[list[str]] = [[] for _ in range(BROWSERS)]
         self.requests: list[Request] = []
         self.answers: list[tuple[int, list[tuple[str, str]]]] = []
-        self.revocations: list[tuple[Coroutine[Any, Any, Any], frozenset[bytes]]] = []
+        self.revocations: list[Revocation] = []
+        self.revoked: list[tuple[str, float]] = []
         self.serial = 0
         # What is known of each websession, by its sid.
         self.owner: dict[bytes, int] = {}
@@ -204,13 +233,69 @@ class WebSessionModel(RuleBasedStateMachine):
 
     @rule(browser=BROWSER, server=SERVER)
     def revoke(self, browser: int, server: int) -> None:
-        user = self.users[browser]
-        doomed = frozenset(sid for sid, name in self.user_of.items() if name == user)
-        for request in self.requests:
-            request.was_crossed = True
-        flow = revoke_user_flow(self.servers[server], self.store, user, None)
-        self.revocations.append((flow, doomed))
-        self.clock.advance(0.002)  # so that what comes later is later
+        self._revoke(browser, server)
+
+    @rule(browser=BROWSER, server=SERVER, other=SERVER, begun=st.integers(0, 8), revoking=st.integers(0, 12))
+    def log_in_and_revoke(self, browser: int, server: int, other: int, begun: int, revoking: int) -> None:
+        """A login, and in the middle of it the account is closed."""
+        request = self._begin(browser, server, self.jars[browser])
+        self._go(request, 100)
+        self._act(request, "login")
+        self._answer(request)
+        self._go(request, begun)
+        revocation = self._revoke(browser, other)
+        for steps in (revoking, 100):
+            for _ in range(steps):
+                if revocation in self.revocations:
+                    self._step_revocation(revocation)
+            self._go(request, 100)
+        self._deliver(len(self.answers) - 1)
+        self.visit_in_peace(browser, server, "read")
+
+    @rule(
+        browser=BROWSER,
+        server=SERVER,
+        other=SERVER,
+        seconds=st.sampled_from([0.0, 601.0]),
+        actions=st.tuples(ACTION, ACTION),
+        begun=st.integers(0, 6),
+        answered=st.integers(0, 8),
+    )
+    def send_two(
+        self,
+        browser: int,
+        server: int,
+        other: int,
+        seconds: float,
+        actions: tuple[str, str],
+        begun: int,
+        answered: int,
+    ) -> None:
+        """Two requests with one cookie; a renewal may come due between them."""
+        token = self.jars[browser]
+        first = self._begin(browser, server, token)
+        self._go(first, 100)
+        self.clock.advance(seconds)
+        second = self._begin(browser, other, token)
+        self._go(second, begun)
+        self._act(first, actions[0])
+        self._answer(first)
+        self._go(first, answered)
+        self._go(second, 100)
+        self._act(second, actions[1])
+        self._answer(second)
+        self._go(first, 100)
+        self._go(second, 100)
+        self._deliver(len(self.answers) - 2)
+        self._deliver(len(self.answers) - 1)
+        self.visit_in_peace(browser, server, "read")
+
+    @rule(browser=BROWSER, server=SERVER, visits=st.integers(1, 4))
+    def stay(self, browser: int, server: int, visits: int) -> None:
+        """Come back so soon that only the absolute limit ends it."""
+        for _ in range(visits):
+            self.clock.advance(900.0)
+            self.visit_in_peace(browser, server, "read")
 
     @rule(browser=BROWSER, server=SERVER, action=ACTION)
     def visit_in_peace(self, browser: int, server: int, action: str) -> None:
@@ -240,7 +325,7 @@ class WebSessionModel(RuleBasedStateMachine):
     @invariant()
     def few_requests_are_under_way(self) -> None:
         # More than these explore nothing new and take time.
-        while len(self.requests) > 6:
+        while len(self.requests) > self.MOST_REQUESTS:
             request = self.requests.pop(0)
             if request.flow is not None:
                 request.flow.close()
@@ -250,8 +335,22 @@ class WebSessionModel(RuleBasedStateMachine):
         for request in self.requests:
             if request.flow is not None:
                 request.flow.close()
-        for flow, _ in self.revocations:
-            flow.close()
+        for revocation in self.revocations:
+            revocation.flow.close()
+
+    # How it is played.
+
+    def _stepping(self, store: Any) -> Any:
+        return Stepping(store)
+
+    def _loading(self, server: int, visit: Visit) -> Steps:
+        return load_flow(self.servers[server], self.store, visit)
+
+    def _committing(self, server: int, session: WebSession[Any], plan: int) -> Steps:
+        return commit_flow(self.servers[server], self.store, session, plan)
+
+    def _revoking(self, server: int, user: str) -> Steps:
+        return revoke_user_flow(self.servers[server], self.store, user, None)
 
     # How it is followed.
 
@@ -293,7 +392,8 @@ class WebSessionModel(RuleBasedStateMachine):
         if request.plan == NOTHING:
             self._answered(request)
         else:
-            request.flow = commit_flow(self.servers[request.server], self.store, session, request.plan)
+            request.flow = self._committing(request.server, session, request.plan)
+            request.steps = 0
 
     def _deliver(self, number: int) -> None:
         browser, headers = self.answers.pop(number)
@@ -310,8 +410,7 @@ class WebSessionModel(RuleBasedStateMachine):
 
     def _begin(self, browser: int, server: int, token: str | None) -> Request:
         cookie = f"__Host-sid={token}" if token else None
-        flow = load_flow(self.servers[server], self.store, Visit(cookie))
-        request = Request(browser, server, token, flow)
+        request = Request(browser, server, token, self._loading(server, Visit(cookie)))
         request.ended_before = frozenset(self.ended)
         request.must_have = {sid: frozenset(keys) for sid, keys in self.written.items()}
         self.requests.append(request)
@@ -320,9 +419,12 @@ class WebSessionModel(RuleBasedStateMachine):
     def _step(self, request: Request) -> None:
         assert request.flow is not None
         request.steps += 1
-        if request.steps == 2:
-            request.looked = self.clock.now
-        if request.session is not None:
+        if request.session is None:
+            if request.steps == self.LOOKS:
+                request.looked = self.clock.now
+        else:
+            if request.steps == 1:
+                request.committed = self.clock.now
             self._note_use(request)
         try:
             request.flow.send(None)
@@ -334,12 +436,24 @@ class WebSessionModel(RuleBasedStateMachine):
             else:
                 self._answered(request)
 
-    def _step_revocation(self, revocation: tuple[Coroutine[Any, Any, Any], frozenset[bytes]]) -> None:
+    def _revoke(self, browser: int, server: int) -> Revocation:
+        user = self.users[browser]
+        doomed = {sid for sid, name in self.user_of.items() if name == user}
+        for request in self.requests:
+            request.was_crossed = True
+        revocation = Revocation(self._revoking(server, user), user, self.clock.now, doomed)
+        self.revocations.append(revocation)
+        self._step_revocation(revocation)
+        self.clock.advance(0.002)  # so that what comes later is later
+        return revocation
+
+    def _step_revocation(self, revocation: Revocation) -> None:
         try:
-            revocation[0].send(None)
+            revocation.flow.send(None)
         except StopIteration:
             self.revocations.remove(revocation)
-            self.ended |= revocation[1]
+            self.revoked.append((revocation.user, revocation.at))
+            self.ended |= revocation.doomed
 
     def _loaded(self, request: Request) -> None:
         session = request.session
@@ -385,10 +499,10 @@ class WebSessionModel(RuleBasedStateMachine):
         self.answers.append((request.browser, headers))
         now = self.clock.now
         record = session._record
-        if request.plan == END and request.old_sid is not None:
-            self.ended.add(request.old_sid)
-        if request.plan == ROTATE and request.old_sid is not None:
-            self.ended.add(request.old_sid)
+        if request.plan in (END, ROTATE) and request.old_sid is not None:
+            # What nobody has logged in to cannot be found again when renewals left a request far behind.
+            is_behind = self.clock.now - request.looked > FOLLOW and self.user_of[request.old_sid] is None
+            (self.uncertain if is_behind else self.ended).add(request.old_sid)
         if record is None:
             return
         sid = record.sid
@@ -406,9 +520,14 @@ class WebSessionModel(RuleBasedStateMachine):
                     self.began_early[sid] = self.began_early[request.old_sid]
                 if request.old_sid not in self.uncertain:
                     self.written[sid] |= self.written[request.old_sid]
-            # A revocation that runs meanwhile may have met it.
+            # A revocation that runs meanwhile may have met it, and one that began later must have.
             if request.was_crossed or self.revocations:
                 self.uncertain.add(sid)
+            for revocation in self.revocations:
+                if revocation.user == record.user and revocation.at >= request.committed:
+                    revocation.doomed.add(sid)
+            if any(user == record.user and at >= request.committed for user, at in self.revoked):
+                self.ended.add(sid)
         self.written[sid] |= request.keys
         self.used[sid] = max(self.used[sid], now)
         self.kept_alive[sid] = max(self.kept_alive.get(sid, 0.0), request.decided)

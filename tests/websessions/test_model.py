@@ -1,10 +1,11 @@
-"""The model of `model.py` on MongoDB, Redis and memory.
+"""The model of `model.py` on MongoDB, Redis and memory, by both of their sides.
 
 `make test` plays a short form; MANGONEL_MODEL_RUNS=2000, or `make test-websessions-long`, the long one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +14,22 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from model import WebSessionModel
+from model_async import AsyncWebSessionModel
 
-from mangonel.websessions.stores.memory import BlockingMemoryStore
-from mangonel.websessions.stores.urls import open_blocking
+from mangonel.websessions.stores.memory import BlockingMemoryStore, MemoryStore
+from mangonel.websessions.stores.mongodb import MongoStore
+from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import FakeClock
 
 RUNS = int(os.environ.get("MANGONEL_MODEL_RUNS", "100"))
 STEPS = 60
 
+stores = pytest.mark.parametrize("name", ["memory", "redis", "mongodb"])
+limited = pytest.mark.timeout(0 if RUNS > 200 else 120)
 
-@pytest.mark.timeout(0 if RUNS > 200 else 120)
-@pytest.mark.parametrize("name", ["memory", "redis", "mongodb"])
+
+@limited
+@stores
 def test_no_run_breaks_a_promise(name: str, store_url: Callable[[str], str]) -> None:
     store: Any = None
     if name != "memory":
@@ -38,9 +44,59 @@ def test_no_run_breaks_a_promise(name: str, store_url: Callable[[str], str]) -> 
         store_factory = staticmethod(factory)
         runs = 0
 
+    play(Model, name)
+
+
+@limited
+@stores
+def test_no_run_of_overlapping_calls_breaks_a_promise(name: str, store_url: Callable[[str], str]) -> None:
+    loop = asyncio.new_event_loop()
+    store: Any = None
+    shared: list[int] = []
+
+    async def opened() -> Any:
+        store = open_store(store_url(name))
+        await store.setup()
+        return store
+
+    if name != "memory":
+        store = loop.run_until_complete(opened())
+    if isinstance(store, MongoStore):
+        inserts: Any = store._inserts
+        insert_many = inserts._insert_many
+
+        async def counted(records: list[Any]) -> Any:
+            shared.append(len(records))
+            return await insert_many(records)
+
+        inserts._insert_many = counted
+
+    def factory(clock: FakeClock) -> Any:
+        return store if store is not None else MemoryStore(clock)
+
+    class Model(AsyncWebSessionModel):
+        store_factory = staticmethod(factory)
+        runs = 0
+
+    Model.loop = loop
+    try:
+        play(Model, f"{name}, asynchronous")
+        if name == "mongodb":
+            print(
+                f"{sum(shared)} websessions were stored by {len(shared)} commands, {max(shared)} by one at most"
+            )
+            assert max(shared) > 1
+    finally:
+        if store is not None:
+            loop.run_until_complete(store.aclose())
+        loop.close()
+
+
+def play(model: type[WebSessionModel], name: str) -> None:
+    """Play as many runs as were asked for."""
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
-        Model,
+        model,
         settings=settings(
             max_examples=RUNS,
             stateful_step_count=STEPS,
@@ -49,5 +105,5 @@ def test_no_run_breaks_a_promise(name: str, store_url: Callable[[str], str]) -> 
             database=None,
         ),
     )
-    print(f"{name}: {Model.runs} runs of at most {STEPS} steps, no violation")
-    assert Model.runs >= RUNS
+    print(f"{name}: {model.runs} runs of at most {STEPS} steps, no violation")
+    assert model.runs >= RUNS
