@@ -297,6 +297,43 @@ def test_a_budget_ends_the_run_after_whole_rounds(play):
     assert 1 <= played.pop() < 50
 
 
+def test_parts_of_few_rounds_do_not_make_the_next_round_look_long(monkeypatch):
+    plan = dataclasses.replace(plan_of("sound-1"), rounds=3, budget=200.0)
+    conductor = Conductor(plan)
+    # Of the first round's 110 s, 100 went into parts that the others have not.
+    conductor._seldom["find-one", 0] = 100.0
+    took = iter([110.0, 10.0, 10.0])
+    monkeypatch.setattr(conductor, "_whole_round", lambda experiment, number: next(took))
+    monkeypatch.setattr(conductor, "_is_over", lambda cost: cost > 50)
+    conductor._play_rounds([registry.experiments()["find-one"]])
+    assert next(took, None) is None
+    conductor._clerk.finish()
+
+
+def test_the_seconds_of_a_part_of_one_round_are_counted_in_that_round_alone(play, monkeypatch):
+    planted = registry.experiments()["planted"]
+    seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
+    monkeypatch.setattr(planted, "parts", lambda size: seldom)
+    kept = []
+    monkeypatch.setattr(
+        Conductor, "_again", lambda self, chosen, costs: kept.append((dict(self._seldom), costs))
+    )
+    play("sound-1", rounds=2)
+
+    ((found, costs),) = kept
+    assert list(found) == [("planted", 0)]
+    assert found["planted", 0] > 0
+    assert costs["planted"] >= 0
+
+
+def test_a_share_of_the_short_forms_time_is_no_limit_of_the_full_form():
+    experiment = registry.experiments()["websessions"]
+    for quick in (True, False):
+        conductor = Conductor(dataclasses.replace(plan_of("web-none"), size=Size(quick), budget=3600.0))
+        assert conductor._is_enough(experiment, 1, 300.0) == quick
+        conductor._clerk.finish()
+
+
 def test_the_reference_plays_twice_under_two_names(monkeypatch):
     from mangonel.lab.conductor import line_up
 

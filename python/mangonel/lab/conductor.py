@@ -107,6 +107,8 @@ class Conductor:
         self._started = time.monotonic()
         self._done = self._total = 0
         self._best_loop = float("inf")
+        # Seconds that parts took which the next round has not, by experiment and round.
+        self._seldom: dict[tuple[str, int], float] = {}
         self._staff: dict[str, Child] = {}  # by contender, who stay from experiment to experiment
         self._clerk = Child(CLERK)
 
@@ -147,7 +149,9 @@ class Conductor:
                 cost = costs.get(experiment.id, 0.0)
                 if number and (self._is_over(cost) or self._is_enough(experiment, number, cost)):
                     continue
-                costs[experiment.id] = self._whole_round(experiment, number)
+                seconds = self._whole_round(experiment, number)
+                # Parts of few rounds are in the first ones only; the next round is as short as it will be.
+                costs[experiment.id] = seconds - self._seldom.get((experiment.id, number), 0.0)
         self._again(chosen, costs)
 
     def _sit_down(self, chosen: list[Experiment]) -> None:
@@ -348,7 +352,8 @@ class Conductor:
 
     def _is_enough(self, experiment: Experiment, played: int, cost: float) -> bool:
         """Return whether one more round is more than the experiment asks for in the short form."""
-        return bool(self._plan.budget) and 0 < experiment.short_budget < (played + 1) * cost
+        is_short = self._plan.size.quick and bool(self._plan.budget)
+        return is_short and 0 < experiment.short_budget < (played + 1) * cost
 
     def _whole_round(self, experiment: Experiment, number: int, instead_of: int | None = None) -> float:
         """Play a round, whatever it raises, and return the seconds it took."""
@@ -386,7 +391,7 @@ class Conductor:
         by_name = {experiment.id: experiment for experiment in chosen}
         spent = time.monotonic() - self._started
         for name, number in marked:
-            cost = costs.get(name, 0.0)
+            cost = costs.get(name, 0.0) + self._seldom.get((name, number), 0.0)
             rounds = self._plan.rounds + extra[name]
             over = self._is_over(cost) or self._is_enough(by_name[name], rounds, cost)
             over = over or (time.monotonic() - self._started + cost > 1.5 * spent)
@@ -476,7 +481,11 @@ class Conductor:
                 is_due = not current.rounds or turn < current.rounds
                 if is_due and not current.excludes(contender):
                     cell = self.record.cell(experiment, setting.of(current), contender)
+                    begun = time.monotonic()
                     self._part(child, current, cell, number, position, scratch, digests)
+                    if current.rounds == turn + 1:
+                        key = (experiment.id, turn)
+                        self._seldom[key] = self._seldom.get(key, 0.0) + time.monotonic() - begun
         except ChildError as error:
             if current is not None:
                 cell = self.record.cell(experiment, setting.of(current), contender)
