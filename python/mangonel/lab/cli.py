@@ -18,7 +18,7 @@ BRIEF_BUDGET = 190.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the lab's own sub-commands to its parser."""
     commands = parser.add_subparsers(title="lab commands", metavar="LAB_COMMAND", required=True)
-    for add in (_run, _list, _show, _report, _compare, _guard, _aa, _profile, _doctor):
+    for add in (_run, _list, _show, _report, _compare, _guard, _aa, _profile, _doctor, _up, _down):
         add(commands)
 
 
@@ -220,6 +220,28 @@ def _doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     _uri(parser)
 
 
+def _up(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "up", "stand", "start private servers on loopback and print where they are")
+    parser.add_argument(
+        "--store",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="besides MongoDB: redis, memcached, mysql (MariaDB), postgresql; may be repeated",
+    )
+    parser.add_argument(
+        "--latency",
+        type=_milliseconds,
+        default=0.0,
+        metavar="MS",
+        help="also MongoDB behind a line with this round trip, as 5ms",
+    )
+
+
+def _down(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    _add(commands, "down", "stand", "end what `up` started, and nothing else")
+
+
 def _seconds(text: str) -> float:
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
     return float(text[:-1]) * factor if factor else float(text)
@@ -229,8 +251,12 @@ def _share(text: str) -> float:
     return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
 
 
+def _milliseconds(text: str) -> float:
+    return float(text.strip().removesuffix("ms"))
+
+
 def _latencies(text: str) -> tuple[float, ...]:
-    return tuple(float(word.strip().removesuffix("ms")) for word in text.split(","))
+    return tuple(_milliseconds(word) for word in text.split(","))
 
 
 def _plant(text: str) -> tuple[str, float]:

@@ -5,6 +5,8 @@ The certificates are made for the run with the openssl program. Sessions resume 
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -27,6 +29,7 @@ def _secure_target(bench: Bench) -> Target:
 
     def start() -> str:
         folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-tls-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         _certify(folder)
         tls = {
             "certificateKeyFile": folder / "server.pem",

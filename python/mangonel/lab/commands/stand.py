@@ -1,0 +1,35 @@
+"""`mangonel lab up|down`: private servers that stand until they are told to go."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mangonel.lab import standing
+from mangonel.lab.stores import ENGINES
+
+
+def up_command(options: argparse.Namespace) -> int:
+    """Start servers on loopback and print where they are; the same again when they stand already."""
+    for name in options.store:
+        if name not in ENGINES:
+            options.parser.error(f"no store is called {name!r}; there are {', '.join(ENGINES)}")
+    order = {"stores": sorted(set(options.store)), "latency_ms": options.latency}
+    try:
+        found, is_new = standing.up(order, standing.folder())
+    except standing.StandingError as error:
+        print(f"nothing was started: {error}", file=sys.stderr)
+        return 1
+    width = max(map(len, found.uris))
+    for name, uri in found.uris.items():
+        print(f"{name.ljust(width)}  {uri}")
+    if not is_new:
+        print("they stood already", file=sys.stderr)
+    print("`mangonel lab run --uri URI` plays there, `mangonel lab down` ends them", file=sys.stderr)
+    return 0
+
+
+def down_command(options: argparse.Namespace) -> int:
+    """End what `up` started, and nothing else; with nothing to end that is said, and no failure."""
+    print("ended" if standing.down(standing.folder()) else "nothing stands", file=sys.stderr)
+    return 0
