@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL = "import mangonel.compat; mangonel.compat.install_as_pymongo()\n"
 
@@ -157,6 +159,54 @@ def test_a_program_runs_unchanged_from_the_command_line(tmp_path, place):
     )
     assert finished.stdout.split() == ["mangonel.api", "hello"], finished.stderr
     assert finished.returncode == 3
+
+
+def from_the_command_line(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "mangonel.compat", *arguments], capture_output=True, text=True, timeout=50
+    )
+
+
+def test_code_and_modules_run_from_the_command_line():
+    code = "import sys, pymongo; print(pymongo.MongoClient.__module__, sys.argv)"
+    assert from_the_command_line("-c", code, "a").stdout == "mangonel.api ['-c', 'a']\n"
+    assert from_the_command_line("-m", "json.tool", "--help").stdout.startswith("usage: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "expected a program"),
+        (["-m"], "expected a program"),
+        (["nowhere.py"], "no such file: nowhere.py"),
+        (["-m", "nowhere"], "no module named nowhere"),
+        (["--quiet", "nowhere.py"], "unknown option --quiet"),
+    ],
+)
+def test_a_wrong_command_line_is_told_with_the_usage_and_no_traceback(arguments, reason):
+    refused = from_the_command_line(*arguments)
+    assert refused.returncode == 2
+    assert reason in refused.stderr
+    assert "usage: python -m mangonel.compat" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_databases_and_collections_inherit_settings_or_take_their_own(program):
+    program(
+        INSTALL
+        + """
+from bson.codec_options import CodecOptions
+from pymongo import MongoClient, ReadPreference, WriteConcern
+client = MongoClient("localhost:1", tz_aware=True, w=1, readPreference="nearest")
+inherited = client.a.b
+assert inherited.codec_options.tz_aware and inherited.write_concern == WriteConcern(w=1)
+assert inherited.read_preference == ReadPreference.NEAREST
+own = client.a.get_collection("b", codec_options=CodecOptions(), write_concern=WriteConcern(w=0))
+assert not own.codec_options.tz_aware and own.write_concern == WriteConcern(w=0)
+assert own.read_preference == ReadPreference.NEAREST
+assert client.get_database("a", read_preference=ReadPreference.PRIMARY).b.read_preference == ReadPreference.PRIMARY
+"""
+    )
 
 
 def test_the_list_of_what_is_missing_is_true():

@@ -73,12 +73,15 @@ class _Collection(
         **kwargs: Any,
     ) -> None:
         check_collection_name(name)
-        self._take_settings(
-            codec_options or database._codec_options,
-            read_preference or database._read_preference,
-            write_concern or database._write_concern,
-            read_concern or database._read_concern,
-        )
+        if codec_options or read_preference or write_concern or read_concern:
+            self._take_settings(
+                codec_options or database._codec_options,
+                read_preference or database._read_preference,
+                write_concern or database._write_concern,
+                read_concern or database._read_concern,
+            )
+        else:
+            self._inherit_settings(database)
         self._database = database
         self._client = database._client
         self._port = database._port

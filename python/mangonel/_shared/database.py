@@ -68,12 +68,15 @@ class _Database(
         read_concern: ReadConcern | None = None,
     ) -> None:
         check_database_name(name)
-        self._take_settings(
-            codec_options or client._codec_options,
-            read_preference or client._read_preference,
-            write_concern or client._write_concern,
-            read_concern or client._read_concern,
-        )
+        if codec_options or read_preference or write_concern or read_concern:
+            self._take_settings(
+                codec_options or client._codec_options,
+                read_preference or client._read_preference,
+                write_concern or client._write_concern,
+                read_concern or client._read_concern,
+            )
+        else:
+            self._inherit_settings(client)
         self._client = client
         self._port = client._port
         self._database_name = name

@@ -50,6 +50,14 @@ class Settings:
         self._read_concern = read_concern
         self._codec = _core.Codec(codec_options)
 
+    def _inherit_settings(self, owner: Settings) -> None:
+        """Take those of the client or the database as they are, checked already: what `client.shop.orders` does."""
+        self._codec_options = owner._codec_options
+        self._read_preference = owner._read_preference
+        self._write_concern = owner._write_concern
+        self._read_concern = owner._read_concern
+        self._codec = owner._codec
+
     @property
     def codec_options(self) -> CodecOptions[Any]:
         """How documents are decoded and encoded. Read-only; see `with_options`."""

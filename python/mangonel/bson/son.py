@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_T = TypeVar("_T")
 
 
 def _plain(value: Any) -> Any:
@@ -47,9 +46,11 @@ class SON(dict[_Key, _Value]):
         data: Mapping[_Key, _Value] | Iterable[tuple[_Key, _Value]] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__()
-        self.update(data)
-        self.update(kwargs)
+        # Most are made empty, as one for each document by MongoEngine.
+        if data is not None:
+            self.update(data)
+        if kwargs:
+            self.update(kwargs)
 
     def __repr__(self) -> str:
         return f"SON({list(self.items())!r})"
@@ -100,17 +101,6 @@ class SON(dict[_Key, _Value]):
             2
         """
         return super().setdefault(key, default)
-
-    def get(  # type: ignore[override]
-        self, key: _Key, default: _Value | _T | None = None
-    ) -> _Value | _T | None:
-        """Return the value of `key`, or `default`.
-
-        Example:
-            >>> SON([("a", 1)]).get("b", 0)
-            0
-        """
-        return super().get(key, default)
 
     def has_key(self, key: _Key) -> bool:
         """Deprecated: use `in`.

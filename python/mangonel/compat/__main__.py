@@ -1,4 +1,4 @@
-"""`python -m mangonel.compat [-m] SCRIPT [ARGUMENT ...]`: run a program written for PyMongo or Motor on this driver."""
+"""`python -m mangonel.compat SCRIPT [ARGUMENT ...]`: run a program written for PyMongo or Motor on this driver."""
 
 from __future__ import annotations
 
@@ -8,25 +8,55 @@ import sys
 
 from mangonel.compat import install_as_motor
 
-USAGE = "usage: python -m mangonel.compat [-m] SCRIPT [ARGUMENT ...]"
+USAGE = """\
+usage: python -m mangonel.compat SCRIPT [ARGUMENT ...]
+       python -m mangonel.compat -m MODULE [ARGUMENT ...]
+       python -m mangonel.compat -c CODE [ARGUMENT ...]
+
+Runs a program that imports PyMongo, bson, gridfs or Motor; these imports find mangonel."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the program; its exit status is the process's."""
-    as_module = arguments[:1] == ["-m"]
-    program = arguments[1:] if as_module else arguments
-    if not program or program[0] in ("-h", "--help"):
-        print(USAGE, file=sys.stdout if program else sys.stderr)
-        return 0 if program else 2
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(USAGE)
+        return 0
+    option = arguments[0] if arguments and arguments[0].startswith("-") else ""
+    program = arguments[1:] if option else arguments
+    if not program or option not in ("", "-m", "-c"):
+        return _refuse(f"unknown option {option}" if program else "expected a program, found none")
+    if not option and not os.path.exists(program[0]):
+        return _refuse(f"no such file: {program[0]}")
+    if option == "-m":
+        sys.path[0] = os.getcwd()
+        if not _is_module(program[0]):
+            return _refuse(f"no module named {program[0]}")
     install_as_motor()
     sys.argv = program
-    if as_module:
-        sys.path[0] = os.getcwd()
+    if option == "-m":
         runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    elif option == "-c":
+        sys.path[0], sys.argv = "", ["-c", *program[1:]]
+        exec(compile(program[0], "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(program[0]))
         runpy.run_path(program[0], run_name="__main__")
     return 0
+
+
+def _is_module(name: str) -> bool:
+    """Return whether the outermost part of a name is there; looking for the rest would run that part too early."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name.partition(".")[0]) is not None
+    except ValueError:
+        return False
+
+
+def _refuse(reason: str) -> int:
+    print(f"mangonel.compat: {reason}\n{USAGE}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":
