@@ -286,7 +286,7 @@ class _Home:
                 return
             heapq.heappop(self._deadlines)
             if not future.done():
-                future.set_exception(TimeoutError("the line was silent for too long"))
+                future.set_exception(TimeoutError("timed out: the line was silent for too long"))
 
     async def connect(self, address: Address, timeout: float | None) -> _Connection:
         """Return an open connection, not yet read from. `timeout`: seconds for each address of the name."""

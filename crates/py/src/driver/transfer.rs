@@ -273,8 +273,9 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
             Ended::Whole => exchange.sent(py),
             Ended::Closed => exchange.network_error(py, &failure::connection_closed(py), false),
             Ended::TimedOut => {
-                let spent = timeout.unwrap_or_default().as_secs_f64();
-                let error = PyTimeoutError::new_err(format!("the line was silent for {spent} s"));
+                // "timed out" is what programs look for in the field.
+                let spent = (timeout.unwrap_or_default().as_secs_f64() * 1e3).round() / 1e3;
+                let error = PyTimeoutError::new_err(format!("timed out: the line was silent for {spent} s"));
                 exchange.network_error(py, &error, true);
             }
             Ended::Failed(error) => exchange.network_error(py, &PyErr::from(error), false),
