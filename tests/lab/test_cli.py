@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.cli import main
-from mangonel.lab import results
+from mangonel.lab import registry, results
 
 pytest.importorskip("pymongo", reason="the reference of the lab is not installed")
 
@@ -64,6 +64,47 @@ def test_writes_are_counted_in_the_collection(server, tmp_path, monkeypatch, cap
     assert main([*words, "--contender", "raw-socket"]) == 0
     assert raw_socket.CONTENDERS[0].id in out.read_text()
     assert "w:1" in capsys.readouterr().out
+
+
+def plan_of(monkeypatch, *words: str):
+    """Return the plan that a command line makes; nothing is played."""
+    from mangonel.lab.commands import play
+
+    class Seen(Exception):
+        pass
+
+    def record(plan, *arguments):
+        raise Seen(plan)
+
+    monkeypatch.setattr(play, "Record", record)
+    with pytest.raises(Seen) as seen:
+        main(["lab", "run", *words, "--uri", "mongodb://127.0.0.1:1"])
+    return seen.value.args[0]
+
+
+def test_faithful_is_the_five_comparisons_as_printed_and_nothing_else(monkeypatch):
+    plan = plan_of(monkeypatch, "--faithful")
+
+    assert set(plan.experiments) == {"insert", "web", "read-documents", "websessions", "gridfs"}
+    known = registry.experiments()
+    played = {name: [part.id for part in plan.parts(known[name])] for name in plan.experiments}
+    assert played["insert"] == ["original-a", "original-b", "original-c", "original-c-silent"]
+    assert played["web"] == ["original-100", "original-10"]
+    assert played["websessions"] == ["seed"]
+    assert all(played.values())
+    with pytest.raises(SystemExit):
+        main(["lab", "run", "--faithful", "--quick"])
+
+
+def test_a_part_alone_is_played_and_an_unknown_one_refused(monkeypatch, capsys):
+    plan = plan_of(monkeypatch, "find-one", "bson", "--part", "tasks-100")
+
+    known = registry.experiments()
+    assert [part.id for part in plan.parts(known["find-one"])] == ["tasks-100"]
+    assert plan.experiments == ("find-one",)
+    with pytest.raises(SystemExit):
+        main(["lab", "run", "find-one", "--part", "no-such"])
+    assert "tasks-100" in capsys.readouterr().err
 
 
 def test_list_names_every_experiment_and_contender(capsys):

@@ -122,6 +122,14 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="slow a contender down, to test the lab",
     )
     parser.add_argument(
+        "--part", action="append", default=[], metavar="NAME", help="only this part; may be repeated"
+    )
+    parser.add_argument(
+        "--faithful",
+        action="store_true",
+        help="the field's five old comparisons as they were printed, flaws kept, and nothing else",
+    )
+    parser.add_argument(
         "--unplaced",
         action="store_true",
         help="where a site is loaded, leave the load generator and the lab's servers to all cores",

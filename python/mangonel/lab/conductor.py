@@ -71,7 +71,7 @@ class _Setting:
 def line_up(experiment: Experiment, plan: Plan) -> tuple[list[Contender], list[tuple[str, str]]]:
     """Return who plays an experiment, the references (or everybody) twice, and who does not with the reason."""
     playing, absent = [], []
-    parts = experiment.parts(plan.size)
+    parts = plan.parts(experiment)
     doubled = experiment.references or registry.REFERENCES
     for name in plan.contenders:
         contender = registry.contender(name)
@@ -161,7 +161,7 @@ class Conductor:
         chosen = sorted(chosen, key=lambda experiment: experiment.brief_s)
         turns = [(experiment, number) for number in range(plan.rounds) for experiment in chosen]
         weights = [experiment.brief_s for experiment, _ in turns]
-        self._total = sum(len(e.parts(plan.size)) for e, _ in turns) * len(self._settings)
+        self._total = sum(len(plan.parts(e)) for e, _ in turns) * len(self._settings)
         for place, (experiment, number) in enumerate(turns):
             left = math.inf
             if plan.budget:
@@ -192,7 +192,7 @@ class Conductor:
         begun = time.monotonic()
         sitting = Sitting(experiment, self.record, self._ask, self._shuffle, number, self._plan.patience)
         groups = [playing] if experiment.together else [[contender] for contender in playing]
-        parts = experiment.parts(self._plan.size)
+        parts = self._plan.parts(experiment)
         digests: dict[str, dict[str, str]] = {}
         for setting in self._settings:
             for place, group in enumerate(groups):
@@ -424,7 +424,7 @@ class Conductor:
                 self._report(experiment, number, contender, instead_of)
                 turn = number if instead_of is None else instead_of
                 self._play(experiment, contender, setting, number, position, digests, turn)
-            for part in experiment.parts(self._plan.size):
+            for part in self._plan.parts(experiment):
                 for kind in (part.id, f"{part.id} written"):
                     self._compare(experiment, setting.of(part), number, digests.get(kind, {}))
             self._reap()
@@ -477,7 +477,7 @@ class Conductor:
                 self._miss(experiment, contender.id, hello["reason"])
                 return
             self.record.meet(hello["versions"], hello.get("builds", {}))
-            for current in experiment.parts(plan.size):
+            for current in plan.parts(experiment):
                 is_due = not current.rounds or turn < current.rounds
                 if is_due and not current.excludes(contender):
                     cell = self.record.cell(experiment, setting.of(current), contender)

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -34,6 +34,7 @@ class Plan:
         twice: everybody plays under two names, not only the references.
         plants: slowdowns planted into contenders to test the lab, 0.15 being 15 %.
         equipment: the servers of its own, and where they are kept while a site is loaded; None: nowhere.
+        only: parts by experiment, where not all are played.
     """
 
     uri: str
@@ -50,6 +51,13 @@ class Plan:
     twice: bool = False
     plants: dict[str, float] = field(default_factory=dict)
     equipment: Equipment | None = None
+    only: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def parts(self, experiment: Experiment) -> list[Part]:
+        """Return the parts of an experiment that are played."""
+        parts = experiment.parts(self.size)
+        wanted = self.only.get(experiment.id)
+        return parts if wanted is None else [part for part in parts if part.id in wanted]
 
 
 @dataclass
@@ -197,6 +205,7 @@ class Record:
                 "delays_ms": list(plan.delays_ms),
                 "twice": plan.twice,
                 "plants": plan.plants,
+                "only": {name: sorted(parts) for name, parts in plan.only.items()},
             },
         )
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab import cores, fingerprint, registry, results, table
+from mangonel.lab import cores, fingerprint, originals, registry, results, table
 from mangonel.lab.cli import BRIEF_BUDGET, FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
 from mangonel.lab.conductor import Conductor, Progress
-from mangonel.lab.experiment import Size
+from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.protocol import ChildError
 from mangonel.lab.record import Plan, Record
 
@@ -52,6 +52,8 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
     """
     known, contenders = registry.experiments(), registry.contenders()
     chosen = [*options.experiments, *getattr(options, "only", [])]
+    if getattr(options, "faithful", False) and not chosen:
+        chosen = list(dict.fromkeys(original.experiment for original in originals.ORIGINALS))
     check(options, "experiment", chosen, list(known))
     check(options, "contender", options.contender, list(contenders))
     if getattr(options, "install_peers", False):
@@ -64,8 +66,9 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         usual = max((known[name].full_rounds or usual for name in chosen), default=usual)
     rounds = options.rounds or usual
     budget = options.budget or (BUDGETS[size.form] if not options.rounds else 0.0)
+    only = _parts(options, [known[name] for name in chosen or known], size)
     values: dict[str, Any] = {
-        "experiments": tuple(dict.fromkeys(chosen)) or tuple(known),
+        "experiments": tuple(name for name in dict.fromkeys(chosen or known) if not only or only[name]),
         "contenders": tuple(options.contender or contenders),
         "size": size,
         "rounds": rounds,
@@ -74,6 +77,7 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         "again": 0 if options.rounds == 1 else max(1, rounds // 2),
         "delays_ms": getattr(options, "latency", (0.0,)),
         "plants": dict(getattr(options, "plant", [])),
+        "only": {name: parts for name, parts in only.items() if parts},
         **changes,
     }
     check(options, "contender", list(values["plants"]), list(contenders))
@@ -149,6 +153,25 @@ def words(at: Progress, share: bool = True) -> str:
     left = "" if at.left_s is None else f", {int(at.left_s) // 60}:{int(at.left_s) % 60:02} left"
     part = f"{100 * at.done // at.total:3} %  " if share else ""
     return f"{part}{at.text}{left}"
+
+
+def _parts(options: argparse.Namespace, chosen: list[Experiment], size: Size) -> dict[str, set[str]]:
+    """Return the parts that were asked for, by experiment; nothing where all are played."""
+    names: list[str] = getattr(options, "part", [])
+    offered = {experiment.id: {part.id for part in experiment.parts(size)} for experiment in chosen}
+    if getattr(options, "faithful", False):
+        if size.quick:
+            options.parser.error(
+                "--faithful is the full form: the old comparisons did so much work and no less"
+            )
+        printed = {original.experiment: original.figures for original in originals.ORIGINALS}
+        return {
+            name: {figure.part for figure in printed.get(name, ())} & parts for name, parts in offered.items()
+        }
+    if not names:
+        return {}
+    check(options, "part", names, sorted(set().union(*offered.values())))
+    return {name: parts & set(names) for name, parts in offered.items()}
 
 
 def _has_failed(record: Record) -> bool:
