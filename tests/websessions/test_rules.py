@@ -83,13 +83,11 @@ async def test_twenty_parallel_writers_lose_no_key() -> None:
     await browser.store(n=0)
     site.memory.disturb(delay=0.001)
 
-    async def write(number: int) -> None:
-        session = await browser.begin()
+    # All have read before the first one writes.
+    sessions = await asyncio.gather(*(browser.begin() for _ in range(20)))
+    for number, session in enumerate(sessions):
         session[f"key{number}"] = number
-        await asyncio.sleep(0.001)
-        await browser.end(session)
-
-    await asyncio.gather(*(write(number) for number in range(20)))
+    await asyncio.gather(*map(browser.end, sessions))
     site.memory.disturb()
     assert await browser.read() == {"n": 0, **{f"key{number}": number for number in range(20)}}
 
