@@ -210,7 +210,7 @@ class AsyncFace(_Face):
         """Remove expired records batch by batch."""
         store: Any = self.store()
         if not hasattr(store, "purge"):
-            raise Unsupported(f"{type(store).__name__} removes what expired by itself, or cannot")
+            raise Unsupported(f"{type(store).__name__} has nothing to purge: its engine removes what expired")
         total = 0
         while removed := await store.purge(self._sessions.now(), batch):
             total += removed
@@ -355,7 +355,7 @@ class BlockingFace(_Face):
         """Remove expired records batch by batch."""
         store: Any = self.store().store
         if not hasattr(store, "purge"):
-            raise Unsupported(f"{type(store).__name__} removes what expired by itself, or cannot")
+            raise Unsupported(f"{type(store).__name__} has nothing to purge: its engine removes what expired")
         total = 0
         while removed := store.purge(self._sessions.now(), batch):
             total += removed

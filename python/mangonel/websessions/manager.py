@@ -119,6 +119,9 @@ class WebSessions(Generic[Data]):
         events: Callable[[Event], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        _check_store(store)
+        if epochs is not None:
+            _check_store(epochs)
         chosen = limits(idle, absolute, renew, grace, touch_after, aal)
         self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
         self.is_stateless = is_stateless = isinstance(store, str) and store.startswith("cookie:")
@@ -492,6 +495,43 @@ class WebSessions(Generic[Data]):
 
     def __repr__(self) -> str:
         return f"<WebSessions {self.asynchronous.title}>"
+
+
+def checked(sessions: Any, where: str) -> WebSessions[Any]:
+    """Return what a framework was given, if it is websessions.
+
+    Args:
+        sessions: what was given.
+        where: how to give it, for the message.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(sessions, WebSessions):
+        raise UsageError(
+            f"expected {where} with sessions=WebSessions(…), got {type(sessions).__name__}"
+            + ("; a store's URL goes into WebSessions" if isinstance(sessions, str) else "")
+        )
+    return sessions
+
+
+def _check_store(store: Any) -> None:
+    """Refuse at the start what would fail at the first visitor."""
+    if isinstance(store, str):
+        from mangonel.websessions.stores.urls import check_url
+
+        check_url(store)
+        return
+    kind = type(store).__name__
+    remedy = ""
+    # These have every attribute that one may ask for.
+    if kind.endswith("Collection"):
+        remedy = "; a collection goes into MongoStore(…)"
+    elif kind.endswith(("Client", "Database")):
+        remedy = "; of a client that the application has, give MongoStore(client.app.websessions)"
+    elif all(callable(getattr(store, name, None)) for name in ("get", "put", "touch", "delete")):
+        return
+    raise UsageError(f"expected a store's URL or a store, got {kind}{remedy}")
 
 
 def _native() -> tuple[type, ...]:

@@ -33,7 +33,9 @@ def key_bytes(key: bytes | str) -> bytes:
     except (ValueError, TypeError):
         raise UsageError("expected a sealing key of bytes or URL-safe base64 text") from None
     if len(raw) not in (16, 24, 32):
-        raise UsageError(f"expected a sealing key of 16, 24 or 32 bytes, got {len(raw)}")
+        raise UsageError(
+            f"expected a sealing key of 16, 24 or 32 bytes, got {len(raw)}; mangonel.websessions.new_key() makes one"
+        )
     return raw
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
-from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.manager import WebSessions, checked
 from mangonel.websessions.session import NOTHING, Visit, WebSession
 
 __all__ = ["SessionMiddleware", "check_csrf", "current_session"]
@@ -38,7 +38,7 @@ class SessionMiddleware:
 
     def __init__(self, app: Application, sessions: WebSessions[Any], exclude: Iterable[str] = ()) -> None:
         self.app = app
-        self.sessions = sessions
+        self.sessions = checked(sessions, "SessionMiddleware(app, …)")
         self._exact = frozenset(path for path in exclude if not path.endswith("/"))
         self._below = tuple(path for path in exclude if path.endswith("/"))
 

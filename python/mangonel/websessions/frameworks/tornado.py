@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
-from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.manager import WebSessions, checked
 from mangonel.websessions.session import END, NOTHING, Visit, WebSession
 from mangonel.websessions.settings import seconds
 
@@ -129,12 +129,11 @@ class SessionMixin(_Base):
         found = self.application.settings.get("sessions")
         if found is None:
             if "session_storage" not in self.application.settings:
-                raise UsageError("expected Application(…, sessions=WebSessions(…))")
+                raise UsageError("expected Application(…, sessions=WebSessions(…)), got no sessions")
             # An application that was written for the fork.
             found = WebSessions.from_tornado_settings(self.application.settings)
             self.application.settings["sessions"] = found
-        sessions: WebSessions[Any] = found
-        return sessions
+        return checked(found, "Application(…)")
 
     def prepare(self) -> Awaitable[None] | None:
         """Load the websession that the cookie names; without a cookie there is nothing to wait for."""
@@ -235,10 +234,13 @@ class SessionMixin(_Base):
             if not self.use_session:
                 raise UsageError("this handler says use_session = False")
             raise UsageError(
-                "the websession is not loaded; begin your prepare() with: await super().prepare()"
+                "the websession is not loaded; begin your prepare() with: await super().prepare(), "
+                "and name SessionMixin before RequestHandler among the bases"
             )
         # A request without a cookie gets here, and most readers are one: no detour for them.
         sessions = self.application.settings.get("sessions") or self.sessions
+        if type(sessions) is str:
+            sessions = self.sessions  # which says what is expected
         if type(self).visit is _VISIT:
             nobody = _NobodysVisit()
             nobody._handler = self

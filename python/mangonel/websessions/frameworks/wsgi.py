@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mangonel.websessions.errors import StoreError, WebSessionError
-from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.manager import WebSessions, checked
 from mangonel.websessions.session import NOTHING, Visit, WebSession
 
 __all__ = ["KEY", "WSGISessions", "visit_of"]
@@ -33,7 +33,7 @@ class WSGISessions:
 
     def __init__(self, app: Callable[..., Iterable[bytes]], sessions: WebSessions[Any]) -> None:
         self.app = app
-        self.sessions = sessions
+        self.sessions = checked(sessions, "WSGISessions(app, …)")
 
     def __call__(self, environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
         """Handle one request."""

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.stores._inserts import Inserts
 from mangonel.websessions.stores.urls import StoreURL, flag
@@ -334,7 +335,7 @@ def from_url(url: StoreURL) -> MongoStore:
     from mangonel import AsyncMongoClient
 
     text, database, collection, own = _parts(url)
-    client: Any = AsyncMongoClient(text)
+    client: Any = _strictly(AsyncMongoClient, text)
     return MongoStore(client[database][collection], client=client, **own)
 
 
@@ -343,8 +344,20 @@ def blocking_from_url(url: StoreURL) -> BlockingMongoStore:
     from mangonel import MongoClient
 
     text, database, collection, own = _parts(url)
-    client: Any = MongoClient(text)
+    client: Any = _strictly(MongoClient, text)
     return BlockingMongoStore(client[database][collection], client=client, **own)
+
+
+def _strictly(client: Any, text: str) -> Any:
+    """Open a client; what the driver only warns of, for PyMongo's sake, is an error in a store's URL."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Unknown option")
+        try:
+            return client(text)
+        except UserWarning as warning:
+            raise UsageError(f"{warning}; docs/websessions/stores.md lists the store's own") from None
 
 
 def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:

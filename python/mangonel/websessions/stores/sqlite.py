@@ -7,6 +7,7 @@ processes of one machine may share the file.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from typing import Any
@@ -121,11 +122,21 @@ class SQLiteStore:
     async def _open(self) -> Any:
         async with self._lock:
             if self._connection is None:
+                _check_folder(self._path)
                 connection = await aiosqlite.connect(self._path, isolation_level=None, timeout=self._timeout)
                 for pragma in self._pragmas:
                     await connection.execute(pragma)
                 self._connection = connection
         return self._connection
+
+
+def _check_folder(path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            f"cannot open {os.path.abspath(path)}: there is no folder {folder}; "
+            "sqlite:///app.db is below the working folder, sqlite:////var/lib/app.db is not"
+        )
 
 
 def _execute(connection: sqlite3.Connection, query: str, values: list[Any]) -> tuple[list[Any], int]:
@@ -193,6 +204,7 @@ class BlockingSQLiteStore:
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
+            _check_folder(self._path)
             connection = sqlite3.connect(self._path, isolation_level=None, timeout=self._timeout)
             for pragma in self._pragmas:
                 connection.execute(pragma)

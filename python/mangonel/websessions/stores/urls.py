@@ -125,13 +125,26 @@ def open_blocking(url: str) -> Any:
     return module.blocking_from_url(parsed)
 
 
-def _module_for(url: str) -> tuple[StoreURL, Any]:
+def check_url(url: str) -> StoreURL:
+    """Return the parts of a store's URL; loads no client.
+
+    Args:
+        url: as for `WebSessions`.
+
+    Raises:
+        UsageError: it is no URL, or no store's.
+    """
     parsed = StoreURL(url)
-    name = SCHEMES.get(parsed.scheme)
-    if name is None:
+    if parsed.scheme not in SCHEMES:
         raise UsageError(
             f"expected a store's URL with one of the schemes {', '.join(SCHEMES)}, got {hide_password(url)!r}"
         )
+    return parsed
+
+
+def _module_for(url: str) -> tuple[StoreURL, Any]:
+    parsed = check_url(url)
+    name = SCHEMES[parsed.scheme]
     try:
         return parsed, importlib.import_module(f"mangonel.websessions.stores.{name}")
     except ImportError as error:

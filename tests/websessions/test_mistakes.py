@@ -1,0 +1,73 @@
+"""What was set up wrongly is refused at the start where it can be, and the message says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+
+import mangonel
+from mangonel.websessions import MemoryStore, Visit, WebSessions
+from mangonel.websessions.errors import StoreError, UsageError
+from mangonel.websessions.frameworks.asgi import SessionMiddleware
+from mangonel.websessions.frameworks.wsgi import WSGISessions
+from mangonel.websessions.stores.mongodb import MongoStore
+from mangonel.websessions.stores.urls import open_blocking, open_store
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: WebSessions("mongdb://host/app"),
+            "expected a store's URL with one of the schemes .* got 'mongdb:",
+        ),
+        (lambda: WebSessions("memory:", epochs="app"), "expected a store's URL .* got 'app'"),
+        (lambda: WebSessions(None), "expected a store's URL or a store, got NoneType"),
+        (
+            lambda: WebSessions("memory:", seal="abc"),
+            r"32 bytes, got 2; mangonel\.websessions\.new_key\(\) makes one",
+        ),
+        (
+            lambda: SessionMiddleware(Starlette(), "memory:"),  # type: ignore[arg-type]
+            "sessions=WebSessions.* got str; a store's URL goes into WebSessions",
+        ),
+        (lambda: WSGISessions(lambda environ, start: [], "memory:"), "sessions=WebSessions.* got str"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_the_start(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+async def test_a_client_s_parts_are_refused_with_what_to_write_instead() -> None:
+    client: Any = mangonel.AsyncMongoClient("mongodb://127.0.0.1:1", connect=False)
+    for part in (client, client.app):
+        with pytest.raises(
+            UsageError, match=r"got Async.*; of a client .* MongoStore\(client\.app\.websessions\)"
+        ):
+            WebSessions(part)
+    with pytest.raises(UsageError, match=r"got AsyncCollection; a collection goes into MongoStore"):
+        WebSessions(client.app.websessions)
+    WebSessions(MongoStore(client.app.websessions))
+    WebSessions(MemoryStore())
+    await client.close()
+
+
+@pytest.mark.parametrize("opened", [open_store, open_blocking])
+def test_an_option_that_nobody_knows_is_an_error_of_mongodbs_url_too(opened: Callable[[str], Any]) -> None:
+    with pytest.raises(UsageError, match=r"bogus.*stores\.md"):
+        opened("mongodb://127.0.0.1:1/app?bogus=1")
+
+
+async def test_a_database_file_in_no_folder_is_named_with_its_whole_path() -> None:
+    sessions: WebSessions[Any] = WebSessions("sqlite:///no/folder/app.db", events=lambda event: None)
+    message = (
+        r"cannot open /.*/no/folder/app\.db: there is no folder /.*/no/folder; sqlite:///app\.db is below"
+    )
+    with pytest.raises(StoreError, match=message):
+        await sessions.asynchronous.load(Visit("__Host-sid=" + "A" * 43))
+    with pytest.raises(StoreError, match=message):
+        sessions.blocking.load(Visit("__Host-sid=" + "A" * 43))
