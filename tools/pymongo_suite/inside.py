@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
+from contextlib import nullcontext
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -25,21 +26,28 @@ class TransactionState(enum.Enum):
 
 
 def within_timeout(function: Any) -> Any:
-    """Return a method of a bucket that the runner makes, with the client's `timeoutMS` over all it does."""
+    """Return a method of a bucket that the runner makes, with the client's `timeoutMS` over all it does.
+
+    A block around it has a limit of its own instead.
+    """
     import inspect
 
     from mangonel import timeout
+    from mangonel._deadline import is_in_block
+
+    def limit(bucket: Any) -> Any:
+        return nullcontext() if is_in_block() else timeout(bucket._collection.database.client.options.timeout)
 
     if inspect.iscoroutinefunction(function):
 
         async def awaited(bucket: Any, *arguments: Any) -> Any:
-            with timeout(bucket._collection.database.client.options.timeout):
+            with limit(bucket):
                 return await function(bucket, *arguments)
 
         return awaited
 
     def called(bucket: Any, *arguments: Any) -> Any:
-        with timeout(bucket._collection.database.client.options.timeout):
+        with limit(bucket):
             return function(bucket, *arguments)
 
     return called
