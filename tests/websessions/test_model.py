@@ -25,7 +25,7 @@ RUNS = int(os.environ.get("MANGONEL_MODEL_RUNS", "100"))
 STEPS = 60
 
 stores = pytest.mark.parametrize("name", ["memory", "redis", "mongodb"])
-limited = pytest.mark.timeout(0 if RUNS > 200 else 120)
+limited = pytest.mark.timeout(0 if RUNS > 200 else 240)
 
 
 @limited
