@@ -101,3 +101,17 @@ def test_every_mark_names_parts_and_contenders_that_exist_and_meet():
         parts = {part.id: part for part in experiments[mark.experiment].parts(size)}
         for part, name in (mark.above, *((mark.below,) if mark.below else ()), *mark.best):
             assert parts[part].excludes(contenders[name]) == "", (mark.text, part, name)
+
+
+def test_a_mark_whose_part_was_switched_off_says_so_and_blames_no_contender():
+    cells = [cell("websessions", "new-visitor", f"web-{name}", 100) for name in ("none", "memory")]
+    content = {
+        "plan": {"experiments": ["websessions"], "quick": True, "parameters": {"counted": 0, "requests": 20}},
+        "cells": cells,
+        "missing": [],
+    }
+    found = {verdict.mark.text: verdict for verdict in marks.verdicts(Results(content))}
+    counted = found["anonymous readers, Tornado's instructions against no sessions"]
+    assert counted.word == "not measured: anonymous-counted was off in this form, counted=0"
+    against_redis = found["new visitor writes, requests per second against Redis"]
+    assert "was not chosen" in against_redis.word

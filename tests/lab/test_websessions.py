@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("tornado", reason="the site is a Tornado application")
 pytest.importorskip("aiosqlite", reason="one of the two stores")
 
+from mangonel.cli import main
 from mangonel.lab import house, registry, webload
+from mangonel.lab.conductor import Plan, line_up
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size
 from mangonel.lab.experiments import _visits
 from mangonel.lab.experiments._site_tables import site_tables
 from mangonel.lab.experiments.websessions import EXPERIMENT
 from mangonel.lab.results import Results
+from mangonel.lab.stores import Missing, find_program
 
 # A stall that is long against what a busy machine does to anybody.
 SIZE = Size(quick=True, parameters={"requests": 100, "population": 50, "stall": 3})
@@ -32,12 +39,21 @@ def no_house_is_left() -> Iterator[None]:
     house._close_all()
 
 
+def program(name: str) -> None:
+    try:
+        find_program(name)
+    except Missing as error:
+        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
 def part_of(name: str, size: Size = SIZE) -> Part:
     return next(part for part in EXPERIMENT.parts(size) if part.id == name)
 
 
-def play(contender: str, part: Part) -> dict[str, float]:
-    bench = Bench(registry.contender(contender), NOWHERE, SIZE, 1)
+def play(contender: str, part: Part, size: Size = SIZE) -> dict[str, float]:
+    bench = Bench(registry.contender(contender), NOWHERE, size, 1)
     try:
         task = EXPERIMENT.task(part, bench)
         task.verify()
@@ -154,6 +170,43 @@ def test_the_short_form_has_all_eleven_contenders() -> None:
     names = [name for name in registry.contenders() if name.startswith("web-")]
     playing = {n for n in names if not all(part.excludes(registry.contender(n)) for part in parts)}
     assert len(playing) == 11
+
+
+def test_a_series_over_tls_leaves_out_who_has_no_connection_and_says_so() -> None:
+    names = tuple(name for name in registry.contenders() if name.startswith("web-"))
+    size = Size(quick=True, parameters={"tls": 1})
+    playing, absent = line_up(EXPERIMENT, Plan("", ("websessions",), names, size, 1, 1))
+    without = {"web-memory", "web-cookie", "web-sqlite", "web-directory"}
+    assert {name for name, reason in absent if reason == "no connection to encrypt"} == without
+    assert "web-none" in {contender.id for contender in playing}
+    assert not without & {contender.id for contender in playing}
+    assert "anonymous-counted" not in {part.id for part in EXPERIMENT.parts(size)}
+    in_the_clear = Plan("", ("websessions",), names, Size(quick=True), 1, 1)
+    assert not any("encrypt" in reason for _, reason in line_up(EXPERIMENT, in_the_clear)[1])
+
+
+def test_tls_and_unix_sockets_are_series_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["lab", "run", "websessions", "--quick", "--set", "tls=1", "--set", "unix=1"]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "expected tls=1 or unix=1, got both" in capsys.readouterr().err
+
+
+def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
+    pytest.importorskip("redis")
+    program("redis-server")
+    program("openssl")
+    size = Size(quick=True, parameters={**SIZE.parameters, "tls": 1})
+    assert play("web-redis", part_of("new-visitor", size), size)["tornado_us"] > 0
+    where = next(iter(house._houses.values())).url
+    assert where.startswith("rediss://")
+    assert "tlsCAFile=" in where
+    address = (urlsplit(where).hostname, urlsplit(where).port)
+    answer = b""
+    with socket.create_connection(address, 5) as connection, suppress(ConnectionError):
+        connection.sendall(b"PING\r\n")
+        answer = connection.recv(100)
+    assert b"PONG" not in answer
 
 
 def test_the_original_layout_tells_worst_and_best() -> None:

@@ -77,7 +77,7 @@ def line_up(experiment: Experiment, plan: Plan) -> tuple[list[Contender], list[t
         contender = registry.contender(name)
         if all(part.excludes(contender) for part in parts):
             continue
-        if reason := contender.missing():
+        if reason := experiment.leaves_out(contender, plan.size) or contender.missing():
             absent.append((name, reason))
             continue
         playing.append(contender)

@@ -285,6 +285,10 @@ class Experiment:
         """Return the task of one part for the bench's contender."""
         raise NotImplementedError
 
+    def leaves_out(self, contender: Contender, size: Size) -> str:
+        """Return why a contender plays no part of this form, for the report's list of the absent, or ""."""
+        return ""
+
     def stand_in(self, part: str, contender: str) -> str:
         """Return whose row of a part counts in a contender's score where it has none of its own."""
         return contender

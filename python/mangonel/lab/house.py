@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mangonel.lab import cores
+from mangonel.lab.certificates import Certificates, certify
 from mangonel.lab.contender import Target
 from mangonel.lab.stores import Engine, find_program, running
 
@@ -48,9 +49,19 @@ class House:
         durable: acknowledged writes are on the disk.
         own: MongoDB on a server of its own, which may be stopped; else on the lab's deployment.
         unix: over a Unix socket where the store has one; MongoDB on a server of its own.
+        tls: encrypted, with a certificate made for this house; MongoDB on a server of its own.
     """
 
-    def __init__(self, store: str, target: Target, *, durable: bool, own: bool, unix: bool = False) -> None:
+    def __init__(
+        self,
+        store: str,
+        target: Target,
+        *,
+        durable: bool,
+        own: bool,
+        unix: bool = False,
+        tls: bool = False,
+    ) -> None:
         self._stack = ExitStack()
         self._sites: dict[tuple[int, bool], Site] = {}
         self._path = ""
@@ -58,7 +69,7 @@ class House:
         self._member: Any = None
         self._held: list[Any] = []
         try:
-            self.url = self._url(store, target, durable, own, unix)
+            self.url = self._url(store, target, durable, own, unix, tls)
         except BaseException:
             self._stack.close()
             raise
@@ -118,18 +129,21 @@ class House:
         self._sites.clear()
         self._stack.close()
 
-    def _url(self, store: str, target: Target, durable: bool, own: bool, unix: bool) -> str:
+    def _url(self, store: str, target: Target, durable: bool, own: bool, unix: bool, tls: bool) -> str:
         if store in ("none", "memory", "cookie"):
             return {"none": "none", "memory": "memory:lab", "cookie": "cookie:"}[store]
         if store in ("mongodb", "pymongo"):
             uri = target.uri
-            if own or unix:
+            if own or unix or tls:
                 from mangonel.server import start
 
                 folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-web-"))
                 arguments = ["--unixSocketPrefix", folder] if unix else []
                 with cores.kept("servers"):
-                    server = self._stack.enter_context(start(replica_set=1, arguments=arguments))
+                    encrypting = self._certificates().for_mongod() if tls else None
+                    server = self._stack.enter_context(
+                        start(replica_set=1, arguments=arguments, tls=encrypting)
+                    )
                 self._member, uri = server.members[0], server.uri
                 if unix:
                     # Its members know each other by address, so a client that looked for them would leave the socket.
@@ -149,8 +163,12 @@ class House:
             scheme = "sqlite" if store == "sqlite" else "files"
             slash = "/" if store == "sqlite" else ""
             return f"{scheme}://{slash}{self._path}?durable={int(durable)}"
-        self._engine = self._stack.enter_context(running(store, durable=durable))
+        certificates = self._certificates() if tls else None
+        self._engine = self._stack.enter_context(running(store, durable=durable, tls=certificates))
         return (unix and self._engine.unix_url) or self._engine.url
+
+    def _certificates(self) -> Certificates:
+        return certify(Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-tls-"))))
 
 
 class Site:
@@ -239,15 +257,21 @@ class Site:
                 time.sleep(0.05)
 
 
-_houses: dict[tuple[str, bool, bool, bool], House] = {}
+_houses: dict[tuple[str, bool, bool, bool, bool], House] = {}
 
 
 def house_for(
-    store: str, target: Target, *, durable: bool = False, own: bool = False, unix: bool = False
+    store: str,
+    target: Target,
+    *,
+    durable: bool = False,
+    own: bool = False,
+    unix: bool = False,
+    tls: bool = False,
 ) -> House:
     """Return a house, the one that this process has already if it has; it ends with the process."""
     own = own and store in ("mongodb", "pymongo")
-    key = (store, durable, own, unix)
+    key = (store, durable, own, unix, tls)
     if key not in _houses:
         for other in list(_houses):
             # What the parts before needed is in the way now; parts of one class follow each other.
@@ -255,7 +279,7 @@ def house_for(
                 _houses.pop(other).close()
         if not _houses:
             atexit.register(_close_all)
-        _houses[key] = House(store, target, durable=durable, own=own, unix=unix)
+        _houses[key] = House(store, target, durable=durable, own=own, unix=unix, tls=tls)
     return _houses[key]
 
 

@@ -333,5 +333,12 @@ def _why(mark: Mark, results: Results) -> str:
             for entry in results.content["missing"]:
                 if entry["contender"] == contender and entry["experiment"] == mark.experiment:
                     return f"{contender}: {entry['reason'][:120]}"
+            if any(key[0] == mark.experiment and key[2] == contender for key in results.rows):
+                zeros = [
+                    f"{name}=0"
+                    for name, value in results.content["plan"].get("parameters", {}).items()
+                    if not value
+                ]
+                return ", ".join((f"{part} was off in this form", *zeros))
             return f"{contender} was not chosen"
     return "the contenders have no round in common"

@@ -18,8 +18,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import quote
 
 from mangonel.lab import cores
+from mangonel.lab.certificates import Certificates
 
 __all__ = ["ENGINES", "PACKAGES", "Engine", "Missing", "find_program", "installing_nothing", "running"]
 
@@ -32,6 +34,7 @@ PACKAGES = {
     "postgres": "postgresql",
     "initdb": "postgresql",
     "nginx": "nginx",
+    "openssl": "openssl",
     "ab": "apache2-utils",
     "chromium": "chromium",
     "strace": "strace",
@@ -200,47 +203,68 @@ class Engine:
 
 
 @contextmanager
-def running(name: str, *, durable: bool = False) -> Iterator[Engine]:
+def running(name: str, *, durable: bool = False, tls: Certificates | None = None) -> Iterator[Engine]:
     """Run an engine by its name in ENGINES, and remove it with its data at the end.
 
     Args:
         durable: an acknowledged write is on the disk. Otherwise the last second may be lost.
+        tls: what it encrypts its connections with; its URL verifies that. There is no Unix socket then.
 
     Raises:
         Missing: it cannot be had here.
     """
     with tempfile.TemporaryDirectory(prefix=f"mangonel-{name}-", ignore_cleanup_errors=True) as directory:
-        engine = ENGINES[name](directory, durable)
+        engine = ENGINES[name](directory, durable, tls)
         try:
+            if tls is not None:
+                engine.unix_url = ""
             engine.start()
             yield engine
         finally:
             engine.kill()
 
 
-def _redis(directory: str, durable: bool) -> Engine:
+def _redis(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     program, port = find_program("redis-server"), _free_port()
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""]
+    command = [
+        program,
+        "--port",
+        "0" if tls else str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        directory,
+        "--save",
+        "",
+    ]
     command += ["--appendonly", "yes", "--appendfsync", "always" if durable else "everysec"]
     command += ["--unixsocket", f"{directory}/socket"]
-    engine = Engine(
-        "redis", f"redis://127.0.0.1:{port}/0", port, command, directory, None, lambda: _accepts(port)
-    )
+    url = f"redis://127.0.0.1:{port}/0"
+    if tls is not None:
+        command += ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", str(tls.ca)]
+        command += ["--tls-cert-file", str(tls.certificate), "--tls-key-file", str(tls.key)]
+        url = f"rediss://127.0.0.1:{port}/0?tlsCAFile={quote(str(tls.ca))}"
+    engine = Engine("redis", url, port, command, directory, None, lambda: _accepts(port))
     engine.unix_url = f"unix://{directory}/socket"
     return engine
 
 
-def _memcached(directory: str, durable: bool) -> Engine:
+def _memcached(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     program, port = find_program("memcached"), _free_port()
     command = [program, "-p", str(port), "-l", "127.0.0.1", "-c", "2048", "-m", "256"]
     if os.geteuid() == 0:
         command += ["-u", UNPRIVILEGED]
-    return Engine(
-        "memcached", f"memcached://127.0.0.1:{port}", port, command, directory, None, lambda: _accepts(port)
-    )
+    url = f"memcached://127.0.0.1:{port}"
+    if tls is not None:
+        told = subprocess.run([program, "-h"], capture_output=True, timeout=START_TIMEOUT, check=False)
+        if b"--enable-ssl" not in told.stdout:
+            raise Missing(f"{program} was built without TLS; Debian's memcached has it")
+        command += ["-Z", "-o", f"ssl_chain_cert={tls.certificate},ssl_key={tls.key}"]
+        url += f"?tls=1&tlsCAFile={quote(str(tls.ca))}"
+    return Engine("memcached", url, port, command, directory, None, lambda: _accepts(port))
 
 
-def _mysql(directory: str, durable: bool) -> Engine:
+def _mysql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     install, program, port = find_program("mariadb-install-db"), find_program("mariadbd"), _free_port()
     data, socket_path = os.path.join(directory, "data"), os.path.join(directory, "socket")
     user = [f"--user={_user_name()}"] if os.geteuid() == 0 else []
@@ -260,10 +284,13 @@ def _mysql(directory: str, durable: bool) -> Engine:
     url = f"mysql://root@127.0.0.1:{port}/mysql"
     engine = Engine("mysql", url, port, command, directory, None, lambda: _greets(port))
     engine.unix_url = f"{url}?socket={socket_path}"
+    if tls is not None:
+        command += [f"--ssl-cert={tls.certificate}", f"--ssl-key={tls.key}", "--require-secure-transport=ON"]
+        engine.url += f"?tls=1&tlsCAFile={quote(str(tls.ca))}"
     return engine
 
 
-def _postgresql(directory: str, durable: bool) -> Engine:
+def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     initdb, port = find_program("initdb"), _free_port()
     # A wrapper on PATH may point elsewhere; the two must be of one version.
     program = os.path.join(os.path.dirname(os.path.realpath(initdb)), "postgres")
@@ -277,10 +304,19 @@ def _postgresql(directory: str, durable: bool) -> Engine:
     for setting in ("max_connections=200", f"synchronous_commit={'on' if durable else 'off'}", "jit=off"):
         command += ["-c", setting]
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    if tls is not None:
+        own = [shutil.copy(path, directory) for path in (tls.certificate, tls.key)]
+        for path in own:  # it takes no key that another user may read
+            os.chmod(path, 0o600)
+            if user:
+                shutil.chown(path, user)
+        for setting in ("ssl=on", f"ssl_cert_file={own[0]}", f"ssl_key_file={own[1]}"):
+            command += ["-c", setting]
+        url += f"?sslmode=verify-full&sslrootcert={quote(str(tls.ca))}"
     return Engine("postgresql", url, port, command, directory, user, lambda: _speaks_postgres(port))
 
 
-ENGINES: dict[str, Callable[[str, bool], Engine]] = {
+ENGINES: dict[str, Callable[[str, bool, Certificates | None], Engine]] = {
     "redis": _redis,
     "memcached": _memcached,
     "mysql": _mysql,

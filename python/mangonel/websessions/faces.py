@@ -59,7 +59,11 @@ class _Face:
     def _fail(self, error: Exception, session: WebSession[Any] | None = None) -> StoreError:
         sessions = self._sessions
         sessions.emit("store_error", session.tag if session is not None else "", reason=type(error).__name__)
-        return StoreError(f"the {self.title} store failed: {type(error).__name__}: {error}")
+        from mangonel.websessions.stores.tls import advice
+
+        text = f"the {self.title} store failed: {type(error).__name__}: {error}"
+        more = advice(error, self._given)
+        return StoreError(f"{text}; {more}" if more else text)
 
     def _may_hide(self, session: WebSession[Any], plan: int) -> bool:
         # What ends a websession, or changes who it belongs to, must not seem to have happened.

@@ -66,7 +66,10 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         usual = max((known[name].full_rounds or usual for name in chosen), default=usual)
     rounds = options.rounds or usual
     budget = options.budget or (BUDGETS[size.form] if not options.rounds else 0.0)
-    only = _parts(options, [known[name] for name in chosen or known], size)
+    try:
+        only = _parts(options, [known[name] for name in chosen or known], size)
+    except ValueError as error:  # parameters that an experiment does not take together
+        options.parser.error(str(error))
     values: dict[str, Any] = {
         "experiments": tuple(name for name in dict.fromkeys(chosen or known) if not only or only[name]),
         "contenders": tuple(options.contender or contenders),

@@ -13,6 +13,7 @@ STORED = "web-stored"  # keeps websessions where several requests meet
 KNOWN = "web-known"  # knows a visitor again
 COUNTED = "web-counted"  # its instructions for a reader are counted
 STALLS = "web-stalls"  # has a server or a lock that can be stopped
+WIRE = "web-wire"  # has a connection, which can be encrypted
 
 TITLES = {
     "none": "no sessions",
@@ -65,6 +66,8 @@ def _offers(store: str) -> frozenset[str]:
         offers.add(COUNTED)
     if store == "memory":
         offers.add(LAYER)
+    if store not in ("none", "cookie", "memory", "sqlite", "directory"):
+        offers.add(WIRE)
     if store != "none":
         offers.add(KNOWN)
     if store not in ("none", "cookie"):

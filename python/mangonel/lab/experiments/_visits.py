@@ -61,6 +61,7 @@ class VisitTask(Task):
             durable=part.id.endswith("-durable"),
             own=own,
             unix=bool(bench.size.parameters.get("unix", 0)),
+            tls=bool(bench.size.parameters.get("tls", 0)),
         )
         is_seed = self._kind == "seed"
         self._site: Site = self._house.site(4 if is_seed else 1, behind_nginx=is_seed)

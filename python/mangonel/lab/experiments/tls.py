@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from mangonel.lab import documents
+from mangonel.lab.certificates import certify
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES, Target
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
@@ -30,43 +30,12 @@ def _secure_target(bench: Bench) -> Target:
     def start() -> str:
         folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-tls-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _certify(folder)
-        tls = {
-            "certificateKeyFile": folder / "server.pem",
-            "CAFile": folder / "ca.pem",
-            "allowConnectionsWithoutCertificates": True,
-        }
-        _servers.append(server.start(tls=tls))
+        _servers.append(server.start(tls=certify(folder).for_mongod()))
         return str(_servers[0].uri)
 
     target = bench.target
     uri = _servers[0].uri if _servers else bench.first("tls", start)
     return Target(uri, target.database, target.collection)
-
-
-def _certify(folder: Path) -> None:
-    def openssl(*arguments: object) -> None:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-    key = ("req", "-newkey", "rsa:2048", "-nodes")
-    openssl(
-        *key, "-x509", "-days", 2, "-subj", "/CN=lab", "-keyout", folder / "ca.key", "-out", folder / "ca.pem"
-    )
-    openssl(*key, "-subj", "/CN=localhost", "-keyout", folder / "key", "-out", folder / "request")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    openssl(
-        *("x509", "-req", "-days", 2, "-in", folder / "request", "-CA", folder / "ca.pem"),
-        *(
-            "-CAkey",
-            folder / "ca.key",
-            "-CAcreateserial",
-            "-extfile",
-            folder / "names",
-            "-out",
-            folder / "crt",
-        ),
-    )
-    (folder / "server.pem").write_bytes((folder / "crt").read_bytes() + (folder / "key").read_bytes())
 
 
 class SecureFindOneTask(Task):

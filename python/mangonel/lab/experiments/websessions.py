@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.lab.contenders.web import COUNTED, DURABLE, KNOWN, LAYER, STALLS, STORED, WEB
+from mangonel.lab.contender import Contender
+from mangonel.lab.contenders.web import COUNTED, DURABLE, KNOWN, LAYER, STALLS, STORED, WEB, WIRE
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.experiments._visits import (
@@ -112,14 +113,18 @@ class WebSessionsExperiment(Experiment):
 
         Parameters: `population`, how many websessions there are before anybody comes (1000 in the short form, 10 000
         otherwise); `requests` of a sample; `payload` in bytes (100); `unix`, 1 for Unix sockets to the stores that have
-        them; `stall` and `wrk`, in seconds; `seed` and `durable`, requests of these;
-        `counted`, anonymous requests whose instructions are counted (0: not played; 200, in the short form 100).
+        them; `tls`, 1 for encrypted connections, without the stores that have none; `stall` and `wrk`, in seconds;
+        `seed` and `durable`, requests of these; `counted`, anonymous requests whose instructions are counted
+        (0: not played; 200, in the short form 100, over TLS 0).
 
         The brief form stalls no store, and counts no instructions: either takes many seconds.
 
         The full form has three rounds, so that the original layout has its worst and best of three. What takes long
         or is not compared by ratio, as stalls, latencies and the durable class, is played in the first alone.
         """
+        is_encrypted = bool(size.parameters.get("tls", 0))
+        if is_encrypted and size.parameters.get("unix", 0):
+            raise ValueError("expected tls=1 or unix=1, got both; play one series after the other")
         requests = size.parameters.get("requests", size.choose(500, 2000, 150))
         parts = _scenarios(size, requests)
         if not size.quick:
@@ -139,7 +144,7 @@ class WebSessionsExperiment(Experiment):
             for kind in ("read", "write")
         ]
         # The last: a part that takes too long on a busy machine takes those behind it along.
-        if counted := size.parameters.get("counted", size.choose(100, 200, 0)):
+        if counted := size.parameters.get("counted", 0 if is_encrypted else size.choose(100, 200, 0)):
             parts.append(
                 Part(
                     "anonymous-counted",
@@ -153,6 +158,12 @@ class WebSessionsExperiment(Experiment):
                 )
             )
         return parts
+
+    def leaves_out(self, contender: Contender, size: Size) -> str:
+        """Leave out, where connections are to be encrypted, the stores that have none."""
+        if not size.parameters.get("tls", 0) or contender.id in self.references or WIRE in contender.offers:
+            return ""
+        return "no connection to encrypt"
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task of a part."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 from binascii import b2a_hex
 from typing import Any
 
 import emcache
+from emcache.protocol import MemcacheAsciiProtocol
 
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record, pack_record, unpack_record, version_of, with_expires
+from mangonel.websessions.stores.tls import TLSFiles, take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
 __all__ = ["BlockingMemcachedStore", "MemcachedStore"]
@@ -51,6 +54,7 @@ class MemcachedStore:
         prefix: of every key.
         timeout: seconds for each call.
         connections: the most for each server.
+        tls: the files of a connection over TLS; None: without.
     """
 
     def __init__(
@@ -60,7 +64,10 @@ class MemcachedStore:
         prefix: str = "websession:",
         timeout: float = TIMEOUT,
         connections: int = CONNECTIONS,
+        tls: TLSFiles | None = None,
     ) -> None:
+        self._addresses = hosts
+        self._context: Any = tls.context() if tls is not None else None
         self._hosts = [emcache.MemcachedHostAddress(host, port) for host, port in hosts]
         self._prefix = prefix.encode()
         self._timeout = timeout
@@ -129,13 +136,28 @@ class MemcachedStore:
     async def _connect(self) -> Any:
         async with self._lock:
             if self._client is None:
+                if self._context is not None:
+                    _let_contexts_through()
+                    await asyncio.gather(*(self._shake_hands(*address) for address in self._addresses))
                 self._client = await emcache.create_client(
                     self._hosts,
                     timeout=self._timeout,
                     max_connections=self._connections,
                     purge_unused_connections_after=None,
+                    ssl=self._context or False,
                 )
         return self._client
+
+    async def _shake_hands(self, host: str, port: int) -> None:
+        """Raise what is wrong with a server's certificate; emcache would only log it and let the caller wait."""
+        opening = asyncio.open_connection(host, port, ssl=self._context)
+        try:
+            _, writer = await asyncio.wait_for(opening, self._timeout)
+        except ssl.SSLError:
+            raise
+        except (OSError, TimeoutError):
+            return  # one of several servers may be down; emcache judges that
+        writer.close()
 
 
 class BlockingMemcachedStore:
@@ -185,12 +207,15 @@ class BlockingMemcachedStore:
 
 
 def from_url(url: StoreURL) -> MemcachedStore:
-    """Return a store for `memcached://host,host:11212?prefix=…&timeout=…&connections=…`."""
+    """Return a store for `memcached://host,host:11212?prefix=…&timeout=…&connections=…`.
+
+    Over TLS with `tls=1`, `tlsCAFile=…`, `tlsCertificateKeyFile=…`.
+    """
     hosts = _hosts(url)
     prefix, timeout = url.take("prefix", "websession:"), url.take("timeout", TIMEOUT, float)
-    connections = url.take("connections", CONNECTIONS, int)
+    connections, tls = url.take("connections", CONNECTIONS, int), take_tls(url)
     url.finish()
-    return MemcachedStore(hosts, prefix=prefix, timeout=timeout, connections=connections)
+    return MemcachedStore(hosts, prefix=prefix, timeout=timeout, connections=connections, tls=tls)
 
 
 def blocking_from_url(url: StoreURL) -> BlockingMemcachedStore:
@@ -205,6 +230,9 @@ def blocking_from_url(url: StoreURL) -> BlockingMemcachedStore:
         "connect_timeout": timeout,
         "no_delay": True,
     }
+    tls = take_tls(url)
+    if tls is not None:
+        options["tls_context"] = tls.context()
     url.finish()
     client: Any
     client = (
@@ -213,6 +241,32 @@ def blocking_from_url(url: StoreURL) -> BlockingMemcachedStore:
         else HashClient(hosts, use_pooling=True, **options)
     )
     return BlockingMemcachedStore(client, prefix=prefix)
+
+
+def _let_contexts_through() -> None:
+    """Let emcache's pools take a context where they take a switch.
+
+    With a CA of its own emcache would look at no host name, and trust every authority of the system besides.
+    """
+    from emcache import connection_pool
+
+    pools: Any = connection_pool
+    create = pools.create_protocol
+    if getattr(create, "takes_contexts", False):
+        return
+
+    async def create_protocol(address: Any, *arguments: Any, **keywords: Any) -> Any:
+        context = keywords.get("ssl")
+        if not isinstance(context, ssl.SSLContext):
+            return await create(address, *arguments, **keywords)
+        opening = asyncio.get_running_loop().create_connection(
+            MemcacheAsciiProtocol, address.address, address.port, ssl=context
+        )
+        _, protocol = await asyncio.wait_for(opening, keywords.get("timeout"))
+        return protocol
+
+    create_protocol.takes_contexts = True  # type: ignore[attr-defined]
+    pools.create_protocol = create_protocol
 
 
 def _hosts(url: StoreURL) -> list[tuple[str, int]]:

@@ -18,6 +18,7 @@ from asyncmy.constants.CLIENT import FOUND_ROWS
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.rows import Statements, record_of, table_name, values_of
+from mangonel.websessions.stores.tls import take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
 __all__ = ["BlockingMySQLStore", "MySQLStore"]
@@ -43,7 +44,7 @@ class MySQLStore:
     """Websessions in a table, on an event loop.
 
     Args:
-        connect: arguments of `asyncmy.connect`: host, port, user, password, db, unix_socket.
+        connect: arguments of `asyncmy.connect`: host, port, user, password, db, unix_socket, ssl.
         table: its name.
         timeout: seconds for each call.
         connections: the most.
@@ -233,7 +234,10 @@ class BlockingMySQLStore:
 
 
 def from_url(url: StoreURL) -> MySQLStore:
-    """Return a store for `mysql://user:password@host:3306/database?table=…&timeout=…&connections=…&socket=…`."""
+    """Return a store for `mysql://user:password@host:3306/database?table=…&timeout=…&connections=…&socket=…`.
+
+    Over TLS with `tls=1`, `tlsCAFile=…`, `tlsCertificateKeyFile=…`.
+    """
     connections = url.take("connections", CONNECTIONS, int)
     own = _own(url)
     return MySQLStore(_connect(url), connections=connections, **own)
@@ -264,5 +268,8 @@ def _connect(url: StoreURL) -> dict[str, Any]:
     socket = url.take("socket")
     if socket:
         connect["unix_socket"] = socket
+    tls = take_tls(url)
+    if tls is not None:
+        connect["ssl"] = tls.context()
     url.finish()
     return connect

@@ -254,9 +254,8 @@ def _dsn(url: StoreURL) -> str:
     from urllib.parse import urlencode
 
     # What both clients understand; both refuse what they do not know.
-    rest: dict[str, str] = {
-        name: url.take(name) for name in ("host", "sslmode", "sslrootcert") if name in url.options
-    }
+    names = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey")
+    rest: dict[str, str] = {name: url.take(name) for name in names if name in url.options}
     url.finish()
     text = url.without_query()
     return f"{text}?{urlencode(rest)}" if rest else text

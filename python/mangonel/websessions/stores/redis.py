@@ -17,7 +17,9 @@ from redis.asyncio import BlockingConnectionPool as AsyncPool
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import NoScriptError
 
+from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import ENDED, Record, pack_record, unpack_record
+from mangonel.websessions.stores.tls import take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
 __all__ = ["BlockingRedisStore", "RedisStore"]
@@ -253,7 +255,10 @@ class BlockingRedisStore:
 
 
 def from_url(url: StoreURL) -> RedisStore:
-    """Return a store for `redis://`, `rediss://`, `valkey://`, `unix://`; ?prefix, wait, connections, timeout, db."""
+    """Return a store for `redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`.
+
+    Options: prefix, wait, connections, timeout, db, and tls, tlsCAFile, tlsCertificateKeyFile.
+    """
     text, own, pool = _parts(url)
     return RedisStore(AsyncRedis(connection_pool=AsyncPool.from_url(text, **pool)), **own)
 
@@ -278,6 +283,15 @@ def _parts(url: StoreURL) -> tuple[str, dict[str, Any], dict[str, Any]]:
     database = url.take("db", None, int)
     if database is not None:
         pool["db"] = database
+    tls = take_tls(url, secure=url.scheme in ("rediss", "valkeys"))
     url.finish()
-    text = url.without_query().replace("valkey://", "redis://", 1)
+    if tls is not None and url.scheme == "unix":
+        raise UsageError("expected no TLS options with a Unix socket in the store's URL")
+    text = url.without_query()
+    if tls is not None:
+        pool |= {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
+        pool |= {"ssl_ca_certs": tls.ca, "ssl_certfile": tls.pair, "ssl_keyfile": tls.pair}
+        text = f"rediss:{text.partition(':')[2]}"
+    elif url.scheme == "valkey":
+        text = f"redis:{text.partition(':')[2]}"
     return text, own, pool

@@ -23,6 +23,7 @@ SCHEMES = {
     "rediss": "redis",
     "unix": "redis",
     "valkey": "redis",
+    "valkeys": "redis",
     "memcached": "memcached",
     "mysql": "mysql",
     "mariadb": "mysql",

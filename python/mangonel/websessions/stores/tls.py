@@ -1,0 +1,105 @@
+"""TLS to the engines whose clients leave it to their caller: options of a URL, and what a refused certificate means.
+
+MongoDB's driver and PostgreSQL's clients read their own options; the other stores take MongoDB's names. A certificate
+and its host's name are always verified: there is no option to do without. Knows no engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.stores.urls import StoreURL, flag, hide_password
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["TLSFiles", "advice", "take_tls"]
+
+
+class TLSFiles:
+    """What a URL says about TLS.
+
+    Attributes:
+        ca: file of the authorities that may have signed the server's certificate; None: the system's.
+        pair: file of a certificate and its key to be known by; None: none.
+    """
+
+    def __init__(self, ca: str | None, pair: str | None) -> None:
+        self.ca = ca
+        self.pair = pair
+        self.context()  # a file that cannot be used is told at the start
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context that verifies certificate and host name.
+
+        Raises:
+            UsageError: a file is not there, or holds something else.
+        """
+        import ssl
+
+        option, path = "tlsCAFile", self.ca
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            option, path = "tlsCertificateKeyFile", self.pair
+            if self.pair is not None:
+                context.load_cert_chain(self.pair)
+        except OSError as error:  # of which SSLError is one
+            what = "certificates" if option == "tlsCAFile" else "a certificate and its key"
+            raise UsageError(f"expected {option} as a file of {what} in PEM, got {path!r}: {error}") from None
+        return context
+
+
+def take_tls(url: StoreURL, *, secure: bool = False) -> TLSFiles | None:
+    """Take `tls`, `tlsCAFile` and `tlsCertificateKeyFile` out of a store's URL; None: without TLS.
+
+    Args:
+        secure: the URL's scheme asks for TLS by itself.
+
+    Raises:
+        UsageError: they contradict each other or the scheme, or a file cannot be used.
+    """
+    asked = url.take("tls", None, flag)
+    ca, pair = url.take("tlsCAFile"), url.take("tlsCertificateKeyFile")
+    if asked is False and (secure or ca or pair):
+        with_it = f"the scheme {url.scheme}" if secure else "tlsCAFile" if ca else "tlsCertificateKeyFile"
+        raise UsageError(f"expected tls=1 or no tls with {with_it} in the store's URL, got tls=0")
+    return TLSFiles(ca, pair) if asked or secure or ca or pair else None
+
+
+def advice(error: BaseException, url: Any) -> str:
+    """Return what is wrong and what would help, where a store failed because of its server's certificate; else "".
+
+    Args:
+        url: the store's; anything else names no place.
+    """
+    found = _refusal(error)
+    if not found:
+        return ""
+    place, option, authorities = "the server", "tlsCAFile", "the system's authorities"
+    if isinstance(url, str):
+        parsed = StoreURL(url)
+        option = "sslrootcert" if parsed.scheme.startswith("postgres") else option
+        place = hide_password(parsed.without_query())
+        # Options of MongoDB have no case.
+        named = {name.lower(): value for name, value in parsed.options.items()}.get(option.lower())
+        authorities = f"{option}={named}" if named else authorities
+    return (
+        f"expected of {place} a certificate for that host, signed by {authorities}, found one that does not verify "
+        f"({found}); give {option}= the file of the authority that signed it, or call the host as its certificate does"
+    )
+
+
+def _refusal(error: BaseException) -> str:
+    """Return how the certificate was refused, told by the innermost that knows; "" where it was not that."""
+    chain: list[BaseException] = [error]
+    found = ""
+    for each in chain:
+        told = getattr(each, "verify_message", "")
+        if told:
+            return str(told)
+        text = str(each).lower()
+        if "certificate" in text and "verif" in text:
+            found = "certificate verify failed"
+        chain += [other for other in (each.__cause__, each.__context__) if other and other not in chain]
+    return found
