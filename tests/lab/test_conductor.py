@@ -235,6 +235,8 @@ def test_trap_8_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, 
     from mangonel.lab import conductor
 
     monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 1)])
+    # A round is half of this run, or nearly all of it.
+    monkeypatch.setattr(conductor, "AGAIN_SHARE", 100.0)
     record = play(*SOUND, rounds=2, again=1)
 
     last = record.order[-1]
@@ -251,6 +253,8 @@ def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_play
     seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
     monkeypatch.setattr(planted, "parts", lambda size: seldom)
     monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 0)])
+    # A round is half of this run, or nearly all of it.
+    monkeypatch.setattr(conductor, "AGAIN_SHARE", 100.0)
     record = play(*SOUND, rounds=2, again=1)
 
     assert [told["round"] for told in cell(record, "sound-1").rounds] == [0, 2]

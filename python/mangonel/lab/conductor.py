@@ -33,6 +33,7 @@ __all__ = ["Cell", "Conductor", "Plan", "Progress", "Record", "line_up"]
 WORKER = "mangonel.lab.worker"
 CLERK = "mangonel.lab.clerk"
 FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
+AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top
 CALM_TRIES, CALM_S = 3, 0.5  # waiting for a busy machine before a round
 CLERKS_PATIENCE = 60.0  # seconds at least; only workers are in a hurry
 
@@ -394,7 +395,7 @@ class Conductor:
             cost = costs.get(name, 0.0) + self._seldom.get((name, number), 0.0)
             rounds = self._plan.rounds + extra[name]
             over = self._is_over(cost) or self._is_enough(by_name[name], rounds, cost)
-            over = over or (time.monotonic() - self._started + cost > 1.5 * spent)
+            over = over or (time.monotonic() - self._started + cost > (1 + AGAIN_SHARE) * spent)
             if over or extra[name] >= self._plan.again:
                 continue
             self._whole_round(by_name[name], self._plan.rounds + extra[name], instead_of=number)
