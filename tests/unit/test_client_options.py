@@ -276,7 +276,8 @@ def test_making_client_options_imports_nothing_slow() -> None:
     [
         ("a.Cosmos.azure.com", "CosmosDB"),
         ("a,b.docdb.amazonaws.com:27018", "DocumentDB"),
-        (["b.docdb-elastic.amazonaws.com", "a.cosmos.azure.com"], "DocumentDB"),
+        # One service alone: PyMongo looks at a set of hosts, so which of two it names changes from run to run.
+        (["a.mongodb.net", "b.docdb-elastic.amazonaws.com"], "DocumentDB"),
     ],
 )
 def test_a_host_of_another_service_is_told_once_as_by_pymongo(hosts: Any, service: str, caplog: Any) -> None:
@@ -288,7 +289,7 @@ def test_a_host_of_another_service_is_told_once_as_by_pymongo(hosts: Any, servic
             assert warned[0].filename == __file__
     with caplog.at_level("INFO"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        mangonel.MongoClient(hosts)
+        mangonel.MongoClient(hosts, connect=False)
     assert [record.name for record in caplog.records if service in record.getMessage()] == ["mangonel.client"]
 
 
