@@ -114,6 +114,20 @@ def test_a_run_with_other_store_calls_is_void(monkeypatch: pytest.MonkeyPatch) -
         play("web-memory", part_of("mixed"))
 
 
+@pytest.mark.parametrize(
+    ("calls", "is_sound"),
+    [
+        ({"get": 2001, "put": 2001}, True),
+        ({"get": 2005, "put": 2005}, False),  # more than one in five hundred
+        ({"get": 2001, "put": 2000}, False),
+        ({"get": 1999, "put": 1999}, False),
+        ({"get": 2001, "put": 2001, "find": 1}, False),
+    ],
+)
+def test_a_visitor_that_met_itself_does_not_void_a_run(calls: dict[str, int], is_sound: bool) -> None:
+    assert _visits._met_themselves({"get": 2000, "put": 2000}, calls) is is_sound
+
+
 def test_the_mix_is_ten_writes_and_one_new_visitor_in_a_hundred_whatever_the_number() -> None:
     assert _visits._mixed(100) == {"get": 99, "put": 10}
     assert _visits._mixed(150) == {"get": 149, "put": 10}

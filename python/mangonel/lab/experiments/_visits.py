@@ -31,6 +31,8 @@ SHARE = 0.7
 BYSTANDERS_PER_SECOND = 200
 COUNT_WARM_UP = 60
 WRK_SECONDS = 3
+# A visitor's next request comes a thousand later; one that the system held up for so long meets it, and writes again.
+MEETINGS = 0.002
 
 # Store calls for each request, by part; those of the mix are counted, see `_mixed`.
 CALLS: dict[str, dict[str, int]] = {
@@ -43,6 +45,14 @@ CALLS: dict[str, dict[str, int]] = {
 STATELESS = ("none", "cookie")
 # Engines that know a user's websessions are asked for the user's epoch when one logs in.
 WITHOUT_USERS = ("memcached", "directory", "cookie")
+
+
+def _met_themselves(foretold: dict[str, int], calls: dict[str, int]) -> bool:
+    """Return whether what is too much are a few writes that met another of their own visitor: a get and a put each."""
+    if calls.keys() != foretold.keys() or set(foretold) != {"get", "put"}:
+        return False
+    gets, puts = calls["get"] - foretold["get"], calls["put"] - foretold["put"]
+    return gets == puts and 0 < puts <= max(1, MEETINGS * foretold["put"])
 
 
 class VisitTask(Task):
@@ -82,7 +92,7 @@ class VisitTask(Task):
         """Return Tornado's processor time for each operation, after looking at the store's calls."""
         calls, cpu = self._site.used()
         foretold = {name: count for name, count in wanted.items() if count}
-        if self._store not in STATELESS and calls != foretold:
+        if self._store not in STATELESS and calls != foretold and not _met_themselves(foretold, calls):
             raise RuntimeError(f"void: expected the store's calls to be {wanted}, they are {calls}")
         return {"tornado_us": cpu / operations * 1e6}
 
