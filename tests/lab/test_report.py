@@ -93,7 +93,7 @@ def test_a_page_is_well_formed_offline_and_has_a_table_for_its_charts():
 def test_the_committed_result_makes_a_page_and_a_table(path):
     content = results.load(path)
     assert check(page.render(content)).svgs
-    assert readme.render(content).count("\n|") > 10
+    assert readme.render(content).count("\n|") > 2  # a heading, a rule, and a row for each mark
 
 
 def test_figures_below_the_noise_are_grey_and_a_failed_cell_has_none():
