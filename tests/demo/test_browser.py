@@ -20,8 +20,8 @@ from site_process import PASSWORD, Site, customer
 
 from mangonel import MongoClient, server
 from mangonel.errors import PyMongoError
-from mangonel.lab.stores import Missing, find_program
 from mangonel.write_concern import WriteConcern
+from tools.needed import needed
 
 # Each page, and what is on it once its scripts have done their work.
 PAGES = {
@@ -50,12 +50,7 @@ OBSERVE = """() => {
 def chromium() -> Iterator[Any]:
     """A browser without a window."""
     playwright = pytest.importorskip("playwright.sync_api")
-    try:
-        program = find_program("chromium")
-    except Missing as error:
-        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    program = needed("chromium")
     with playwright.sync_playwright() as tools:
         # Its sandbox needs rights that containers seldom give; what it shows here is ours.
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])

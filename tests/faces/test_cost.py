@@ -7,14 +7,13 @@ from Debian, and with MANGONEL_REQUIRE_SERVERS=1 its absence is a failure; where
 from __future__ import annotations
 
 import collections
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mangonel.lab.stores import Missing, find_program
+from tools.needed import needed
 
 PROGRAM = Path(__file__).with_name("cost.py")
 TIMES = 10
@@ -33,12 +32,7 @@ Counts = dict[str, collections.Counter[str]]
 @pytest.fixture(scope="module")
 def counted(server, tmp_path_factory):
     """Return a function from face and driver to the calls of each operation, all its repetitions together."""
-    try:
-        strace = find_program("strace")
-    except Missing as error:
-        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    strace = needed("strace")
     folder = tmp_path_factory.mktemp("strace")
     known: dict[tuple[str, str], Counts] = {}
 

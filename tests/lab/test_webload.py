@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import time
@@ -12,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mangonel.lab import webload
-from mangonel.lab.stores import Missing, find_program
 from mangonel.lab.webload import Seen, generate, percentile, run_ab, run_wrk
+from tools.needed import needed
 
 Answer = Callable[[int, bytes], bytes]
 
@@ -61,15 +60,6 @@ def site() -> Iterator[Callable[[Answer], int]]:
     for listener in listeners:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-
-
-def program(name: str) -> None:
-    try:
-        find_program(name)
-    except Missing as error:
-        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("keep_alive", [True, False])
@@ -185,7 +175,7 @@ def test_upstream_bug_a_percentile_of_one_value_is_that_value():
 
 
 def test_trap_5_ab_counts_another_length_as_a_failure_unless_told_that_lengths_vary(site):
-    program("ab")
+    needed("ab")
     port = site(lambda number, request: ok(b"x" * (1 + number % 2)))
 
     with pytest.raises(RuntimeError, match="requests failed"):
@@ -197,14 +187,14 @@ def test_trap_5_ab_counts_another_length_as_a_failure_unless_told_that_lengths_v
 
 
 def test_ab_does_not_count_errors_as_answers(site):
-    program("ab")
+    needed("ab")
     port = site(lambda number, request: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
     with pytest.raises(RuntimeError, match="20 of 20 requests failed"):
         run_ab(f"http://127.0.0.1:{port}/", 20, 2)
 
 
 def test_wrk_tells_requests_per_second_and_refuses_errors(site):
-    program("wrk")
+    needed("wrk")
     assert run_wrk(f"http://127.0.0.1:{site(lambda number, request: ok(b'page'))}/", 1, 2) > 0
     wrong = site(lambda number, request: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
     with pytest.raises(RuntimeError, match="Non-2xx"):

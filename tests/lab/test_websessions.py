@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from collections import Counter
@@ -26,7 +25,7 @@ from mangonel.lab.experiments import _visits
 from mangonel.lab.experiments._site_tables import site_tables
 from mangonel.lab.experiments.websessions import EXPERIMENT
 from mangonel.lab.results import Results
-from mangonel.lab.stores import Missing, find_program
+from tools.needed import needed
 
 # A stall that is long against what a busy machine does to anybody.
 SIZE = Size(quick=True, parameters={"requests": 100, "population": 50, "stall": 3})
@@ -37,15 +36,6 @@ NOWHERE = Target("mongodb://127.0.0.1:1/?", "lab", "none")
 def no_house_is_left() -> Iterator[None]:
     yield
     house._close_all()
-
-
-def program(name: str) -> None:
-    try:
-        find_program(name)
-    except Missing as error:
-        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
 
 
 def part_of(name: str, size: Size = SIZE) -> Part:
@@ -208,8 +198,8 @@ def test_tls_and_unix_sockets_are_series_of_their_own(capsys: pytest.CaptureFixt
 
 def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
     pytest.importorskip("redis")
-    program("redis-server")
-    program("openssl")
+    needed("redis-server")
+    needed("openssl")
     size = Size(quick=True, parameters={**SIZE.parameters, "tls": 1})
     assert play("web-redis", part_of("new-visitor", size), size)["tornado_us"] > 0
     where = next(iter(house._houses.values())).url

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from types import SimpleNamespace
 
 import pymongo
@@ -11,31 +10,15 @@ import pymongo.errors
 import pytest
 
 from mangonel import server
+from mangonel.lab.certificates import certify
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl program")
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    folder = tmp_path_factory.mktemp("tls")
-    authority, key, request, certificate, names = (
-        folder / name for name in ("ca.pem", "key.pem", "request.pem", "certificate.pem", "names")
-    )
-    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-
-    def openssl(*arguments: object) -> None:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-    new = ("req", "-newkey", "rsa:2048", "-nodes", "-days", 2)
-    openssl(*new, "-x509", "-subj", "/CN=Test CA", "-keyout", folder / "ca.key", "-out", authority)
-    openssl(*new[:4], "-subj", "/O=Tests/CN=localhost", "-keyout", key, "-out", request)
-    openssl(
-        *("x509", "-req", "-in", request, "-CA", authority, "-CAkey", folder / "ca.key", "-days", 2),
-        *("-CAcreateserial", "-extfile", names, "-out", certificate),
-    )
-    both = folder / "both.pem"
-    both.write_bytes(certificate.read_bytes() + key.read_bytes())
-    return SimpleNamespace(certificate_key_file=both, ca_file=authority)
+    made = certify(tmp_path_factory.mktemp("tls"))
+    return SimpleNamespace(certificate_key_file=made.pair, ca_file=made.ca)
 
 
 def assert_serves_tls_only(deployment: server.Server) -> None:

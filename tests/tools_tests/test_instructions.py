@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mangonel.lab.stores import Missing, find_program
+from tools.needed import needed
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = importlib.util.spec_from_file_location("instructions", ROOT / "tools" / "instructions.py")
@@ -34,12 +34,7 @@ def valgrind():
     """Return where the program is."""
     if shutil.which("cargo") is None or shutil.which("rustc") is None:
         pytest.skip("cargo is not installed, so the compiler that counts belong to is not known")
-    try:
-        return find_program("valgrind")
-    except Missing as error:
-        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    return needed("valgrind")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ One authority has signed the servers' certificate, another one has not; both are
 
 from __future__ import annotations
 
-import os
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,12 +15,13 @@ from typing import Any
 import pytest
 
 from mangonel.lab.certificates import Certificates, certify
-from mangonel.lab.stores import Engine, Missing, find_program, running
+from mangonel.lab.stores import Engine, Missing, running
 from mangonel.server import start
 from mangonel.websessions import StoreError, UsageError, Visit, WebSessions
 from mangonel.websessions.stores.tls import advice
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record
+from tools.needed import go_without, needed
 
 ENGINES = ("redis", "memcached", "mysql", "postgresql")
 CLIENTS = {"redis": "redis", "memcached": "emcache", "mysql": "asyncmy", "postgresql": "asyncpg"}
@@ -31,12 +31,7 @@ STRANGER = Visit("__Host-sid=" + "A" * 43)
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificates, Certificates]:
-    try:
-        find_program("openssl")
-    except Missing as error:
-        if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    needed("openssl")
     made = [certify(tmp_path_factory.mktemp(name)) for name in ("trusted", "stranger")]
     return made[0], made[1]
 
@@ -62,9 +57,7 @@ def secure_url(authorities: tuple[Certificates, Certificates]) -> Iterator[Calla
             try:
                 return url_of(name)
             except Missing as error:
-                if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
-                    pytest.fail(str(error))
-                pytest.skip(str(error))
+                go_without(error)
 
         yield url_or_skip
 

@@ -1,0 +1,28 @@
+"""Programs and servers that a test cannot do without: skipped where they are missing, failed where all must be there.
+
+MANGONEL_REQUIRE_SERVERS=1, as in continuous integration, makes a missing one a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+import pytest
+
+from mangonel.lab.stores import Missing, find_program
+
+
+def needed(program: str) -> str:
+    """Return a program's path."""
+    try:
+        return find_program(program)
+    except Missing as error:
+        go_without(error)
+
+
+def go_without(reason: Missing | str) -> NoReturn:
+    """End a test that lacks something."""
+    if os.environ.get("MANGONEL_REQUIRE_SERVERS"):
+        pytest.fail(str(reason))
+    pytest.skip(str(reason))
