@@ -12,7 +12,7 @@ from collections.abc import Iterator
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "client": (
         "Client",
-        ("mangonel.api.MongoClient", "mangonel.api.AsyncMongoClient", "mangonel._deadline.timeout"),
+        ("mangonel.api.MongoClient", "mangonel.api.AsyncMongoClient", "mangonel._faces.deadline.timeout"),
     ),
     "database": ("Database", ("mangonel.api.Database", "mangonel.api.AsyncDatabase")),
     "collection": ("Collection", ("mangonel.api.Collection", "mangonel.api.AsyncCollection")),
@@ -154,7 +154,7 @@ def names_of(page: str) -> Iterator[tuple[str, object]]:
     """Give the full names that a page of the reference shows, each with its object."""
     for entry in PAGES[page][1]:
         module_name, _, name = entry.rpartition(".")
-        if module_name in ("mangonel.api", "mangonel._deadline"):
+        if module_name in ("mangonel.api", "mangonel._faces.deadline"):
             yield entry, getattr(importlib.import_module(module_name), name)
         else:
             for exported_name, value in exported(entry):

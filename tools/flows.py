@@ -26,10 +26,11 @@ STORE_METHODS = {"get", "put", "touch", "delete", "find"}
 
 # These define what only the asyncio face has, so their coroutines are no flows.
 FACE_OF_ITS_OWN = (
-    "_shared/iteration.py",
-    "_shared/session_contexts.py",
+    "_shared/cursors/iteration.py",
+    "_shared/sessions/contexts.py",
     "gridfs/_iteration.py",
     "gridfs/web/",
+    "websessions/cli.py",
     "websessions/faces.py",
     "websessions/frameworks/",
     "websessions/manager.py",

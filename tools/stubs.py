@@ -97,8 +97,8 @@ _Result = TypeVar("_Result")
 HEADER_IMPORTS = {
     "AbstractAsyncContextManager": ("contextlib", "AbstractAsyncContextManager"),
     "AbstractContextManager": ("contextlib", "AbstractContextManager"),
-    "AsyncTransaction": ("mangonel._shared.session_contexts", "AsyncTransaction"),
-    "BlockingTransaction": ("mangonel._shared.session_contexts", "BlockingTransaction"),
+    "AsyncTransaction": ("mangonel._shared.sessions.contexts", "AsyncTransaction"),
+    "BlockingTransaction": ("mangonel._shared.sessions.contexts", "BlockingTransaction"),
     "Callable": ("collections.abc", "Callable"),
     "ReadConcern": ("mangonel.read_concern", "ReadConcern"),
     "WriteConcern": ("mangonel.write_concern", "WriteConcern"),

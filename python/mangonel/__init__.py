@@ -9,7 +9,7 @@ from mangonel._version import __version__, get_version_string, version, version_
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mangonel._deadline import timeout
+    from mangonel._faces.deadline import timeout
     from mangonel.api import AsyncMongoClient, MongoClient
     from mangonel.common import MAX_SUPPORTED_WIRE_VERSION, MIN_SUPPORTED_WIRE_VERSION
     from mangonel.constants import (
@@ -78,7 +78,7 @@ _HOMES = {
     ),
     "ReadPreference": "read_preferences",
     "WriteConcern": "write_concern",
-    "timeout": "_deadline",
+    "timeout": "_faces.deadline",
 }
 
 # Modules that programs reach as attributes, as in `mangonel.errors.DuplicateKeyError`.

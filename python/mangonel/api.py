@@ -8,22 +8,26 @@ from __future__ import annotations
 from mangonel._core import AsyncCursorBase, BlockingCursor
 from mangonel._faces.blocking import BlockingPort
 from mangonel._light import Any
-from mangonel._shared.change_stream import (
+from mangonel._shared.client.client import _MongoClient
+from mangonel._shared.client.database import _Database
+from mangonel._shared.collection.collection import _Collection
+from mangonel._shared.coroutine_functions import coroutine_functions
+from mangonel._shared.cursors.change_stream import (
     _ChangeStream,
     _ClusterChangeStream,
     _CollectionChangeStream,
     _DatabaseChangeStream,
 )
-from mangonel._shared.client import _MongoClient
-from mangonel._shared.collection import _Collection
-from mangonel._shared.command_cursor import _CommandCursor, _RawBatchCommandCursor
-from mangonel._shared.coroutine_functions import coroutine_functions
-from mangonel._shared.database import _Database
-from mangonel._shared.find_cursor import _Cursor, _RawBatchCursor
-from mangonel._shared.iteration import AsyncChanges, AsyncIteration, BlockingChanges, BlockingIteration
-from mangonel._shared.plain_cursor import Joinable
-from mangonel._shared.session import _ClientSession
-from mangonel._shared.session_contexts import (
+from mangonel._shared.cursors.command_cursor import _CommandCursor, _RawBatchCommandCursor
+from mangonel._shared.cursors.find_cursor import _Cursor, _RawBatchCursor
+from mangonel._shared.cursors.iteration import (
+    AsyncChanges,
+    AsyncIteration,
+    BlockingChanges,
+    BlockingIteration,
+)
+from mangonel._shared.cursors.plain_cursor import Joinable
+from mangonel._shared.sessions.contexts import (
     AsyncBinding,
     AsyncSession,
     AsyncTransaction,
@@ -31,6 +35,7 @@ from mangonel._shared.session_contexts import (
     BlockingSession,
     BlockingTransaction,
 )
+from mangonel._shared.sessions.session import _ClientSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

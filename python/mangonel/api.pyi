@@ -6,9 +6,9 @@ from typing import Any, Generic, NoReturn, Self, overload
 from typing_extensions import TypeVar
 from mangonel import _core
 from mangonel._faces.port import Address
-from mangonel._shared.aggregation import AggregatingSource
-from mangonel._shared.session_contexts import AsyncTransaction, BlockingTransaction
-from mangonel._shared.session_options import SessionOptions, TransactionOptions
+from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.sessions.contexts import AsyncTransaction, BlockingTransaction
+from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
 from mangonel.bson.codec_options import CodecOptions, TypeRegistry
 from mangonel.bson.dbref import DBRef
 from mangonel.bson.raw_bson import RawBSONDocument

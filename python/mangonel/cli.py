@@ -11,20 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mangonel._command_line import EXIT_FAILURE, EXIT_INTERRUPTED, UsageProblem, add_command
 from mangonel._version import __version__
 
-__all__ = ["EXIT_FAILURE", "UsageProblem", "add_command", "main"]
+__all__ = ["main"]
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C
-
-
-class UsageProblem(Exception):
-    """An argument that parses but cannot be meant; `main` prints it as argparse prints its own."""
+    from mangonel._command_line import Commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,13 +56,6 @@ def _asked_for(arguments: Sequence[str]) -> Sequence[Callable[[Commands], None]]
     return [register for register in COMMANDS if register.__name__ == f"_{first}"] or COMMANDS
 
 
-def add_command(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
-    """Add a sub-command; the caller adds its arguments and `set_defaults(run=…)`."""
-    parser = commands.add_parser(name, help=help, description=help)
-    parser.set_defaults(parser=parser)
-    return parser
-
-
 def _serve(commands: Commands) -> None:
     parser = add_command(commands, "serve", "run a real mongod on loopback until Ctrl-C")
     parser.add_argument("--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone")
@@ -98,7 +84,7 @@ def _lab(commands: Commands) -> None:
 
 
 def _odm(commands: Commands) -> None:
-    from mangonel.odm_cli import add_arguments, dispatch
+    from mangonel.odm.cli import add_arguments, dispatch
 
     parser = add_command(commands, "odm", "look after the indexes, schemas and documents of models")
     add_arguments(parser)
@@ -106,7 +92,7 @@ def _odm(commands: Commands) -> None:
 
 
 def _websessions(commands: Commands) -> None:
-    from mangonel.websessions_cli import add_arguments, dispatch
+    from mangonel.websessions.cli import add_arguments, dispatch
 
     parser = add_command(commands, "websessions", "look after a store of HTTP sessions")
     add_arguments(parser)
@@ -114,7 +100,7 @@ def _websessions(commands: Commands) -> None:
 
 
 def _gridfs(commands: Commands) -> None:
-    from mangonel.gridfs_cli import add_arguments, dispatch
+    from mangonel.gridfs.cli import add_arguments, dispatch
 
     parser = add_command(commands, "gridfs", "store, fetch, list and remove files in a database")
     add_arguments(parser)

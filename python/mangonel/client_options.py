@@ -5,7 +5,7 @@ Knows the option table and the URI parser; opens nothing. Spec: uri-options.
 
 from __future__ import annotations
 
-from mangonel._case_insensitive import CaseInsensitiveDict
+from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.auth import build_credential, without_frames
 from mangonel.common import MIN_HEARTBEAT_INTERVAL
 from mangonel.errors import ConfigurationError
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from mangonel._srv import SeedList
-    from mangonel._tls import Security
+    from mangonel._options.seed_list import SeedList
+    from mangonel._options.tls import Security
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_preferences import _ServerMode
     from mangonel.typings import _Address
@@ -198,7 +198,7 @@ class ClientOptions:
             given[spelling] = validate_keyword(spelling, given[name])
         if not parts["fqdn"]:
             return cls._merged(parts, given, seeds, is_sync)
-        from mangonel._srv import SeedList
+        from mangonel._options.seed_list import SeedList
 
         seed_list = SeedList(parts, given, [seed for seed in seeds if seed not in parts["nodelist"]])
         made = cls._merged(*seed_list.placeholder(), is_sync)
@@ -520,7 +520,7 @@ def _parse_tls(options: Mapping[str, Any]) -> Security | None:
             raise ConfigurationError(
                 f"ssl_context settles what these options ask for: {', '.join(beside)}; set it up in the context"
             )
-    from mangonel._tls import Security
+    from mangonel._options.tls import Security
 
     return Security(options)
 

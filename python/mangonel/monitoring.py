@@ -11,8 +11,8 @@ server-discovery-and-monitoring-logging-and-monitoring.
 
 from __future__ import annotations
 
-from mangonel._command_events import CommandFailedEvent, CommandStartedEvent, CommandSucceededEvent
-from mangonel._deployment_events import (
+from mangonel._observe.command_events import CommandFailedEvent, CommandStartedEvent, CommandSucceededEvent
+from mangonel._observe.deployment_events import (
     ServerClosedEvent,
     ServerDescriptionChangedEvent,
     ServerHeartbeatFailedEvent,
@@ -24,7 +24,7 @@ from mangonel._deployment_events import (
     TopologyEvent,
     TopologyOpenedEvent,
 )
-from mangonel._pool_events import (
+from mangonel._observe.pool_events import (
     ConnectionCheckedInEvent,
     ConnectionCheckedOutEvent,
     ConnectionCheckOutFailedEvent,

@@ -5,8 +5,8 @@ Specs: crud, index-management.
 
 from __future__ import annotations
 
-from mangonel._index_keys import hint_document, index_document, index_list, index_name
 from mangonel._light import Generic, TypeVar
+from mangonel._options.index_keys import hint_document, index_document, index_list, index_name
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
     validate_boolean,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from mangonel import _option_checks as check
-from mangonel._case_insensitive import CaseInsensitiveDict
+from mangonel._options import checks as check
+from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.common import (
     CONNECT_TIMEOUT,
     ENABLE_OVERLOAD_RETARGETING,

@@ -5,7 +5,8 @@ Specs: connection-string, uri-options, initial-dns-seedlist-discovery. Names and
 
 from __future__ import annotations
 
-from mangonel._case_insensitive import CaseInsensitiveDict
+from mangonel._options.case_insensitive import CaseInsensitiveDict
+from mangonel._options.checks import unquote
 from mangonel.errors import ConfigurationError, InvalidURI
 from mangonel.options import URI_OPTIONS, validate_uri_options
 
@@ -50,15 +51,6 @@ _SPELLING = {
 }
 
 _ESCAPE_HINT = "username and password must be escaped according to RFC 3986, use urllib.parse.quote_plus"
-
-
-def unquote(text: str) -> str:
-    """Return `text` with `%XX` and `+` resolved."""
-    if "%" not in text:
-        return text.replace("+", " ")
-    from urllib.parse import unquote_plus
-
-    return unquote_plus(text)
 
 
 def parse_userinfo(userinfo: str) -> tuple[str, str]:
@@ -334,11 +326,11 @@ def resolve_srv(
         ConfigurationError: DNS has no answer, or one that the specification forbids.
         InvalidURI: options of the TXT record that cannot stand beside srvMaxHosts.
     """
-    from mangonel import _srv
+    from mangonel._options import srv
 
     options: CaseInsensitiveDict = parts["options"]
     max_hosts = max_hosts or options.get("srvMaxHosts")
-    resolver = _srv.SrvResolver(
+    resolver = srv.SrvResolver(
         parts["fqdn"],
         timeout or options.get("connectTimeoutMS"),
         service_name or options.get("srvServiceName"),

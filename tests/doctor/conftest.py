@@ -93,10 +93,10 @@ def speaker() -> Iterator[Callable[[bytes, bytes], int]]:
 @pytest.fixture
 def dns(monkeypatch: pytest.MonkeyPatch) -> Iterator[DnsServer]:
     """A DNS server that knows what the test tells it, asked instead of the machine's."""
-    from mangonel import _srv
+    from mangonel._options import srv
 
     with DnsServer() as server:
-        monkeypatch.setattr(_srv, "query", server.query)
+        monkeypatch.setattr(srv, "query", server.query)
         yield server
 
 

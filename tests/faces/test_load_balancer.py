@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faces.conftest import EMPTY, Face, connections_of, eventually, found, pool_sizes
-from mangonel._faces import watch
+from mangonel._faces import monitors
 from mangonel.bson import ObjectId
 from mangonel.errors import AutoReconnect, ConfigurationError, OperationFailure
 from tools.scripted_server import Close, Request, ScriptedServer
@@ -33,11 +33,11 @@ def uri_of(server: ScriptedServer) -> str:
 
 
 def test_hello_says_so_and_nothing_is_watched(face: Face, balancer: ScriptedServer) -> None:
-    before = len(watch._running)
+    before = len(monitors._running)
     client = face.client(uri_of(balancer))
     assert face.run(lambda: client.shop.orders.find_one()) is None
     assert [request.command["loadBalanced"] for request in balancer.received("hello")] == [True]
-    assert len(watch._running) == before
+    assert len(monitors._running) == before
     (request,) = balancer.received("find")
     assert "lsid" in request.command
 

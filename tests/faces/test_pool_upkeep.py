@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from faces.conftest import EMPTY, Face, eventually, pool_sizes
-from mangonel._faces import watch
+from mangonel._faces import monitors
 from mangonel.errors import ServerSelectionTimeoutError
 from tools.scripted_server import Close, ScriptedServer
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_UPKEEP_PERIOD_S", 0.02)
+    monkeypatch.setattr(monitors, "_UPKEEP_PERIOD_S", 0.02)
 
 
 def test_as_many_connections_as_asked_for_are_kept_ready(face: Face, scripted_server: ScriptedServer) -> None:
@@ -84,12 +84,12 @@ def test_idle_connections_are_replaced_by_as_many_as_are_to_be_ready(
 
 def test_the_thread_ends_with_its_client(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.on("find", EMPTY)
-    before = len(watch._running)
+    before = len(monitors._running)
     client = face.client(scripted_server.uri, minPoolSize=2)
     face.run(lambda: client.shop.orders.find_one())
-    assert len(watch._running) > before
+    assert len(monitors._running) > before
     face.run(client.close)
-    eventually(lambda: len(watch._running) <= before, "the threads to end")
+    eventually(lambda: len(monitors._running) <= before, "the threads to end")
 
 
 @pytest.fixture

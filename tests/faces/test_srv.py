@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from faces.conftest import EMPTY, Face, eventually
-from mangonel import AsyncMongoClient, MongoClient, _srv
-from mangonel._faces import watch
+from mangonel import AsyncMongoClient, MongoClient
+from mangonel._faces import monitors
+from mangonel._options import srv
 from mangonel.errors import ConfigurationError
 from tools.dns_server import DnsServer
 from tools.scripted_server import ScriptedServer
@@ -31,7 +32,7 @@ def dns(monkeypatch: pytest.MonkeyPatch) -> Iterator[DnsServer]:
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
     with DnsServer() as server:
-        monkeypatch.setattr(_srv, "query", server.query)
+        monkeypatch.setattr(srv, "query", server.query)
         yield server
 
 
@@ -164,7 +165,7 @@ def test_hosts_may_be_allowed_by_their_suffix(dns: DnsServer) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS is asked again at once; its own pace is the core's, and tested there."""
-    monkeypatch.setattr(watch, "_FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(monitors, "_FIRST_PAUSE_S", 0.05)
 
 
 def test_routers_that_come_and_go_are_followed(
@@ -198,12 +199,12 @@ def test_the_thread_that_asks_ends_with_the_client(
     face: Face, dns: DnsServer, routers: list[ScriptedServer]
 ) -> None:
     dns.srv(NAME, hosts_of(routers[0]))
-    before = len(watch._running)
+    before = len(monitors._running)
     client = face.client(f"mongodb+srv://{NAME}/?tls=false")
     face.run(lambda: client.shop.orders.find_one())
-    assert len(watch._running) > before
+    assert len(monitors._running) > before
     face.run(client.close)
-    eventually(lambda: len(watch._running) <= before, "the threads to end")
+    eventually(lambda: len(monitors._running) <= before, "the threads to end")
 
 
 def test_a_replica_set_is_not_asked_for_again(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.cli import main
-from mangonel.gridfs_cli import Progress
+from mangonel.gridfs.cli import Progress
 from mangonel.server import Server
 
 

@@ -219,4 +219,4 @@ def test_without_a_listener_nothing_of_monitoring_is_loaded() -> None:
     program = "import sys, mangonel; mangonel.MongoClient(connect=False); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
-    assert not {"mangonel.monitoring", "mangonel._shared.events"} & set(loaded.stdout.split())
+    assert not {"mangonel.monitoring", "mangonel._observe.publisher"} & set(loaded.stdout.split())

@@ -263,7 +263,7 @@ def test_without_a_logger_nothing_of_logging_is_loaded() -> None:
     before, *loaded = out.stdout.split()
 
     assert before == "False"
-    assert not {"mangonel.logger", "mangonel._shared.log", "mangonel._shared.events"} & set(loaded)
+    assert not {"mangonel.logger", "mangonel._observe.log", "mangonel._observe.publisher"} & set(loaded)
 
 
 def test_message_shows_what_json_cannot() -> None:

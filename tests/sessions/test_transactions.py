@@ -10,7 +10,7 @@ import pytest
 
 from driver.conftest import Face
 from mangonel import DeleteOne, InsertOne, UpdateOne, errors
-from mangonel._shared import session as session_module
+from mangonel._shared.sessions import session as session_module
 from mangonel.read_concern import ReadConcern
 from sessions.sent import deployment, failing
 

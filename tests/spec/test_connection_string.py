@@ -16,7 +16,7 @@ import dns.name
 import dns.resolver
 import pytest
 
-from mangonel import _srv
+from mangonel._options import srv
 from mangonel.errors import ConfigurationError
 from mangonel.uri_parser import parse_uri
 
@@ -58,7 +58,7 @@ def _dns(monkeypatch: pytest.MonkeyPatch) -> None:
         domain = name.split(".", 3)[3]
         return [SimpleNamespace(target=dns.name.from_text(f"host.{domain}."), port=27017)]
 
-    monkeypatch.setattr(_srv, "query", query)
+    monkeypatch.setattr(srv, "query", query)
 
 
 def _check(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

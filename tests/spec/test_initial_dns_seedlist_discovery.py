@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mangonel import _srv
+from mangonel._options import srv
 from mangonel.errors import ConfigurationError, InvalidURI
 from mangonel.uri_parser import parse_uri
 from tools.dns_server import DnsServer
@@ -75,7 +75,7 @@ def dns() -> Iterator[DnsServer]:
 
 @pytest.mark.parametrize("case", _cases())
 def test_seed_list(case: dict[str, Any], dns: DnsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_srv, "query", dns.query)
+    monkeypatch.setattr(srv, "query", dns.query)
     if case.get("error"):
         with pytest.raises((ConfigurationError, InvalidURI)):
             parse_uri(case["uri"])

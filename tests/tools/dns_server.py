@@ -49,7 +49,7 @@ class DnsServer:
         )
 
     def query(self, name: str, record: str, timeout: float) -> Any:
-        """Ask this server, as `mangonel._srv.query` asks the machine's."""
+        """Ask this server, as `mangonel._options.srv.query` asks the machine's."""
         resolver = dns.resolver.Resolver(configure=False)
         resolver.nameservers = ["127.0.0.1"]
         resolver.port = self._port

@@ -9,7 +9,7 @@ import dns.name
 import dns.resolver
 import pytest
 
-from mangonel import _srv
+from mangonel._options import srv
 from mangonel.errors import ConfigurationError, InvalidURI
 from mangonel.uri_parser import parse_uri
 
@@ -27,7 +27,7 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Zone:
             raise dns.resolver.NXDOMAIN
         return records[name, record]
 
-    monkeypatch.setattr(_srv, "query", query)
+    monkeypatch.setattr(srv, "query", query)
     return records
 
 

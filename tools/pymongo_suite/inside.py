@@ -33,7 +33,7 @@ def within_timeout(function: Any) -> Any:
     import inspect
 
     from mangonel import timeout
-    from mangonel._deadline import is_in_block
+    from mangonel._faces.deadline import is_in_block
 
     def limit(bucket: Any) -> Any:
         return nullcontext() if is_in_block() else timeout(bucket._collection.database.client.options.timeout)

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, ask, receive_ready, send_some
-from mangonel._deadline import within
+from mangonel._faces.deadline import within
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
 from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
     from mangonel._faces.port import Address
-    from mangonel._tls import Security
+    from mangonel._options.tls import Security
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE
-from mangonel._deadline import within
+from mangonel._faces.deadline import within
 from mangonel._faces.port import run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Address
     from mangonel._faces.secure import SecureSocket
-    from mangonel._tls import Security
+    from mangonel._options.tls import Security
 
 T = TypeVar("T")
 

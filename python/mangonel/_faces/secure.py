@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mangonel import _core
     from mangonel._faces.port import Address
-    from mangonel._tls import Security
+    from mangonel._options.tls import Security
 
 _CHUNK = 64 * 1024
 

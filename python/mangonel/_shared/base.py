@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, TypeAlias
 
     from mangonel._faces.port import Port
-    from mangonel._shared.session import _ClientSession
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 

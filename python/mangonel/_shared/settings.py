@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._faces.port import Port
-    from mangonel._shared.session import _ClientSession
+    from mangonel._shared.sessions.session import _ClientSession
 
 PRIMARY_MODE = 0
 
@@ -98,7 +98,7 @@ def session_of(port: Port, session: Any) -> _ClientSession | None:
     if session is None:
         if not BOUND:
             return None
-        from mangonel._shared.session import bound_session
+        from mangonel._shared.sessions.session import bound_session
 
         session = bound_session()
         if session is None:

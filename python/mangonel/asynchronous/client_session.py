@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._shared.session_options import SessionOptions, TransactionOptions
+from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
 from mangonel.api import AsyncClientSession
 
 __all__ = ["AsyncClientSession", "SessionOptions", "TransactionOptions"]

@@ -30,13 +30,13 @@ def install_as_pymongo() -> None:
         >>> bson.ObjectId is mangonel.bson.ObjectId
         True
     """
-    from mangonel import _loggers
+    from mangonel._observe import logger_names
     from mangonel.compat._alias import AliasFinder, install
     from mangonel.compat._missing import MISSING
     from mangonel.compat._modules import COUNTERPARTS, PACKAGES
 
     install(AliasFinder(COUNTERPARTS, PACKAGES, MISSING), "PyMongo")
-    _loggers.root = "pymongo"
+    logger_names.root = "pymongo"
 
 
 def install_as_motor() -> None:

@@ -85,7 +85,7 @@ _BSON = [
 
 # Modules without a module of that name here: their names are looked for in these, in this order.
 _ELSEWHERE = {
-    "pymongo._csot": ["_deadline"],
+    "pymongo._csot": ["_faces.deadline"],
     "pymongo._version": ["_version"],
     "pymongo.asynchronous.uri_parser": ["uri_parser"],
     "pymongo.auth_oidc_shared": ["auth_oidc"],

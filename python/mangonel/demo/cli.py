@@ -7,9 +7,9 @@ import errno
 import sys
 from contextlib import ExitStack
 
-__all__ = ["add_arguments", "dispatch"]
+from mangonel._command_line import EXIT_FAILURE
 
-EXIT_FAILURE = 1
+__all__ = ["add_arguments", "dispatch"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the check-up, print it and return its exit status."""
-    from mangonel.cli import UsageProblem
+    from mangonel._command_line import UsageProblem
     from mangonel.doctor.checkup import examine
 
     if options.timeout <= 0 or options.pings < 1:

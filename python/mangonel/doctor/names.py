@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from mangonel import _srv
+from mangonel._options import srv
 from mangonel.common import SRV_SERVICE_NAME
 from mangonel.doctor.report import FAILURE, NOTE, OK, WARNING, Report
 from mangonel.doctor.sight import Sight
@@ -59,12 +59,12 @@ def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
 
 def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
     try:
-        resolver = _srv._dnspython()
+        resolver = srv._dnspython()
     except ConfigurationError as error:
         report.add("dns", FAILURE, "dns-package", str(error), remedy='pip install "mangonel[srv]"')
         return False
     try:
-        _srv.query(name, "SRV", timeout)
+        srv.query(name, "SRV", timeout)
         return True
     except (resolver.NXDOMAIN, resolver.NoAnswer):
         if _exists(fqdn, resolver, timeout):
@@ -99,7 +99,7 @@ def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
 def _exists(fqdn: str, resolver: Any, timeout: float) -> bool:
     for kind in ("A", "AAAA", "TXT"):
         try:
-            _srv.query(fqdn, kind, timeout)
+            srv.query(fqdn, kind, timeout)
             return True
         except resolver.NXDOMAIN:
             return False

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from mangonel._tls import _REASONS, _REMEDIES
+from mangonel._options.tls import _REASONS, _REMEDIES
 from mangonel.doctor.line import NotMongoDB, identify, open_line
 from mangonel.doctor.report import FAILURE, NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight

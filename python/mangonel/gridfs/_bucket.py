@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mangonel._shared.database import _Database
+    from mangonel._shared.client.database import _Database
     from mangonel.bson.objectid import ObjectId
     from mangonel.gridfs._cursor import _GridOutCursor
     from mangonel.gridfs._grid_in import _GridIn

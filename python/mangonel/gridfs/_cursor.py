@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._light import Any
-from mangonel._shared.find_cursor import _Cursor
+from mangonel._shared.cursors.find_cursor import _Cursor
 from mangonel._shared.returns import Returns
 from mangonel.gridfs._names import check_root, without_custom_types
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from mangonel._shared.collection import _Collection
+    from mangonel._shared.collection.collection import _Collection
     from mangonel.gridfs._grid_out import _GridOut
     from mangonel.typings import _IndexList
 
@@ -70,7 +70,7 @@ class _GridOutCursor(_Cursor[Any]):
         return [self._file_of(document) for document in await super()._to_list_flow(length)]
 
     def _clone(self, deep: bool) -> Any:
-        from mangonel._shared.find_cursor import _QUERY_STATE, _deep_copy
+        from mangonel._shared.cursors.find_cursor import _QUERY_STATE, _deep_copy
 
         copy = type(self)(self._root, session=self._own_session)
         for name in _QUERY_STATE:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._light import Any
-from mangonel._shared.find_cursor import _Cursor
+from mangonel._shared.cursors.find_cursor import _Cursor
 from mangonel._shared.settings import session_of
 from mangonel.errors import (
     NOT_PRIMARY_CODES,
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mangonel._shared.collection import _Collection
+    from mangonel._shared.collection.collection import _Collection
 
 # Bytes of one reply. Two of them are held at most, the one in use and the next one; small enough for that, large
 # enough that a round trip of some milliseconds costs little.

@@ -11,7 +11,7 @@ from mangonel.gridfs._versions import version_flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mangonel._shared.database import _Database
+    from mangonel._shared.client.database import _Database
     from mangonel.gridfs._cursor import _GridOutCursor
     from mangonel.gridfs._grid_in import _GridIn
     from mangonel.gridfs._grid_out import _GridOut

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import NoReturn
 
-    from mangonel._shared.collection import _Collection
+    from mangonel._shared.collection.collection import _Collection
 
 
 class _GridIn:

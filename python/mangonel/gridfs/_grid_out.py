@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from mangonel._shared.collection import _Collection
+    from mangonel._shared.collection.collection import _Collection
 
 _SEEK_SET, _SEEK_CUR, _SEEK_END = 0, 1, 2
 _EINVAL = 22

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from mangonel._light import Any
-from mangonel._shared.iteration import AsyncIteration, BlockingIteration
+from mangonel._shared.cursors.iteration import AsyncIteration, BlockingIteration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

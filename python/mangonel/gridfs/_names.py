@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mangonel._light import Any
-from mangonel._shared.collection import _Collection
-from mangonel._shared.database import _Database
+from mangonel._shared.client.database import _Database
+from mangonel._shared.collection.collection import _Collection
 from mangonel.errors import ConfigurationError
 
 TYPE_CHECKING = False

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mangonel._shared.collection import _Collection
+    from mangonel._shared.collection.collection import _Collection
 
 # Bytes of one insert, and how many inserts are on their way at once, a connection each: the server stores one while it
 # reads the next, and at 5.4 ms of latency two of them would leave it idle.

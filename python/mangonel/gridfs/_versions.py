@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mangonel._shared.collection import _Collection
+    from mangonel._shared.collection.collection import _Collection
 
 
 async def version_flow(

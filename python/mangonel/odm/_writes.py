@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
-from mangonel._shared.write_support import write_codec
+from mangonel._shared.collection.write_support import write_codec
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import write_error
 from mangonel.odm._changes import Change, update_of

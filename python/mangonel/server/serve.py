@@ -8,7 +8,7 @@ import sys
 import time
 from types import FrameType
 
-from mangonel.cli import EXIT_FAILURE, UsageProblem
+from mangonel._command_line import EXIT_FAILURE, UsageProblem
 from mangonel.server.errors import ServerError
 from mangonel.server.launch import start
 

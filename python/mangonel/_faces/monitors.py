@@ -1,0 +1,156 @@
+"""Observers of servers, for every face: each is driven by the blocking loop in a daemon thread of its own.
+
+A busy event loop can so never delay a heartbeat and make a healthy server look dead. When gevent has patched the
+process the threads are greenlets.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from _thread import allocate_lock, start_new_thread
+from _weakref import ref
+from os import getpid
+
+from mangonel import _core
+from mangonel._faces.blocking import BlockingLoop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from mangonel._options.seed_list import SeedList
+
+# How many observers run: one entry for each, since taking from and adding to a list needs no lock.
+_running: list[None] = []
+
+# How long the interpreter's exit waits for them, in seconds. They are interrupted, so this is for a starved machine.
+_PATIENCE_S = 1.0
+
+# The role of the thread that looks after the pools, and how often it does so without being asked, in seconds.
+_KEEP_UP = 2
+_UPKEEP_PERIOD_S = 1.0
+
+# How long a fresh answer of DNS is good for at least, in seconds (polling-srv-records, "rescanSRVIntervalMS").
+_FIRST_PAUSE_S = 60.0
+
+
+def _observe(loop: BlockingLoop, monitor: _core.Monitor) -> None:
+    try:
+        loop.drive(monitor)
+    finally:
+        _running.pop()
+
+
+def forget_all() -> None:
+    """Count from none again, in a forked child: the threads stayed with the parent."""
+    _running.clear()
+
+
+def wait_for_all() -> None:
+    """Wait until every observer has ended, at interpreter exit.
+
+    A thread that comes back for the interpreter's lock once that is going down is ended on the spot, and a thread that
+    is ended inside the Rust module takes the process with it.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while _running and time.monotonic() < deadline:
+        time.sleep(0.0005)
+
+
+class Starter:
+    """What the core calls when a server is to be observed.
+
+    `seed_list`: where the hosts came from, asked again and again in a thread of its own; None for hosts that are given.
+    """
+
+    def __init__(self, core: _core.Core, seed_list: SeedList | None = None) -> None:
+        # The core keeps this object; a strong reference back would keep both for ever.
+        self._core = ref(core)
+        self._loop = BlockingLoop(core)
+        self._seed_list = seed_list
+        # The process that the seed list's thread runs in.
+        self._following_in: int | None = None
+
+    def __call__(self, address: str, role: int) -> None:
+        core = self._core()
+        if core is None:
+            return
+        if role == _KEEP_UP:
+            _start(_keep_up, self._core)
+            return
+        _start(_observe, self._loop, _core.Monitor(core, address, role))
+        if self._seed_list is not None and self._following_in != getpid():
+            self._following_in = getpid()
+            bell = allocate_lock()
+            bell.acquire()
+            core.on_end(bell.release)
+            _start(_follow, self._core, self._seed_list, bell)
+
+
+def _start(
+    work: Callable[..., None], *args: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing
+) -> None:
+    # A client that is dropped by the interpreter's own end: nobody is left to watch for, and CPython 3.12 and newer
+    # start no thread any more. `is_finalizing` is a default, since the module's globals may be gone by then.
+    if is_finalizing():
+        return
+    _running.append(None)
+    try:
+        start_new_thread(work, args)
+    except BaseException:
+        _running.pop()
+        raise
+
+
+def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
+    """Close what is idle for too long in the pools, and have opened what they lack, while the client lives."""
+    bell = allocate_lock()
+    bell.acquire()
+
+    def ring() -> None:
+        try:
+            bell.release()
+        except RuntimeError:
+            # Rung already, and not yet heard.
+            return
+
+    try:
+        while True:
+            core = core_of()
+            openings = None if core is None else core.keep_up(ring)
+            del core
+            if openings is None:
+                return
+            for opener, shard, operation in openings:
+                port = opener()
+                if port is not None:
+                    port.keep(operation, shard)
+                del port
+            bell.acquire(timeout=_UPKEEP_PERIOD_S)
+    finally:
+        _running.pop()
+
+
+def _follow(core_of: Callable[[], _core.Core | None], seed_list: SeedList, bell: Any) -> None:
+    """Ask DNS for the hosts whenever its answer may have changed, while only routers, or nobody, is known."""
+    try:
+        pause: float | None = _FIRST_PAUSE_S
+        while pause is not None and not bell.acquire(timeout=pause):
+            core = core_of()
+            if core is None:
+                return
+            pause = core.follow_srv(_hosts_of(seed_list), seed_list.max_hosts)
+            # Not kept while waiting: a client that nobody holds any more has to end.
+            del core
+    finally:
+        _running.pop()
+
+
+def _hosts_of(seed_list: SeedList) -> tuple[list[tuple[str, int]], float] | None:
+    try:
+        return seed_list.poll()
+    except Exception:
+        # Whatever keeps DNS from answering, the last answer stays good.
+        return None

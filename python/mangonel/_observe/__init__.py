@@ -1,0 +1,1 @@
+"""What clients tell of themselves: events for listeners, the structured log, spans. Sends nothing, holds no client."""

@@ -1,0 +1,119 @@
+"""Who wants to hear of a client's events: looked up when the client is made and at each check of a server.
+
+So a client that nobody listens to loads nothing for it, and a logger whose level changes later is heard of within
+a heartbeat. Holds no client.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _weakref import ref
+
+from mangonel._observe.logger_names import logger_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mangonel import _core
+    from mangonel._observe.publisher import Publisher
+    from mangonel._observe.tracing import Tracer
+    from mangonel.bson.objectid import ObjectId
+    from mangonel.client_options import ClientOptions
+
+# The components of the log, each a logger of its own.
+COMPONENTS = ("command", "connection", "serverSelection", "topology")
+
+_DEBUG = 10
+_TRACING = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED"
+_LONGEST_QUERY = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH"
+_TRUE = frozenset(["1", "true", "yes"])
+
+
+def logged_components() -> tuple[str, ...]:
+    """Return the components whose loggers take debug messages; nothing is imported for that."""
+    logging = sys.modules.get("logging")
+    # Another thread may be in the middle of its import.
+    if logging is None or not hasattr(logging, "getLogger"):
+        return ()
+    return tuple(name for name in COMPONENTS if logging.getLogger(logger_name(name)).isEnabledFor(_DEBUG))
+
+
+def make_tracer(options: ClientOptions) -> Tracer | None:
+    """Return what makes spans, when the client's option or the environment asks for it.
+
+    Raises:
+        ConfigurationError: the option does, and OpenTelemetry is not installed.
+    """
+    asked = options.tracing
+    if not asked.get("enabled", os.environ.get(_TRACING, "").lower() in _TRUE):
+        return None
+    try:
+        from mangonel._observe.tracing import Tracer
+    except ImportError as error:
+        from mangonel.errors import ConfigurationError
+
+        raise ConfigurationError("tracing needs opentelemetry-api; install mangonel[otel]") from error
+    longest = asked.get("query_text_max_length")
+    if longest is None:
+        text = os.environ.get(_LONGEST_QUERY, "")
+        longest = int(text) if text.isdecimal() else 0
+    return Tracer(longest, asked.get("tracer_provider"))
+
+
+class Attention:
+    """Finds out who listens to one client."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._components = logged_components()
+        self.tracer = make_tracer(options)
+        self.publisher: Publisher | None = None
+        self._topology_id: ObjectId | None = None
+        if self._components or self.tracer is not None or "mangonel.monitoring" in sys.modules:
+            self.publisher = self._made()
+        self._core: Callable[[], _core.Core | None] = lambda: None
+
+    def _made(self) -> Publisher | None:
+        from mangonel._observe.publisher import publisher_for
+
+        return publisher_for(self._options, self._components, self.tracer)
+
+    @property
+    def topology_id(self) -> ObjectId:
+        """What the client's events name its deployment by; without anybody who listens, an id that is kept."""
+        if self.publisher is not None:
+            return self.publisher.topology_id
+        if self._topology_id is None:
+            from mangonel.bson.objectid import ObjectId
+
+            self._topology_id = ObjectId()
+        return self._topology_id
+
+    @property
+    def interests(self) -> int:
+        """The kinds of events that somebody wants, as bits."""
+        return self.publisher.interests if self.publisher else 0
+
+    def follow(self, core: _core.Core) -> None:
+        """Look again at each check of a server, and when one of the driver's loggers gets another level."""
+        # The core keeps this object.
+        self._core = ref(core)
+        core.set_attention(self)
+        if hasattr(sys.modules.get("logging"), "Logger"):
+            from mangonel._observe.log_levels import watch
+
+            watch(self, COMPONENTS)
+
+    def __call__(self) -> None:
+        components, core = logged_components(), self._core()
+        if components == self._components or core is None:
+            return
+        self._components = components
+        if self.publisher is None:
+            self.publisher = self._made()
+        else:
+            self.publisher.log(components)
+        if self.publisher is not None:
+            core.set_publisher(self.publisher, self.publisher.interests)

@@ -1,0 +1,192 @@
+"""The DNS side of `mongodb+srv://`: hosts from SRV records, options from a TXT record. Blocks while it asks.
+
+Spec: initial-dns-seedlist-discovery. dnspython is imported when the first question is asked.
+"""
+
+from __future__ import annotations
+
+from mangonel.common import CONNECT_TIMEOUT, SRV_SERVICE_NAME
+from mangonel.errors import ConfigurationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+# Domains that nobody can register, and that therefore may be allowed as a whole.
+_SPECIAL_USE = frozenset({"example", "internal", "invalid", "local", "localhost", "onion", "test"})
+
+
+def query(name: str, record: str, timeout: float) -> Any:
+    """Return DNS's answer: an iterable of records. Errors are dnspython's."""
+    resolver = _dnspython()
+    return resolver.resolve(name, record, lifetime=timeout)
+
+
+def _dnspython() -> Any:
+    try:
+        from dns import resolver
+    except ImportError as error:
+        raise ConfigurationError(
+            "mongodb+srv:// needs the package dnspython to ask DNS; install mangonel[srv]"
+        ) from error
+    return resolver
+
+
+class SrvResolver:
+    """Asks DNS about one name and refuses hosts outside its domain.
+
+    Args:
+        fqdn: the name in the URI.
+        timeout: seconds for each question. None: the default connect time-out.
+        service_name: None: `mongodb`.
+        allowed_hosts_suffix: domain the hosts must lie in.
+        host_validator: says whether a host may be used; replaces the rule of the specification.
+
+    Raises:
+        ConfigurationError: an IP address instead of a name, or arguments that exclude each other.
+    """
+
+    def __init__(
+        self,
+        fqdn: str,
+        timeout: float | None = None,
+        service_name: str | None = None,
+        allowed_hosts_suffix: str | None = None,
+        host_validator: Callable[[str], bool] | None = None,
+    ) -> None:
+        if host_validator is not None and allowed_hosts_suffix is not None:
+            raise ConfigurationError("cannot specify both srv_host_validator and srvAllowedHostsSuffix")
+        if _is_ip_address(fqdn):
+            raise ConfigurationError("expected a hostname after 'mongodb+srv://', found an IP address")
+        self._fqdn = fqdn.lower()
+        self._timeout = timeout or CONNECT_TIMEOUT
+        self._service_name = service_name or SRV_SERVICE_NAME
+        self._host_validator = host_validator
+        self._suffix = None if allowed_hosts_suffix is None else "." + _checked_suffix(allowed_hosts_suffix)
+
+    def hosts(self, max_hosts: int | None = None) -> list[tuple[str, int]]:
+        """Return the hosts of the SRV records; a random choice of them when there are more than `max_hosts`.
+
+        Raises:
+            ConfigurationError: no answer, or a host outside the domain.
+        """
+        try:
+            hosts, _ = self._ask()
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(str(error)) from error
+        for host, _ in hosts:
+            self._check(host)
+        if max_hosts and max_hosts < len(hosts):
+            import random
+
+            return random.sample(hosts, max_hosts)
+        return hosts
+
+    def poll(self) -> tuple[list[tuple[str, int]], float]:
+        """Return the hosts of the SRV records that may be used, and the seconds that DNS vouches for the answer.
+
+        Raises:
+            Exception: dnspython's; the answer before it stays good.
+        """
+        hosts, ttl = self._ask()
+        allowed = []
+        for host in hosts:
+            try:
+                self._check(host[0])
+            except ConfigurationError as error:
+                import logging
+
+                from mangonel._observe.logger_names import logger_name
+
+                logging.getLogger(logger_name("topology")).warning("SRV record left out: %s", error)
+            else:
+                allowed.append(host)
+        return allowed, ttl
+
+    def _ask(self) -> tuple[list[tuple[str, int]], float]:
+        records = query(f"_{self._service_name}._tcp.{self._fqdn}", "SRV", self._timeout)
+        hosts = [(record.target.to_text().rstrip(".").lower(), int(record.port)) for record in records]
+        found = getattr(records, "rrset", None)
+        return hosts, float(found.ttl) if found is not None else 0.0
+
+    def options(self) -> str | None:
+        """Return the text of the TXT record, or None when there is none.
+
+        Raises:
+            ConfigurationError: DNS failed, or has more than one record.
+        """
+        resolver = _dnspython()
+        try:
+            records = list(query(self._fqdn, "TXT", self._timeout))
+        except (resolver.NoAnswer, resolver.NXDOMAIN):
+            return None
+        except Exception as error:
+            raise ConfigurationError(str(error)) from error
+        if len(records) > 1:
+            raise ConfigurationError(f"expected one TXT record for {self._fqdn}, found {len(records)}")
+        if not records:
+            return None
+        return b"".join(records[0].strings).decode()
+
+    def _check(self, host: str) -> None:
+        if self._host_validator is not None:
+            try:
+                allowed = self._host_validator(host)
+            except Exception as error:
+                raise ConfigurationError(f"srv_host_validator failed for SRV host {host}: {error}") from error
+            if not isinstance(allowed, bool):
+                raise ConfigurationError(
+                    f"srv_host_validator must return a bool for SRV host {host}, not {type(allowed).__name__}"
+                )
+            if not allowed:
+                raise ConfigurationError(f"invalid SRV host: {host} was rejected by srv_host_validator")
+            return
+        if self._suffix is not None:
+            if not host.endswith(self._suffix):
+                raise ConfigurationError(f"invalid SRV host: {host} does not end in {self._suffix}")
+            return
+        labels = self._fqdn.split(".")
+        # A name of one or two labels is its own domain; the host must then lie below it.
+        domain = labels[1:] if len(labels) > 2 else labels
+        if len(labels) < 3 and host == self._fqdn:
+            raise ConfigurationError("invalid SRV host: the address is identical to the SRV hostname")
+        if host.split(".")[1:][-len(domain) :] != domain:
+            raise ConfigurationError(f"invalid SRV host: {host} is not in the domain {'.'.join(domain)}")
+
+
+def _checked_suffix(text: str) -> str:
+    """Return the domain of srvAllowedHostsSuffix as DNS spells it; refuse one that strangers can register under."""
+    suffix = text.strip(".")
+    if not suffix:
+        raise ConfigurationError(f"srvAllowedHostsSuffix must not be empty, got {text!r}")
+    if not suffix.isascii():
+        suffix = suffix.encode("idna").decode()
+    suffix = suffix.lower()
+    if suffix in _SPECIAL_USE:
+        return suffix
+    if "." not in suffix:
+        raise ConfigurationError(f"srvAllowedHostsSuffix must have at least two labels, got {text!r}")
+    try:
+        from publicsuffixlist import PublicSuffixList
+    except ImportError as error:
+        raise ConfigurationError(
+            "srvAllowedHostsSuffix needs the package publicsuffixlist, to refuse domains that strangers can register "
+            "under; install mangonel[srv]"
+        ) from error
+    if PublicSuffixList().is_public(suffix):
+        raise ConfigurationError(f"srvAllowedHostsSuffix must not be a public suffix, got {text!r}")
+    return suffix
+
+
+def _is_ip_address(text: str) -> bool:
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

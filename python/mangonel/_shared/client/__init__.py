@@ -1,0 +1,1 @@
+"""Clients and databases: one definition for every face."""

@@ -1,0 +1,253 @@
+"""A deployment's databases listed and removed, and what the servers say of themselves.
+
+Spec: enumerate-databases, mongodb-handshake (append metadata).
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import KIND_SELECTION, READ_DATABASES, READ_DOCUMENT, REPLIES_ONE
+from mangonel._light import Generic
+from mangonel._shared.client.admin_commands import PLAIN, AdministeredSource
+from mangonel._shared.cursors.cursor import address_of
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import wire_preference
+from mangonel.read_preferences import ReadPreference
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._faces.port import Address
+    from mangonel._observe.listeners import Attention
+    from mangonel._shared.client.database import _Database
+    from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel.client_options import ClientOptions
+    from mangonel.driver_info import DriverInfo
+    from mangonel.topology_description import TopologyDescription
+
+
+class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
+    """What is done to a deployment as a whole."""
+
+    _attention: Attention
+    _core: _core.Core
+    _options: ClientOptions
+    _database_class: type[Any]
+
+    def list_databases(
+        self, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+        """Return a cursor over the documents that describe the databases: name, size, emptiness.
+
+        Args:
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command: `filter`, `nameOnly`, `authorizedDatabases`.
+
+        Raises:
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> [database["name"] for database in client.list_databases()]
+            ['admin', 'config', 'local', 'shop']
+        """
+        return self._port.flow(self._list_databases_flow(session, comment, kwargs))
+
+    async def _list_databases_flow(self, session: Any, comment: Any, options: dict[str, Any]) -> Any:
+        operation = self._listing(
+            {"listDatabases": 1, **options}, READ_DATABASES, session=session, comment=comment
+        )
+        batch = await self._port.arun(operation)
+        collection = self._database_class(self, "admin")["$cmd"]
+        return collection._command_cursor_class(collection, batch, PLAIN, comment=comment)
+
+    def list_database_names(self, session: Any = None, comment: Any | None = None) -> Returns[list[str]]:
+        """Return the names of the databases. Takes and raises the same as `list_databases`.
+
+        Example:
+            >>> client.list_database_names()
+            ['admin', 'config', 'local', 'shop']
+        """
+        return self._port.flow(self._database_names_flow(session, comment))
+
+    async def _database_names_flow(self, session: Any, comment: Any) -> list[str]:
+        cursor = await self._list_databases_flow(session, comment, {"nameOnly": True})
+        return [database["name"] for database in await cursor._to_list_flow(None)]
+
+    def drop_database(
+        self, name_or_database: str | _Database[Any], session: Any = None, comment: Any | None = None
+    ) -> Returns[None]:
+        """Remove a database with all it holds. One that does not exist is no error.
+
+        Args:
+            name_or_database: which one; of a database only the name counts.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+
+        Raises:
+            TypeError: neither a name nor a database.
+            OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: removed, but not confirmed as the write concern asks.
+            AutoReconnect: the line broke. Whether the database is gone is not known.
+
+        Example:
+            >>> client.drop_database("shop")
+        """
+        name = name_or_database
+        if isinstance(name, self._database_class):
+            name = name.name
+        if not isinstance(name, str):
+            raise TypeError(f"name_or_database must be an instance of str or a Database, not {type(name)}")
+        # The constructor refuses names that no database can have.
+        database = self._database_class(self, name)
+        return self._port.flow(self._drop_database_flow(database.name, session, comment))
+
+    async def _drop_database_flow(self, name: str, session: Any, comment: Any) -> None:
+        await self._administer_flow(
+            {"dropDatabase": 1}, session=session, comment=comment, database=name, codec=PLAIN
+        )
+
+    def server_info(self, session: Any = None) -> Returns[dict[str, Any]]:
+        """Return the server's `buildInfo`: its version and how it was built.
+
+        Args:
+            session: run in this session; it must come from the same client.
+
+        Raises:
+            AutoReconnect: the line broke.
+
+        Example:
+            >>> client.server_info()["version"]
+            '6.0.5'
+        """
+        answer: Any = self._database_class(self, "admin").command("buildInfo", session=session)
+        return answer
+
+    def append_metadata(self, driver_info: DriverInfo) -> None:
+        """Add a library's name to what new connections tell the server; open ones keep what they said.
+
+        Args:
+            driver_info: name, version and platform of the library; adding the same again changes nothing.
+
+        Raises:
+            TypeError: not a DriverInfo.
+
+        Example:
+            >>> client.append_metadata(DriverInfo("my-library", "1.2"))
+        """
+        from mangonel.driver_info import DriverInfo
+
+        if not isinstance(driver_info, DriverInfo):
+            raise TypeError(f"driver_info must be an instance of DriverInfo, not {type(driver_info)}")
+        pool_options = self._options.pool_options
+        if pool_options.append_driver(driver_info):
+            self._core.set_metadata(pool_options.metadata)
+
+    # The servers. On asyncio all but `nodes` are awaited.
+
+    async def _hello_flow(self) -> dict[str, Any]:
+        """Return what the server said of itself; ask it first if it has said nothing yet."""
+        hello = self._core.hello()
+        if hello is None:
+            # Selects a server, whichever, and sends nothing.
+            selection = _core.Operation(
+                "admin",
+                {"ping": 1},
+                PLAIN,
+                KIND_SELECTION,
+                READ_DOCUMENT,
+                REPLIES_ONE,
+                wire_preference(ReadPreference.NEAREST),
+            )
+            selection.silence()
+            await self._port.arun(selection)
+            hello = self._core.hello()
+        if hello is None:
+            # Behind a load balancer only a connection tells.
+            await self._administer_flow({"ping": 1}, codec=PLAIN, takes_write_concern=False)
+            hello = self._core.hello()
+        return hello or {}
+
+    async def _connect_flow(self) -> None:
+        await self._hello_flow()
+
+    def _members(self, *types: str) -> list[Address]:
+        """Return the servers known now that are of one of these types, by the specification's names."""
+        return [address_of(server) for server, kind in self._core.servers() if kind in types]
+
+    async def _address_flow(self) -> Address:
+        from mangonel.errors import InvalidOperation
+
+        await self._hello_flow()
+        found = self._members("Standalone", "Mongos", "RSPrimary", "LoadBalancer")
+        if not found and self._options.direct_connection:
+            found = self._members("RSSecondary", "RSArbiter", "RSOther", "RSGhost")
+        if len(found) == 1:
+            return found[0]
+        raise InvalidOperation(
+            f"expected one server that takes writes, found {len(found)}; see `nodes` for all of them"
+        )
+
+    async def _fact_flow(self, name: str) -> bool:
+        return bool((await self._hello_flow()).get(name))
+
+    async def _primary_flow(self) -> Address | None:
+        await self._hello_flow()
+        # A server that was asked for by itself is nobody's primary.
+        found = [] if self._options.direct_connection else self._members("RSPrimary")
+        return found[0] if found else None
+
+    async def _members_flow(self, type: str) -> set[Address]:
+        await self._hello_flow()
+        return set() if self._options.direct_connection else set(self._members(type))
+
+    @property
+    def address(self) -> Returns[Address]:
+        """Host and port of the server; it is contacted if it was not yet."""
+        return self._port.flow(self._address_flow())
+
+    @property
+    def primary(self) -> Returns[Address | None]:
+        """Host and port of the replica set's primary, or None: there is none, or no replica set."""
+        return self._port.flow(self._primary_flow())
+
+    @property
+    def secondaries(self) -> Returns[set[Address]]:
+        """Hosts and ports of the replica set's secondaries."""
+        return self._port.flow(self._members_flow("RSSecondary"))
+
+    @property
+    def arbiters(self) -> Returns[set[Address]]:
+        """Hosts and ports of the replica set's arbiters."""
+        return self._port.flow(self._members_flow("RSArbiter"))
+
+    @property
+    def is_primary(self) -> Returns[bool]:
+        """Whether the server takes writes."""
+        return self._port.flow(self._fact_flow("is_writable"))
+
+    @property
+    def is_mongos(self) -> Returns[bool]:
+        """Whether the server is a mongos."""
+        return self._port.flow(self._fact_flow("is_mongos"))
+
+    @property
+    def nodes(self) -> frozenset[Address]:
+        """Hosts and ports of the servers that were reached so far; sends nothing."""
+        known = [address_of(server) for server, kind in self._core.servers() if kind != "Unknown"]
+        return frozenset(known)
+
+    @property
+    def topology_description(self) -> TopologyDescription:
+        """What is known of the deployment now, as topology listeners are given it; sends nothing.
+
+        Example:
+            >>> client.topology_description.topology_type_name
+            'ReplicaSetWithPrimary'
+        """
+        from mangonel.topology_description import topology_described
+
+        return topology_described(self._core.topology(), self._attention.topology_id)

@@ -1,0 +1,362 @@
+"""The client: options parsed, the core made, a port chosen; databases are views on it.
+
+Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and-monitoring (one server).
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from _weakref import ref
+
+from mangonel import _core
+from mangonel._faces.deadline import timeout
+from mangonel._faces.monitors import Starter
+from mangonel._light import Generic
+from mangonel._observe.listeners import Attention
+from mangonel._observe.logger_names import logger_name
+from mangonel._shared.client import fork_and_exit
+from mangonel._shared.client.abandoned_cursors import Housekeeper
+from mangonel._shared.client.admin import ClientAdministration
+from mangonel._shared.client.bulk import ClientBulkWrite
+from mangonel._shared.cursors.watch import WatchedClient
+from mangonel._shared.returns import Returns
+from mangonel.auth import has_secret, without_frames
+from mangonel.client_options import ClientOptions
+from mangonel.errors import ConfigurationError
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from mangonel._faces.port import Port
+    from mangonel._shared.client.database import _Database
+    from mangonel._shared.sessions.options import TransactionOptions
+    from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.bson.codec_options import CodecOptions, TypeRegistry
+    from mangonel.read_concern import ReadConcern
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+# Services with MongoDB's protocol and not all of its behaviour, by how their hosts' names end.
+_OTHERS = (".cosmos.azure.com", ".docdb.amazonaws.com", ".docdb-elastic.amazonaws.com")
+
+# How long closing a client may take to tell the server what it left open.
+_TIDY_UP_SECONDS = 1.0
+
+
+class _MongoClient(
+    ClientAdministration[_DocumentType],
+    ClientBulkWrite,
+    WatchedClient[_DocumentType],
+    Generic[_DocumentType],
+):
+    """A deployment of MongoDB: its connections, shared by all databases and collections taken from it.
+
+    Making one sends nothing; the first operation connects. One client per process is enough: it is safe to use from
+    many threads, tasks and event loops at once, and goes on working in a forked child.
+
+    Args:
+        host: host name, `host:port`, path of a UNIX socket, or a URI `mongodb://...`; a list of such.
+        port: the port of hosts that name none.
+        document_class: the mapping class that documents are decoded into.
+        tz_aware: decode dates with a time zone.
+        connect: accepted for compatibility; connections are always opened by the first operation.
+        type_registry: encoders and decoders for the user's own types.
+        **kwargs: any option of a URI, in snake case or as the URI spells it.
+
+    Raises:
+        ConfigurationError, InvalidURI: the options are wrong or contradict each other. Nothing was sent.
+
+    Example:
+        >>> client = MongoClient("mongodb://localhost:27017", maxPoolSize=10)
+        >>> client.shop.orders.find_one({"_id": 1})
+    """
+
+    HOST = "localhost"
+    PORT = 27017
+
+    # Named by each face in `api.py`.
+    _port_class: type[Any]
+    _database_class: type[Any]
+    _session_class: type[Any]
+
+    def __init__(
+        self,
+        host: str | Sequence[str] | None = None,
+        port: int | None = None,
+        document_class: type[_DocumentType] | None = None,
+        tz_aware: bool | None = None,
+        connect: bool | None = None,
+        type_registry: TypeRegistry | None = None,
+        **kwargs: Any,
+    ) -> None:
+        try:
+            options = ClientOptions.from_arguments(
+                self.HOST if host is None else host,
+                self.PORT if port is None else port,
+                document_class,
+                tz_aware,
+                connect,
+                type_registry,
+                kwargs,
+                is_sync=not self._port_class.is_async,
+            )
+            if not self._port_class.is_async:
+                # An event loop is not made to wait for DNS; there the first operation asks.
+                options = options.with_resolved_hosts()
+        except Exception as error:
+            if not has_secret(self.HOST if host is None else host, kwargs):
+                raise
+            # Tracebacks are shown with their locals by some tools, and these hold a password.
+            host, kwargs = None, {}
+            without_frames(error)
+            raise
+        self._options = options
+        _tell_others(options)
+        self._take_settings(
+            options.codec_options, options.read_preference, options.write_concern, options.read_concern
+        )
+        self._database_name = "admin"
+        attention = self._attention = Attention(options)
+        self._core = _core.Core(
+            options.core_options(), os.urandom(16), attention.publisher, attention.interests
+        )
+        attention.follow(self._core)
+        self._tracer = attention.tracer
+        if options.security is not None:
+            self._core.set_security(options.security)
+        self._core.set_starter(Starter(self._core, options.srv))
+        self._port: Port = self._port_class(self._core)
+        if not options.is_resolved:
+            self._port.preparation = _LateHosts(self, options)
+        self._housekeeper = Housekeeper(self._core)
+        self._core.set_sweeper(self._housekeeper.sweeper())
+        fork_and_exit.remember(self)
+
+    @property
+    def options(self) -> ClientOptions:
+        """The options that the client was made with."""
+        return self._options
+
+    def get_database(
+        self,
+        name: str | None = None,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Database[_DocumentType]:
+        """Return a database; nothing is sent.
+
+        Args:
+            name: its name. None: the one that the URI names.
+            codec_options, read_preference, write_concern, read_concern: instead of the client's own.
+
+        Raises:
+            ConfigurationError: no name here and none in the URI.
+            InvalidName: the server would refuse the name.
+
+        Example:
+            >>> client.get_database("shop", write_concern=WriteConcern(w=1))
+        """
+        if name is None:
+            name = self._options.default_database_name
+            if name is None:
+                raise ConfigurationError("no default database: name one here or in the URI")
+        return self._database_class(self, name, codec_options, read_preference, write_concern, read_concern)  # type: ignore[no-any-return]
+
+    def get_default_database(
+        self,
+        default: str | None = None,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Database[_DocumentType]:
+        """Return the database that the URI names, or `default`; nothing is sent.
+
+        Args:
+            default: its name when the URI names none.
+            codec_options, read_preference, write_concern, read_concern: instead of the client's own.
+
+        Raises:
+            ConfigurationError: the URI names none and `default` is None.
+
+        Example:
+            >>> MongoClient("mongodb://localhost/shop").get_default_database().name
+            'shop'
+        """
+        name = self._options.default_database_name
+        if name is None and default is None:
+            raise ConfigurationError("no default database name defined or provided")
+        return self.get_database(
+            default if name is None else name, codec_options, read_preference, write_concern, read_concern
+        )
+
+    def start_session(
+        self,
+        causal_consistency: bool | None = None,
+        default_transaction_options: TransactionOptions | None = None,
+        snapshot: bool | None = False,
+    ) -> _ClientSession:
+        """Return a new session, for operations that see each other or stand or fall together; nothing is sent.
+
+        Args:
+            causal_consistency: reads see what the session wrote and read before. None: yes, unless `snapshot`.
+            default_transaction_options: for transactions that do not say otherwise.
+            snapshot: all reads see the data of one moment; takes MongoDB 5.0.
+
+        Raises:
+            ConfigurationError: both `causal_consistency` and `snapshot`.
+            TypeError: `default_transaction_options` is something else.
+
+        Example:
+            >>> with client.start_session() as session:
+            ...     client.shop.orders.insert_one({"_id": 1}, session=session)
+        """
+        from mangonel._shared.sessions.options import SessionOptions
+
+        options = SessionOptions(causal_consistency, default_transaction_options, snapshot)
+        return self._session_class(self, options)  # type: ignore[no-any-return]
+
+    def __getitem__(self, name: str) -> _Database[_DocumentType]:
+        return self._database_class(self, name)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> _Database[_DocumentType]:
+        if name.startswith("_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}. "
+                f"To access the {name} database, use client[{name!r}]"
+            )
+        return self[name]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _MongoClient):
+            return self._identity() == other._identity()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        options = self._options
+        return type(self)._port_class, options.seeds, options.replica_set_name, options.direct_connection
+
+    def __repr__(self) -> str:
+        hosts = [host if port is None else f"{host}:{port}" for host, port in self._options.seeds]
+        described = [f"host={hosts!r}", *self._options.described()]
+        return f"{type(self).__name__}({', '.join(described)})"
+
+    def close(self) -> Returns[None]:
+        """Close every connection. Operations in flight fail; later ones raise InvalidOperation.
+
+        Server sessions are ended first, as far as a connection is at hand for that; an error of it is swallowed,
+        since the server forgets them by itself.
+
+        Example:
+            >>> with MongoClient() as client:
+            ...     client.admin.command("ping")
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        if self._core.is_closed:
+            return
+        left = self._housekeeper.left_to_do()
+        ids = self._core.drain_sessions()
+        try:
+            # A server that is down must not keep its clients from ending.
+            if self._port.has_idle_link():
+                await self._tidy_up_flow(left, ids)
+        finally:
+            self._core.close()
+            self._port.close()
+
+    async def _tidy_up_flow(self, left: list[_core.Operation], ids: list[bytes]) -> None:
+        """Kill what dropped cursors left open, and end the sessions, as far as a second allows."""
+        from mangonel.errors import PyMongoError
+
+        try:
+            # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
+            with timeout(_TIDY_UP_SECONDS):
+                for operation in [*left, self._end_sessions(ids)] if ids else left:
+                    await self._port.arun(operation)
+        except PyMongoError:
+            return
+
+    def _end_sessions(self, ids: list[bytes]) -> _core.Operation:
+        from mangonel.bson.binary import UUID_SUBTYPE, Binary
+
+        # The specification's bound on one command.
+        most = 10_000
+        sessions = [{"id": Binary(id, UUID_SUBTYPE)} for id in ids[:most]]
+        return _core.Operation(
+            "admin",
+            {"endSessions": sessions},
+            self._codec,
+            _core.KIND_WRITE,
+            _core.READ_UNCHECKED,
+            _core.REPLIES_ONE,
+            None,
+            False,
+        )
+
+    def _after_fork(self) -> None:
+        """Start over in a forked child; the parent's sockets are closed here without a word to the server."""
+        credentials = self._options._credentials
+        if credentials is not None and credentials.responder is not None:
+            credentials.responder.after_fork()
+        links = self._core.restart_in_child(os.urandom(16))
+        self._port.close()
+        self._housekeeper.retire()
+        self._housekeeper = Housekeeper(self._core)
+        self._core.set_sweeper(self._housekeeper.sweeper())
+        for link in links:
+            link.transport.abandon()
+
+
+class _LateHosts:
+    """What has to happen before the first operation of a client whose hosts DNS knows. Blocks; called off the loop."""
+
+    def __init__(self, client: _MongoClient[Any], options: ClientOptions) -> None:
+        # A coroutine may outlive the client that it came from, and needs the hosts all the same.
+        self._client = ref(client)
+        self._core = client._core
+        self._options = options
+        self._lock = allocate_lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._options.is_resolved:
+                return
+            options = self._options.with_resolved_hosts()
+            _tell_others(options)
+            self._core.configure(options.core_options())
+            self._options = options
+            client = self._client()
+            if client is not None:
+                client._options = options
+
+
+def _tell_others(options: ClientOptions) -> None:
+    """Log that a host is of another service, or warn of it where the log would not take that."""
+    for host, _ in options.seeds:
+        host = host.lower()
+        if host.endswith(_OTHERS):
+            import logging
+            import warnings
+
+            service = "CosmosDB" if host.endswith(_OTHERS[0]) else "DocumentDB"
+            text = (
+                f"{host} is {service}, which speaks MongoDB's protocol and lacks some of its features: "
+                f"https://www.mongodb.com/supportability/{service.lower()}"
+            )
+            logger = logging.getLogger(logger_name("client"))
+            if logger.isEnabledFor(logging.INFO):
+                logger.info(text)
+            else:
+                warnings.warn(text, UserWarning, stacklevel=3)
+            return

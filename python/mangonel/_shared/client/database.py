@@ -1,0 +1,259 @@
+"""A database: a name, settings, and commands on it."""
+
+from __future__ import annotations
+
+from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED
+from mangonel._light import Generic
+from mangonel._shared.client.database_admin import DatabaseAdministration
+from mangonel._shared.cursors.watch import WatchedDatabase
+from mangonel._shared.returns import Returns
+from mangonel.errors import InvalidName, command_error, is_allowable, write_concern_error
+from mangonel.read_preferences import Primary
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from typing import Any
+
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel.bson.codec_options import CodecOptions
+    from mangonel.read_concern import ReadConcern
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+_PRIMARY = Primary()
+_FORBIDDEN = ' .$/\\\x00"'
+
+
+def check_database_name(name: Any) -> None:
+    """Raise unless the server would take `name` for a database.
+
+    Raises:
+        TypeError: not a string.
+        InvalidName: empty, or with a character that no database name may have.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be an instance of str, not {type(name)}")
+    if name == "$external":
+        return
+    if not name:
+        raise InvalidName("database name cannot be the empty string")
+    for character in _FORBIDDEN:
+        if character in name:
+            raise InvalidName(f"database names cannot contain the character {character!r}")
+
+
+class _Database(
+    DatabaseAdministration[_DocumentType], WatchedDatabase[_DocumentType], Generic[_DocumentType]
+):
+    """A database of a client. Making one sends nothing, and the server makes it when something is first stored.
+
+    Example:
+        >>> client.shop.command("ping")["ok"]
+        1.0
+    """
+
+    _collection_class: type[Any]
+    _command_cursor_class: type[Any]
+
+    def __init__(
+        self,
+        client: _MongoClient[_DocumentType],
+        name: str,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> None:
+        check_database_name(name)
+        if codec_options or read_preference or write_concern or read_concern:
+            self._take_settings(
+                codec_options or client._codec_options,
+                read_preference or client._read_preference,
+                write_concern or client._write_concern,
+                read_concern or client._read_concern,
+            )
+        else:
+            self._inherit_settings(client)
+        self._client = client
+        self._port = client._port
+        self._database_name = name
+
+    @property
+    def client(self) -> _MongoClient[_DocumentType]:
+        """The client that the database was taken from."""
+        return self._client
+
+    @property
+    def name(self) -> str:
+        """The database's name."""
+        return self._database_name
+
+    def with_options(
+        self,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Database[_DocumentType]:
+        """Return the same database with other settings; None keeps what it has.
+
+        Args:
+            codec_options: how to decode and encode documents.
+            read_preference: which servers reads may go to.
+            write_concern: how many members confirm a write.
+            read_concern: which data a read may return.
+
+        Example:
+            >>> client.shop.with_options(write_concern=WriteConcern(w="majority"))
+        """
+        return type(self)(
+            self._client,
+            self._database_name,
+            codec_options or self._codec_options,
+            read_preference or self._read_preference,
+            write_concern or self._write_concern,
+            read_concern or self._read_concern,
+        )
+
+    def get_collection(
+        self,
+        name: str,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Collection[_DocumentType]:
+        """Return a collection, with other settings than the database's where given; nothing is sent.
+
+        Args:
+            name: its name.
+            codec_options, read_preference, write_concern, read_concern: instead of the database's own.
+
+        Raises:
+            InvalidName: the server would refuse the name.
+
+        Example:
+            >>> client.shop.get_collection("orders", read_preference=ReadPreference.SECONDARY)
+        """
+        return self._collection_class(  # type: ignore[no-any-return]
+            self, name, False, codec_options, read_preference, write_concern, read_concern
+        )
+
+    def __getitem__(self, name: str) -> _Collection[_DocumentType]:
+        return self._collection_class(self, name)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> _Collection[_DocumentType]:
+        if name.startswith("_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}. "
+                f"To access the {name} collection, use database[{name!r}]"
+            )
+        return self[name]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Database):
+            return self._client == other._client and self._database_name == other._database_name
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self._client, self._database_name))
+
+    def __bool__(self) -> bool:
+        raise NotImplementedError(
+            f"{type(self).__name__} objects do not implement truth value testing or bool(); "
+            "compare with None instead: database is not None"
+        )
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError(
+            f"'{type(self).__name__}' object is not callable. If you meant to call a method of the client, "
+            f"it has none named {self._database_name!r}"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client!r}, {self._database_name!r})"
+
+    def command(
+        self,
+        command: str | Mapping[str, Any],
+        value: Any = 1,
+        check: bool = True,
+        allowable_errors: Container[str | int] | None = None,
+        read_preference: _ServerMode | None = None,
+        codec_options: CodecOptions[Any] | None = None,
+        session: Any = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[dict[str, Any]]:
+        """Run a command as it stands and return the server's whole reply. It is never sent twice.
+
+        The database's read and write concerns are not added: a command says what it wants by itself.
+
+        Args:
+            command: a document whose first key is the command's name, or that name.
+            value: the value of the first key when `command` is a name.
+            check: raise when the server says no. False: return its reply instead.
+            allowable_errors: codes or messages that do not raise, even with `check`.
+            read_preference: where to run it. None: on the primary.
+            codec_options: how to decode the reply. None: into plain dicts.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command. `write_concern` becomes its field; `parse_write_concern_error=True`
+                raises when that is not met.
+
+        Raises:
+            OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: done, but not confirmed as asked, with `parse_write_concern_error`.
+            AutoReconnect: the line broke. Whether the command ran is not known.
+
+        Example:
+            >>> client.shop.command("collStats", "orders")["count"]
+            2
+        """
+        from mangonel import _core
+        from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
+        from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
+
+        explicit = session_of(self._port, session)
+        asked: Any = {command: value} if isinstance(command, str) else dict(command)
+        concern, raises_concern = None, False
+        if kwargs:
+            concern = kwargs.pop("write_concern", None)
+            raises_concern = kwargs.pop("parse_write_concern_error", False)
+        asked.update(kwargs)
+        if concern is not None and not concern.is_server_default:
+            asked["writeConcern"] = concern.document
+        if comment is not None:
+            asked["comment"] = comment
+        codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
+        is_plain = check and not allowable_errors and not raises_concern
+        reading = READ_DOCUMENT if is_plain else READ_UNCHECKED
+        operation = _core.Operation(
+            self._database_name,
+            asked,
+            codec,
+            KIND_COMMAND,
+            reading,
+            _core.REPLIES_ONE,
+            wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
+            session_handle(explicit),
+        )
+        if is_plain or not (check or raises_concern):
+            return self._port.run(operation)
+        return self._port.flow(self._command_flow(operation, check, allowable_errors or (), raises_concern))
+
+    async def _command_flow(
+        self, operation: Any, check: bool, allowable_errors: Container[str | int], raises_concern: bool
+    ) -> dict[str, Any]:
+        reply: dict[str, Any] = await self._port.arun(operation)
+        error = write_concern_error(reply) if raises_concern else None
+        if error is not None:
+            raise error
+        if not check:
+            return reply
+        if not reply.get("ok") and not is_allowable(reply, allowable_errors):
+            raise command_error(reply)
+        return reply

@@ -1,0 +1,374 @@
+"""A database's collections made, listed, checked and removed; aggregations and cursors on the database itself.
+
+Spec: enumerate-collections, crud (database aggregate).
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import KIND_READ_ONCE, READ_BATCH, REPLIES_ONE
+from mangonel._light import Generic
+from mangonel._shared.client.admin_commands import (
+    MISSING_IS_FINE,
+    PLAIN,
+    AdministeredSource,
+    check_no_encryption,
+)
+from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
+from mangonel.common import validate_is_mapping
+from mangonel.errors import CollectionInvalid, InvalidOperation
+from mangonel.read_preferences import Primary
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.bson.codec_options import CodecOptions
+    from mangonel.bson.dbref import DBRef
+    from mangonel.read_concern import ReadConcern
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.typings import _Pipeline
+    from mangonel.write_concern import WriteConcern
+
+
+_PRIMARY = Primary()
+
+
+class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_DocumentType]):
+    """What is done to a database as a whole."""
+
+    _collection_class: type[Any]
+    _command_cursor_class: type[Any]
+
+    def create_collection(
+        self,
+        name: str,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+        session: Any = None,
+        check_exists: bool | None = True,
+        **kwargs: Any,
+    ) -> Returns[_Collection[_DocumentType]]:
+        """Create a collection or a view, and return it. Only needed for options: storing a document makes one too.
+
+        Args:
+            name: the collection's name.
+            codec_options, read_preference, write_concern, read_concern: instead of the database's own.
+            session: run in this session; it must come from the same client.
+            check_exists: ask first whether there is one of that name.
+            **kwargs: options of the collection: `capped`, `size` (bytes) and `max`; `timeseries` with
+                `expireAfterSeconds`; `clusteredIndex`; `validator`, `validationLevel` and `validationAction`;
+                `viewOn` and `pipeline`; `collation`; `indexOptionDefaults`; `changeStreamPreAndPostImages`.
+
+        Raises:
+            CollectionInvalid: there is one already. Nothing was made.
+            InvalidName: the server would refuse the name. Nothing was sent.
+            OperationFailure: the server refused the options, or has such a collection with other options.
+            AutoReconnect: the line broke. Whether it was made is not known.
+
+        Example:
+            >>> client.shop.create_collection("log", capped=True, size=1_048_576).name
+            'log'
+        """
+        if kwargs.get("clusteredIndex"):
+            validate_is_mapping("clusteredIndex", kwargs["clusteredIndex"])
+        collection = self._collection_class(
+            self, name, False, codec_options, read_preference, write_concern, read_concern
+        )
+        return self._port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
+
+    async def _create_collection_flow(
+        self,
+        collection: _Collection[_DocumentType],
+        session: Any,
+        check_exists: bool | None,
+        options: dict[str, Any],
+    ) -> _Collection[_DocumentType]:
+        name = collection._name
+        explicit = session_of(self._port, session)
+        # The server lists no collections in a transaction.
+        is_listable = explicit is None or not explicit.in_transaction
+        if check_exists and is_listable and name in await self._names_flow({"name": name}, session, None, {}):
+            raise CollectionInvalid(f"collection {name} already exists")
+        await collection._create_flow(options, session)
+        return collection
+
+    def drop_collection(
+        self,
+        name_or_collection: str | _Collection[Any],
+        session: Any = None,
+        comment: Any | None = None,
+        encrypted_fields: Mapping[str, Any] | None = None,
+    ) -> Returns[dict[str, Any]]:
+        """Remove a collection with its documents and indexes; return the server's reply.
+
+        A collection that does not exist is no error.
+
+        Args:
+            name_or_collection: which one; of a collection only the name counts.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            encrypted_fields: must be None in this version.
+
+        Raises:
+            TypeError: neither a name nor a collection.
+            OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: removed, but not confirmed as the write concern asks.
+            AutoReconnect: the line broke. Whether the collection is gone is not known.
+
+        Example:
+            >>> client.shop.drop_collection("orders")["ok"]
+            1.0
+        """
+        name = _name_of(name_or_collection, "name_or_collection must be an instance of str")
+        check_no_encryption(encrypted_fields)
+        return self._port.flow(
+            self._administer_flow(
+                {"drop": name},
+                session=session,
+                comment=comment,
+                allowable_errors=MISSING_IS_FINE,
+                codec=PLAIN,
+            )
+        )
+
+    def list_collections(
+        self,
+        session: Any = None,
+        filter: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+        """Return a cursor over the documents that describe the collections and views.
+
+        Args:
+            session: run in this session; it must come from the same client.
+            filter: query document on those descriptions, as `{"type": "view"}`.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
+
+        Raises:
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> sorted(collection["name"] for collection in client.shop.list_collections())
+            ['orders', 'users']
+        """
+        return self._port.flow(self._list_collections_flow(filter, session, comment, kwargs))
+
+    async def _list_collections_flow(
+        self, filter: Mapping[str, Any] | None, session: Any, comment: Any, options: dict[str, Any]
+    ) -> Any:
+        command: dict[str, Any] = {"listCollections": 1, "cursor": {}, **options}
+        if filter is not None:
+            command["filter"] = filter
+        batch = await self._port.arun(self._listing(command, session=session, comment=comment))
+        return self._command_cursor_class(
+            self._collection_class(self, "$cmd"),
+            batch,
+            PLAIN,
+            comment=comment,
+            session=session_of(self._port, session),
+        )
+
+    def list_collection_names(
+        self,
+        session: Any = None,
+        filter: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[list[str]]:
+        """Return the names of the collections and views. Takes and raises the same as `list_collections`.
+
+        Example:
+            >>> client.shop.list_collection_names(filter={"name": {"$regex": "^order"}})
+            ['orders']
+        """
+        if filter is not None:
+            validate_is_mapping("filter", filter)
+        return self._port.flow(self._names_flow(filter, session, comment, kwargs))
+
+    async def _names_flow(
+        self, filter: Mapping[str, Any] | None, session: Any, comment: Any, options: dict[str, Any]
+    ) -> list[str]:
+        # The server leaves everything but the name out, so a filter on anything else would match nothing.
+        if not filter or set(filter) == {"name"}:
+            options = {**options, "nameOnly": True}
+        cursor = await self._list_collections_flow(filter, session, comment, options)
+        return [description["name"] for description in await cursor._to_list_flow(None)]
+
+    def aggregate(
+        self, pipeline: _Pipeline, session: Any = None, **kwargs: Any
+    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+        """Run an aggregation that needs no collection, as of `$currentOp` or `$documents`; return a cursor.
+
+        Takes the arguments of `Collection.aggregate` and raises the same.
+
+        Example:
+            >>> client.admin.aggregate([{"$currentOp": {}}, {"$count": "n"}]).next()
+            {'n': ...}
+        """
+        collection = self._collection_class(self, "$cmd.aggregate")
+        return self._aggregate(1, self._command_cursor_class, collection, pipeline, session, kwargs)
+
+    def cursor_command(
+        self,
+        command: str | Mapping[str, Any],
+        value: Any = 1,
+        read_preference: _ServerMode | None = None,
+        codec_options: CodecOptions[Any] | None = None,
+        session: Any = None,
+        comment: Any | None = None,
+        max_await_time_ms: int | None = None,
+        **kwargs: Any,
+    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+        """Run a command as it stands and return the cursor that its reply holds. It is never sent twice.
+
+        Args:
+            command: a document whose first key is the command's name, or that name.
+            value: the value of the first key when `command` is a name.
+            read_preference: where to run it. None: on the primary.
+            codec_options: how to decode the documents. None: into plain dicts.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile for later batches; give the command its own.
+            max_await_time_ms: milliseconds that the server may wait for new data, per later batch.
+            **kwargs: more fields of the command.
+
+        Raises:
+            InvalidOperation: the reply holds no cursor.
+            OperationFailure: the server refused; see `code` and `details`.
+            AutoReconnect: the line broke. Whether the command ran is not known.
+
+        Example:
+            >>> client.shop.cursor_command("find", "orders", filter={"_id": 1}, projection={"total": 1}).to_list()
+            [{'_id': 1, 'total': 9.5}]
+        """
+        explicit = session_of(self._port, session)
+        asked: dict[str, Any] = {command: value} if isinstance(command, str) else dict(command)
+        asked.update(kwargs)
+        codec = PLAIN if codec_options is None else _core.Codec(codec_options)
+        operation = _core.Operation(
+            self._database_name,
+            asked,
+            codec,
+            KIND_READ_ONCE,
+            READ_BATCH,
+            REPLIES_ONE,
+            wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
+            session_handle(explicit),
+        )
+        collection = self._collection_class(self, "$cmd", read_preference=read_preference)
+        return self._port.flow(
+            self._cursor_command_flow(operation, collection, codec, max_await_time_ms, comment, explicit)
+        )
+
+    async def _cursor_command_flow(
+        self,
+        operation: _core.Operation,
+        collection: _Collection[Any],
+        codec: _core.Codec,
+        max_await_time_ms: int | None,
+        comment: Any,
+        session: _ClientSession | None,
+    ) -> Any:
+        batch = await self._port.arun(operation)
+        if batch is None:
+            raise InvalidOperation("Command does not return a cursor.")
+        return self._command_cursor_class(collection, batch, codec, 0, max_await_time_ms, comment, session)
+
+    def validate_collection(
+        self,
+        name_or_collection: str | _Collection[Any],
+        scandata: bool = False,
+        full: bool = False,
+        session: Any = None,
+        background: bool | None = None,
+        comment: Any | None = None,
+    ) -> Returns[dict[str, Any]]:
+        """Let the server check a collection's documents and indexes; return what it found.
+
+        Args:
+            name_or_collection: which one; of a collection only the name counts.
+            scandata: look at the data too, not only at its structure.
+            full: check everything, which may take long and keeps others waiting.
+            session: run in this session; it must come from the same client.
+            background: let others go on meanwhile.
+            comment: shown in the server's logs and profile.
+
+        Raises:
+            TypeError: neither a name nor a collection.
+            CollectionInvalid: the server found faults.
+            OperationFailure: there is no such collection, or the server refused for another reason.
+
+        Example:
+            >>> client.shop.validate_collection("orders")["valid"]
+            True
+        """
+        name = _name_of(name_or_collection, "name_or_collection must be an instance of str or Collection")
+        command: dict[str, Any] = {"validate": name, "scandata": scandata, "full": full}
+        if background is not None:
+            command["background"] = background
+        return self._port.flow(self._validate_flow(name, command, session, comment))
+
+    async def _validate_flow(
+        self, name: str, command: dict[str, Any], session: Any, comment: Any
+    ) -> dict[str, Any]:
+        found = await self._administer_flow(
+            command, session=session, comment=comment, codec=PLAIN, takes_write_concern=False
+        )
+        # A mongos answers for each shard.
+        shards = found["raw"].values() if "raw" in found else [found]
+        if not all(shard.get("valid", False) for shard in shards):
+            raise CollectionInvalid(f"{name} invalid: {found!r}")
+        return found
+
+    def dereference(
+        self, dbref: DBRef, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[_DocumentType | None]:
+        """Return the document that a DBRef points to, or None.
+
+        Args:
+            dbref: the reference.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: as for `Collection.find`.
+
+        Raises:
+            TypeError: not a DBRef.
+            ValueError: it points to another database.
+            AutoReconnect, OperationFailure: as for `Collection.find_one`.
+
+        Example:
+            >>> client.shop.dereference(DBRef("orders", 1))["total"]
+            9.5
+        """
+        from mangonel.bson.dbref import DBRef
+
+        if not isinstance(dbref, DBRef):
+            raise TypeError(f"cannot dereference a {type(dbref)}")
+        if dbref.database is not None and dbref.database != self._database_name:
+            raise ValueError(
+                f"expected a DBRef to database {self._database_name!r}, found one to {dbref.database!r}"
+            )
+        collection = self._collection_class(self, dbref.collection)
+        found: Any = collection.find_one({"_id": dbref.id}, session=session, comment=comment, **kwargs)
+        return found
+
+
+def _name_of(name_or_collection: Any, expected: str) -> str:
+    name = getattr(name_or_collection, "_name", None)
+    if isinstance(name_or_collection, str):
+        return name_or_collection
+    if not isinstance(name, str):
+        raise TypeError(f"{expected}, not {type(name_or_collection)}")
+    return name

@@ -1,0 +1,56 @@
+"""What must happen to clients when the process forks, and when it ends. Holds clients weakly."""
+
+from __future__ import annotations
+
+import os
+from _weakref import ref
+
+from mangonel import _core
+from mangonel._faces.monitors import forget_all, wait_for_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    _clients: dict[int, ref[Any]]
+
+# By identity: two clients of the same deployment are equal, and a set would keep the first of them only.
+_clients = {}
+_is_registered = False
+
+
+def remember(client: Any) -> None:
+    """Have `client` start over in every child that is forked from now on."""
+    global _is_registered
+    if not _is_registered:
+        import atexit
+
+        atexit.register(_end)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_start_over)
+        _is_registered = True
+    number = id(client)
+
+    def forget(dropped: ref[Any], clients: dict[int, ref[Any]] = _clients) -> None:
+        # The number may be a younger client's by now.
+        if clients.get(number) is dropped:
+            del clients[number]
+
+    _clients[number] = ref(client, forget)
+
+
+def _end() -> None:
+    for client in _living():
+        client._core.dismiss_watchers()
+    wait_for_all()
+
+
+def _start_over() -> None:
+    forget_all()
+    _core.reseed_object_ids()
+    for client in _living():
+        client._after_fork()
+
+
+def _living() -> list[Any]:
+    return [client for known in list(_clients.values()) if (client := known()) is not None]

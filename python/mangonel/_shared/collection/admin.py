@@ -1,0 +1,158 @@
+"""A collection as a thing of its database: made, described, renamed, removed. Spec: enumerate-collections."""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.client.admin_commands import (
+    MISSING_IS_FINE,
+    PLAIN,
+    AdministeredSource,
+    check_no_encryption,
+)
+from mangonel._shared.returns import Returns
+from mangonel.collation import validate_collation_or_none
+from mangonel.errors import InvalidName
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
+    """What is done to a collection as a whole."""
+
+    _name: str
+
+    def _create(self, options: dict[str, Any], session: Any) -> None:
+        """Make the collection from inside its constructor, which only the blocking face can wait in.
+
+        Raises:
+            ValueError: on the asyncio face.
+        """
+        if self._port.is_async:
+            raise ValueError(
+                f"{type(self).__name__} does not support the `create` or `kwargs` arguments; "
+                "await create_collection() of the database"
+            )
+        import warnings
+
+        warnings.warn(
+            "the `create` and `kwargs` arguments of Collection are deprecated; use Database.create_collection",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        self._port.flow(self._create_flow(options, session))
+
+    async def _create_flow(self, options: dict[str, Any], session: Any) -> None:
+        command: dict[str, Any] = {"create": self._name, **options}
+        check_no_encryption(command.pop("encryptedFields", None))
+        if "size" in command:
+            command["size"] = float(command["size"])
+        collation = validate_collation_or_none(command.pop("collation", None))
+        if collation is not None:
+            command["collation"] = collation
+        await self._administer_flow(command, session=session)
+
+    def drop(
+        self,
+        session: Any = None,
+        comment: Any | None = None,
+        encrypted_fields: Mapping[str, Any] | None = None,
+    ) -> Returns[None]:
+        """Remove the collection with its documents and indexes. One that does not exist is no error.
+
+        Args:
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            encrypted_fields: must be None in this version.
+
+        Raises:
+            OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: removed, but not confirmed as the write concern asks.
+            AutoReconnect: the line broke. Whether the collection is gone is not known.
+
+        Example:
+            >>> client.shop.orders.drop()
+        """
+        check_no_encryption(encrypted_fields)
+        return self._port.flow(self._drop_flow(session, comment))
+
+    async def _drop_flow(self, session: Any, comment: Any) -> None:
+        await self._administer_flow(
+            {"drop": self._name},
+            session=session,
+            comment=comment,
+            allowable_errors=MISSING_IS_FINE,
+            codec=PLAIN,
+        )
+
+    def rename(
+        self, new_name: str, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[dict[str, Any]]:
+        """Give the collection another name in the same database; return the server's reply.
+
+        This object keeps the old name.
+
+        Args:
+            new_name: without the database's.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command: `dropTarget=True` replaces a collection of that name.
+
+        Raises:
+            TypeError, InvalidName: the server would refuse the name. Nothing was sent.
+            OperationFailure: there is no such collection, or already one of the new name.
+            AutoReconnect: the line broke. Whether it was renamed is not known.
+
+        Example:
+            >>> client.shop.orders.rename("orders_2025")["ok"]
+            1.0
+        """
+        _check_new_name(new_name)
+        command = {
+            "renameCollection": f"{self._database_name}.{self._name}",
+            "to": f"{self._database_name}.{new_name}",
+            **kwargs,
+        }
+        return self._port.flow(
+            self._administer_flow(command, session=session, comment=comment, database="admin", codec=PLAIN)
+        )
+
+    def options(self, session: Any = None, comment: Any | None = None) -> Returns[dict[str, Any]]:
+        """Return the options the collection was created with; `{}` when it has none or does not exist.
+
+        Args:
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+
+        Raises:
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> client.shop.create_collection("log", capped=True, size=4096).options()
+            {'capped': True, 'size': 4096}
+        """
+        return self._port.flow(self._options_flow(session, comment))
+
+    async def _options_flow(self, session: Any, comment: Any) -> dict[str, Any]:
+        command = {"listCollections": 1, "cursor": {}, "filter": {"name": self._name}}
+        batch = await self._port.arun(self._listing(command, session=session, comment=comment))
+        for description in batch:
+            options: dict[str, Any] = description.get("options", {})
+            options.pop("create", None)
+            return options
+        return {}
+
+
+def _check_new_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"new_name must be an instance of str, not {type(name)}")
+    if not name or ".." in name:
+        raise InvalidName("collection names cannot be empty")
+    if name[0] == "." or name[-1] == ".":
+        raise InvalidName(f"collection names must not start or end with '.': {name!r}")
+    if "$" in name and not name.startswith("oplog.$main"):
+        raise InvalidName(f"collection names must not contain '$': {name!r}")

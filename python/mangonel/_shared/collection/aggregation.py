@@ -1,0 +1,321 @@
+"""Aggregations, and the counts made of them: the command built, the cursor opened.
+
+An aggregation that ends in `$out` or `$merge` is a write: never sent twice, with a write concern.
+Spec: crud (aggregate, count), retryable-reads.
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import (
+    KIND_READ,
+    KIND_WRITE,
+    READ_DOCUMENT,
+    READ_FIRST,
+    REPLIES_NONE,
+    REPLIES_ONE,
+)
+from mangonel._faces.deadline import check_wait
+from mangonel._light import Generic
+from mangonel._options.checks import non_negative_integer
+from mangonel._options.index_keys import hint_document
+from mangonel._shared.base import CommandSource
+from mangonel._shared.client.admin_commands import PLAIN
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import (
+    BOUND,
+    concern_in,
+    preference_in,
+    session_handle,
+    session_of,
+    wire_preference,
+)
+from mangonel.collation import validate_collation_or_none
+from mangonel.common import validate_is_mapping, validate_list
+from mangonel.errors import ConfigurationError
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.cursors.command_cursor import _CommandCursor, _RawBatchCommandCursor
+    from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.typings import _IndexKeyHint, _Pipeline
+
+_WRITING_STAGES = ("$out", "$merge")
+
+
+class AggregatingSource(CommandSource):
+    """Opens cursors of aggregations on a collection or a database."""
+
+    def _aggregate(
+        self,
+        target: str | int,
+        cursor_class: type[Any],
+        collection: _Collection[Any],
+        pipeline: _Pipeline,
+        session: Any,
+        options: dict[str, Any],
+    ) -> Returns[Any]:
+        """Open a cursor; `options` are the fields of the command, with `let` and `comment` None when not given."""
+        explicit: _ClientSession | None = None
+        if session is not None or BOUND:
+            explicit = session_of(self._port, session)
+        for name in ("explain", "aggregate", "pipeline"):
+            if name in options:
+                raise ConfigurationError(
+                    "expected no explain among the options of an aggregation, found it; use Database.command"
+                    if name == "explain"
+                    else f"the {name} option cannot be specified as a keyword argument"
+                )
+        validate_list("pipeline", pipeline)
+        is_write = False
+        if pipeline:
+            last = pipeline[-1]
+            is_write = any(stage in last for stage in _WRITING_STAGES)
+        command: dict[str, Any] = {"aggregate": target, "pipeline": pipeline, "cursor": {}}
+        let, comment = options.pop("let", None), options.pop("comment", None)
+        if let is not None:
+            validate_is_mapping("let", let)
+            command["let"] = let
+        if comment is not None:
+            command["comment"] = comment
+        size: int | None = None
+        max_await_time_ms: int | None = None
+        if options:
+            size = options.pop("batchSize", None)
+            if size is not None:
+                size = non_negative_integer("batchSize", size)
+            max_await_time_ms = options.pop("maxAwaitTimeMS", None)
+            check_wait(max_await_time_ms, self._port.timeout)
+            _refine(options)
+            command.update(options)
+        if size is not None and not is_write:
+            command["cursor"] = {**command["cursor"], "batchSize": size}
+        self._add_read_concern(command, explicit)
+        replies = REPLIES_ONE
+        if is_write and "writeConcern" not in command:
+            concern = concern_in(explicit, self._write_concern)
+            if not concern.is_server_default:
+                command["writeConcern"] = concern.document
+            if not concern.acknowledged:
+                replies = REPLIES_NONE
+        operation = _core.Operation(
+            self._database_name,
+            command,
+            self._codec,
+            KIND_WRITE if is_write else KIND_READ,
+            cursor_class._reading,
+            replies,
+            wire_preference(preference_in(explicit, self._read_preference)),
+            session_handle(explicit),
+        )
+        return self._port.flow(
+            self._open_flow(
+                operation, cursor_class, collection, size or 0, max_await_time_ms, comment, explicit
+            )
+        )
+
+    async def _open_flow(
+        self,
+        operation: _core.Operation,
+        cursor_class: type[Any],
+        collection: _Collection[Any],
+        size: int,
+        max_await_time_ms: int | None,
+        comment: Any,
+        session: _ClientSession | None,
+    ) -> Any:
+        batch = await self._port.arun(operation)
+        return cursor_class(collection, batch, self._codec, size, max_await_time_ms, comment, session)
+
+
+class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
+    """Aggregations on a collection, counts and distinct values."""
+
+    _name: str
+    _command_cursor_class: type[Any]
+    _raw_command_cursor_class: type[Any]
+
+    def aggregate(
+        self,
+        pipeline: _Pipeline,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[_CommandCursor[_DocumentType]]:
+        """Run an aggregation pipeline and return a cursor over its results.
+
+        Args:
+            pipeline: a list of stages. With `$out` or `$merge` last it is a write, which is never sent twice and
+                leaves the cursor empty.
+            session: run in this session; it must come from the same client.
+            let: variables for expressions, as `$$name`.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command: `allowDiskUse`, `batchSize`, `bypassDocumentValidation`,
+                `collation`, `hint`, `maxTimeMS`, and `maxAwaitTimeMS` for later batches.
+
+        Raises:
+            ConfigurationError: `explain` was asked for; that takes `Database.command`.
+            AutoReconnect: the line broke, twice for a read. Whether a `$out` or `$merge` ran is not known.
+            OperationFailure: the server refused; see `code` and `details`.
+            WriteConcernError: written, but not confirmed as the write concern asks.
+
+        Example:
+            >>> pipeline = [{"$group": {"_id": "$customer", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]
+            >>> list(client.shop.orders.aggregate(pipeline))
+            [{'_id': 'Ada', 'n': 1}, {'_id': 'Eve', 'n': 1}]
+        """
+        options = {"let": let, "comment": comment, **kwargs}
+        return self._aggregate(
+            self._name, self._command_cursor_class, self._as_collection(), pipeline, session, options
+        )
+
+    def aggregate_raw_batches(
+        self, pipeline: _Pipeline, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[_RawBatchCommandCursor[_DocumentType]]:
+        """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
+
+        Takes the arguments of `aggregate`, `let` among **kwargs, and raises the same.
+
+        Example:
+            >>> for batch in client.shop.orders.aggregate_raw_batches([{"$match": {"total": {"$gt": 5}}}]):
+            ...     print(mangonel.bson.decode_all(batch))
+        """
+        options = {"comment": comment, **kwargs}
+        return self._aggregate(
+            self._name, self._raw_command_cursor_class, self._as_collection(), pipeline, session, options
+        )
+
+    def _as_collection(self) -> _Collection[_DocumentType]:
+        return self  # type: ignore[return-value]
+
+    def count_documents(
+        self, filter: Mapping[str, Any], session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[int]:
+        """Return how many documents match, counted one by one.
+
+        Args:
+            filter: query document; `{}` counts all. `$where` and `$near` are not allowed in it.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: `skip`, `limit`, `hint`, `collation`, `maxTimeMS`, or other fields of the aggregate command.
+
+        Raises:
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> client.shop.orders.count_documents({"total": {"$gt": 5}})
+            1
+        """
+        pipeline: list[dict[str, Any]] = [{"$match": filter}]
+        command: dict[str, Any] = {"aggregate": self._name, "pipeline": pipeline, "cursor": {}}
+        if kwargs:
+            if "skip" in kwargs:
+                pipeline.append({"$skip": kwargs.pop("skip")})
+            if "limit" in kwargs:
+                pipeline.append({"$limit": kwargs.pop("limit")})
+            _refine(kwargs)
+            command.update(kwargs)
+        pipeline.append({"$group": {"_id": 1, "n": {"$sum": 1}}})
+        operation = self._read_operation(command, READ_FIRST, session=session, comment=comment)
+        return self._port.flow(self._count_flow(operation))
+
+    async def _count_flow(self, operation: _core.Operation) -> int:
+        counted = await self._port.arun(operation)
+        # Without a match there is nothing to group.
+        return int(counted["n"]) if counted is not None else 0
+
+    def _count_by_command(
+        self, filter: Mapping[str, Any], session: Any = None, **kwargs: Any
+    ) -> Returns[int]:
+        """Return how many documents match, by the command that takes filters which no aggregation takes."""
+        _refine(kwargs)
+        command = {"count": self._name, "query": filter, **kwargs}
+        operation = self._read_operation(command, READ_DOCUMENT, session=session)
+        return self._port.flow(self._count_flow(operation))
+
+    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> Returns[int]:
+        """Return how many documents the collection has, by its metadata: at once, and wrong after a crash.
+
+        Args:
+            comment: shown in the server's logs and profile.
+            **kwargs: `maxTimeMS`, or other fields of the count command.
+
+        Raises:
+            ConfigurationError: a session was given; the metadata know of none.
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> client.shop.orders.estimated_document_count()
+            2
+        """
+        if "session" in kwargs:
+            raise ConfigurationError("estimated_document_count does not support sessions")
+        operation = self._read_operation(
+            {"count": self._name, **kwargs}, READ_DOCUMENT, comment=comment, codec=PLAIN
+        )
+        return self._port.flow(self._count_flow(operation))
+
+    def distinct(
+        self,
+        key: str,
+        filter: Mapping[str, Any] | None = None,
+        session: Any = None,
+        comment: Any | None = None,
+        hint: _IndexKeyHint | None = None,
+        **kwargs: Any,
+    ) -> Returns[list[Any]]:
+        """Return the distinct values of a field among the documents that match; elements of arrays count alone.
+
+        Args:
+            key: the field, dotted for one inside another.
+            filter: query document; None matches all.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            hint: the index to use, by name or keys; takes MongoDB 7.1.
+            **kwargs: `collation`, `maxTimeMS`, or other fields of the command.
+
+        Raises:
+            TypeError: `key` is not a string.
+            ConfigurationError: both `filter` and `query` were given.
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused, or the values exceed 16 MB.
+
+        Example:
+            >>> client.shop.orders.distinct("customer", {"total": {"$gt": 5}})
+            ['Ada']
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"key must be an instance of str, not {type(key)}")
+        if filter is not None:
+            if "query" in kwargs:
+                raise ConfigurationError("can't pass both filter and query")
+            kwargs["query"] = filter
+        if hint is not None:
+            kwargs["hint"] = hint
+        _refine(kwargs)
+        command = {"distinct": self._name, "key": key, **kwargs}
+        operation = self._read_operation(command, READ_DOCUMENT, session=session, comment=comment)
+        return self._port.flow(self._distinct_flow(operation))
+
+    async def _distinct_flow(self, operation: _core.Operation) -> list[Any]:
+        reply = await self._port.arun(operation)
+        values: list[Any] = reply["values"]
+        return values
+
+
+def _refine(options: dict[str, Any]) -> None:
+    """Bring the options that users write in several ways to the form that commands carry."""
+    if "hint" in options:
+        options["hint"] = hint_document(options["hint"])
+    if "collation" in options:
+        collation = validate_collation_or_none(options.pop("collation"))
+        if collation is not None:
+            options["collation"] = collation

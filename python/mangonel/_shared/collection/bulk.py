@@ -1,0 +1,103 @@
+"""A collection's bulk_write: the user's models ordered into runs of equal commands. Spec: crud (bulk write)."""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.base import CommandSource
+from mangonel._shared.returns import Returns
+from mangonel.common import validate_is_document_type, validate_list
+from mangonel.errors import InvalidOperation
+from mangonel.results import BulkWriteResult
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.collection.bulk_run import BulkRunner, Run
+
+_COMMANDS = ("insert", "update", "delete")
+
+
+class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
+    """Writes of several kinds in one call."""
+
+    _client: _MongoClient[_DocumentType]
+    _name: str
+
+    def bulk_write(
+        self,
+        requests: Sequence[Any],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any | None = None,
+        let: Mapping[str, Any] | None = None,
+    ) -> Returns[BulkWriteResult]:
+        """Run many writes in as few commands as their order and the server's limits allow.
+
+        Args:
+            requests: a list of InsertOne, UpdateOne, UpdateMany, ReplaceOne, DeleteOne and DeleteMany.
+            ordered: run them in the order given and stop at the first that fails. False: all inserts, then all
+                updates, then all deletes, and try them all.
+            bypass_document_validation: store documents even when the collection's rules do not allow them.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            let: variables for expressions of updates and deletes, as `$$name`.
+
+        Raises:
+            BulkWriteError: some writes failed, or were not confirmed; `details` has the counts, and the errors with
+                the index of each write.
+            InvalidOperation: no writes at all. Nothing was sent.
+            ConfigurationError: an option that unacknowledged writes cannot have. Nothing was written.
+            TypeError, ValueError: a write is none, or an argument of it is wrong. Nothing was sent.
+            AutoReconnect: the line broke. Which writes were done is not known; commands without UpdateMany and
+                DeleteMany are sent twice with `retryWrites`.
+
+        Example:
+            >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).inserted_count
+            1
+        """
+        # Imported when it is needed: a program that inserts and finds pays nothing for it.
+        from mangonel._shared.collection.bulk_run import BulkRunner
+
+        validate_list("requests", requests)
+        if let is not None:
+            validate_is_document_type("let", let)
+        runs = _runs(requests, ordered)
+        if not runs:
+            raise InvalidOperation("no operations to execute")
+        runner = BulkRunner(
+            self, self._client, self._name, ordered, bypass_document_validation, comment, let, session
+        )
+        return self._port.flow(_bulk_write_flow(runner, runs))
+
+
+async def _bulk_write_flow(runner: BulkRunner, runs: list[Run]) -> BulkWriteResult:
+    result = await runner.run_flow(runs)
+    return BulkWriteResult({}, False) if result is None else BulkWriteResult(result, True)
+
+
+def _runs(requests: Sequence[Any], ordered: bool) -> list[Run]:
+    from mangonel._shared.collection.bulk_run import Run, check_documents
+    from mangonel.operations import InsertOne, _WriteModel
+
+    if set(map(type, requests)) == {InsertOne}:
+        # Worth a way of its own: nothing is done here for each document.
+        documents = [request._doc for request in requests]
+        check_documents(documents)
+        return [Run("insert", documents, range(len(documents)))]
+    runs: list[Run] = []
+    by_command: dict[str, Run] = {}
+    for index, request in enumerate(requests):
+        if not isinstance(request, _WriteModel):
+            raise TypeError(f"expected a write such as InsertOne, found {request!r}")
+        statement, command = request._statement(), request._COMMAND
+        run = by_command.get(command)
+        if run is None or (ordered and runs[-1] is not run):
+            run = by_command[command] = Run(command, [], [])
+            runs.append(run)
+        run.add(index, statement)
+    return runs if ordered else sorted(runs, key=lambda run: _COMMANDS.index(run.command))

@@ -1,0 +1,189 @@
+"""A collection: a name, settings, and the operations on its documents, one file for each kind of them."""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.collection.admin import CollectionAdministration
+from mangonel._shared.collection.aggregation import CollectionAggregation
+from mangonel._shared.collection.indexes import CollectionIndexes
+from mangonel._shared.collection.reads import CollectionReads
+from mangonel._shared.collection.writes import CollectionWrites
+from mangonel._shared.cursors.watch import WatchedCollection
+from mangonel._shared.settings import PRIMARY_MODE
+from mangonel.errors import InvalidName
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._shared.client.database import _Database
+    from mangonel.bson.codec_options import CodecOptions
+    from mangonel.read_concern import ReadConcern
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+
+def check_collection_name(name: Any) -> None:
+    """Raise unless the server would take `name` for a collection.
+
+    Raises:
+        TypeError: not a string.
+        InvalidName: empty, or of a form that no collection name may have.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be an instance of str, not {type(name)}")
+    if not name or ".." in name:
+        raise InvalidName("collection names cannot be empty")
+    if "$" in name and not name.startswith(("oplog.$main", "$cmd")):
+        raise InvalidName(f"collection names must not contain '$': {name!r}")
+    if name[0] == "." or name[-1] == ".":
+        raise InvalidName(f"collection names must not start or end with '.': {name!r}")
+    if "\x00" in name:
+        raise InvalidName("collection names must not contain the null character")
+
+
+class _Collection(
+    CollectionReads[_DocumentType],
+    CollectionWrites[_DocumentType],
+    CollectionAggregation[_DocumentType],
+    CollectionIndexes[_DocumentType],
+    CollectionAdministration[_DocumentType],
+    WatchedCollection[_DocumentType],
+    Generic[_DocumentType],
+):
+    """A collection of a database. Making one sends nothing, and the server makes it when something is first stored.
+
+    Example:
+        >>> orders = client.shop.orders
+        >>> orders.insert_one({"_id": 1, "total": 9.5}).inserted_id
+        1
+    """
+
+    def __init__(
+        self,
+        database: _Database[_DocumentType],
+        name: str,
+        create: bool | None = False,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+        session: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        check_collection_name(name)
+        if codec_options or read_preference or write_concern or read_concern:
+            self._take_settings(
+                codec_options or database._codec_options,
+                read_preference or database._read_preference,
+                write_concern or database._write_concern,
+                read_concern or database._read_concern,
+            )
+        else:
+            self._inherit_settings(database)
+        self._database = database
+        self._client = database._client
+        self._port = database._port
+        self._database_name = database._database_name
+        self._name = name
+        self._essence = (
+            self._port,
+            self._database_name,
+            name,
+            self._codec,
+            self._read_preference._MODE == PRIMARY_MODE and self._read_concern._level is None,
+            self._write_concern,
+        )
+        if create or kwargs:
+            self._create(kwargs, session)
+
+    @property
+    def name(self) -> str:
+        """The collection's name, without the database's."""
+        return self._name
+
+    @property
+    def full_name(self) -> str:
+        """The namespace: `database.collection`."""
+        return f"{self._database_name}.{self._name}"
+
+    @property
+    def database(self) -> _Database[_DocumentType]:
+        """The database that the collection was taken from."""
+        return self._database
+
+    def with_options(
+        self,
+        codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None,
+    ) -> _Collection[_DocumentType]:
+        """Return the same collection with other settings; None keeps what it has.
+
+        Args:
+            codec_options: how to decode and encode documents.
+            read_preference: which servers reads may go to.
+            write_concern: how many members confirm a write.
+            read_concern: which data a read may return.
+
+        Example:
+            >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
+        """
+        return type(self)(
+            self._database,
+            self._name,
+            False,
+            codec_options or self._codec_options,
+            read_preference or self._read_preference,
+            write_concern or self._write_concern,
+            read_concern or self._read_concern,
+        )
+
+    def __getitem__(self, name: str) -> _Collection[_DocumentType]:
+        return type(self)(
+            self._database,
+            f"{self._name}.{name}",
+            False,
+            self._codec_options,
+            self._read_preference,
+            self._write_concern,
+            self._read_concern,
+        )
+
+    def __getattr__(self, name: str) -> _Collection[_DocumentType]:
+        if name.startswith("_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}. "
+                f"To access the {self._name}.{name} collection, use database['{self._name}.{name}']"
+            )
+        return self[name]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Collection):
+            return self._database == other._database and self._name == other._name
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self._database, self._name))
+
+    def __bool__(self) -> bool:
+        raise NotImplementedError(
+            f"{type(self).__name__} objects do not implement truth value testing or bool(); "
+            "compare with None instead: collection is not None"
+        )
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        if "." not in self._name:
+            raise TypeError(
+                f"'{type(self).__name__}' object is not callable. If you meant to call the {self._name!r} method "
+                f"on a database, it has none of that name"
+            )
+        raise TypeError(
+            f"'{type(self).__name__}' object is not callable. If you meant to call the "
+            f"{self._name.split('.')[-1]!r} method on a collection, it has none of that name"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._database!r}, {self._name!r})"

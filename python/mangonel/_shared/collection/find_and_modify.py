@@ -1,0 +1,240 @@
+"""Changing or deleting one document and returning it: the findAndModify command. Spec: crud (find and modify)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from mangonel import _core
+from mangonel._core import KIND_RETRYABLE_WRITE, READ_VALUE, REPLIES_NONE, REPLIES_ONE
+from mangonel._light import Generic
+from mangonel._options.index_keys import hint_document, index_document
+from mangonel._shared.base import CommandSource
+from mangonel._shared.collection.write_support import check_command_size
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
+from mangonel.collation import validate_collation_or_none
+from mangonel.common import (
+    validate_boolean,
+    validate_is_mapping,
+    validate_list_or_none,
+    validate_ok_for_replace,
+    validate_ok_for_update,
+)
+from mangonel.errors import ConfigurationError
+from mangonel.typings import _DocumentType
+from mangonel.write_concern import WriteConcern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.typings import _IndexKeyHint, _IndexList, _Pipeline
+
+
+class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
+    """The methods that return the document they write."""
+
+    _name: str
+
+    def find_one_and_delete(
+        self,
+        filter: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[_DocumentType | None]:
+        """Delete the first document that matches and return it; None when nothing matches.
+
+        Args:
+            filter: query document.
+            projection: names of fields to return, or a document of them.
+            sort: (key, direction) pairs: which document is the first.
+            hint: the index to use, by name or keys.
+            session: run in this session; it must come from the same client.
+            let: variables for expressions, as `$$name`.
+            comment: shown in the server's logs and profile.
+            **kwargs: further fields of the command, as `maxTimeMS=200` or `collation=...`.
+
+        Raises:
+            OperationFailure: the server refused. Nothing was deleted.
+            WriteConcernError: deleted, but not confirmed as the write concern asks.
+            AutoReconnect: the line broke, twice with `retryWrites`. Whether it was deleted is not known.
+
+        Example:
+            >>> client.shop.orders.find_one_and_delete({"total": {"$gt": 1}}, {"total": 1}, sort=[("_id", 1)])
+            {'_id': 1, 'total': 9.5}
+        """
+        kwargs["remove"] = True
+        return self._find_and_modify(
+            filter, projection, sort, None, False, None, hint, session, let, comment, kwargs
+        )
+
+    def find_one_and_replace(
+        self,
+        filter: Mapping[str, Any],
+        replacement: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        upsert: bool = False,
+        return_document: bool = False,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[_DocumentType | None]:
+        """Replace the first document that matches and return the old one, or the new one.
+
+        Args:
+            replacement: the whole new document, without update operators.
+            upsert: insert `replacement` when nothing matches.
+            return_document: ReturnDocument.BEFORE or AFTER.
+            filter, projection, sort, hint, session, let, comment, **kwargs: as for `find_one_and_delete`.
+
+        Raises:
+            DuplicateKeyError: the new document collides with a unique index. Nothing was changed.
+            OperationFailure, WriteConcernError, AutoReconnect: as for `find_one_and_delete`.
+
+        Example:
+            >>> orders.find_one_and_replace({"_id": 1}, {"total": 3}, return_document=ReturnDocument.AFTER)
+            {'_id': 1, 'total': 3}
+        """
+        validate_ok_for_replace(replacement)
+        kwargs["update"] = replacement
+        return self._find_and_modify(
+            filter, projection, sort, upsert, return_document, None, hint, session, let, comment, kwargs
+        )
+
+    def find_one_and_update(
+        self,
+        filter: Mapping[str, Any],
+        update: Mapping[str, Any] | _Pipeline,
+        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        sort: _IndexList | None = None,
+        upsert: bool = False,
+        return_document: bool = False,
+        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        hint: _IndexKeyHint | None = None,
+        session: Any = None,
+        let: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[_DocumentType | None]:
+        """Change the first document that matches and return it as it was, or as it is now.
+
+        Args:
+            update: update operators such as `$set`, or an aggregation pipeline.
+            upsert: insert a document made of filter and update when nothing matches.
+            return_document: ReturnDocument.BEFORE or AFTER.
+            array_filters: which elements `$[name]` stands for.
+            filter, projection, sort, hint, session, let, comment, **kwargs: as for `find_one_and_delete`.
+
+        Raises:
+            DuplicateKeyError: the change collides with a unique index. Nothing was changed.
+            OperationFailure, WriteConcernError, AutoReconnect: as for `find_one_and_delete`.
+
+        Example:
+            >>> counters.find_one_and_update(
+            ...     {"_id": "orders"}, {"$inc": {"next": 1}}, upsert=True, return_document=ReturnDocument.AFTER
+            ... )["next"]
+            1
+        """
+        validate_ok_for_update(update)
+        if array_filters is not None:
+            validate_list_or_none("array_filters", array_filters)
+        kwargs["update"] = update
+        return self._find_and_modify(
+            filter,
+            projection,
+            sort,
+            upsert,
+            return_document,
+            array_filters,
+            hint,
+            session,
+            let,
+            comment,
+            kwargs,
+        )
+
+    def _find_and_modify(
+        self,
+        filter: Mapping[str, Any],
+        projection: Mapping[str, Any] | Iterable[str] | None,
+        sort: _IndexList | None,
+        upsert: bool | None,
+        return_document: bool,
+        array_filters: Sequence[Mapping[str, Any]] | None,
+        hint: _IndexKeyHint | None,
+        session: Any,
+        let: Mapping[str, Any] | None,
+        comment: Any,
+        fields: dict[str, Any],
+    ) -> Any:
+        if type(filter) is not dict:
+            validate_is_mapping("filter", filter)
+        if not isinstance(return_document, bool):
+            raise TypeError(
+                f"return_document must be ReturnDocument.BEFORE or ReturnDocument.AFTER, not {type(return_document)}"
+            )
+        explicit: _ClientSession | None = None
+        if session is not None or BOUND:
+            explicit = session_of(self._port, session)
+        command: dict[str, Any] = {"findAndModify": self._name, "query": filter, "new": return_document}
+        if let is not None:
+            validate_is_mapping("let", let)
+            command["let"] = let
+        if comment is not None:
+            command["comment"] = comment
+        collation = validate_collation_or_none(fields.pop("collation", None))
+        command.update(fields)
+        if collation is not None:
+            command["collation"] = collation
+        if projection is not None:
+            command["fields"] = _projection_document(projection)
+        if sort is not None:
+            command["sort"] = index_document(sort)
+        if upsert is not None:
+            validate_boolean("upsert", upsert)
+            command["upsert"] = upsert
+        concern = concern_in(explicit, self._write_concern)
+        if (asked := fields.get("writeConcern")) is not None:
+            concern = WriteConcern(**asked)
+        if array_filters is not None:
+            if not concern.acknowledged:
+                raise ConfigurationError("arrayFilters is unsupported for unacknowledged writes")
+            command["arrayFilters"] = array_filters
+        if collation is not None and not concern.acknowledged:
+            raise ConfigurationError("Collation is unsupported for unacknowledged writes")
+        if hint is not None:
+            command["hint"] = hint_document(hint)
+        if not concern.is_server_default:
+            command["writeConcern"] = concern.document
+        operation = _core.Operation(
+            self._database_name,
+            command,
+            self._codec,
+            KIND_RETRYABLE_WRITE,
+            READ_VALUE,
+            REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
+            None,
+            session_handle(explicit),
+        )
+        check_command_size(operation)
+        return self._port.run(operation)
+
+
+def _projection_document(projection: Any) -> Any:
+    if isinstance(projection, Mapping):
+        return projection
+    if not isinstance(projection, (Sequence, Set)):
+        raise TypeError(f"projection must be a mapping or a list of field names, not {type(projection)}")
+    if not all(isinstance(name, str) for name in projection):
+        raise TypeError(f"projection must be a list of field names, each as str, not {projection!r}")
+    return dict.fromkeys(projection, 1)

@@ -1,0 +1,362 @@
+"""A collection's indexes, and its search indexes. Spec: index-management, enumerate-indexes."""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import KIND_READ, READ_BATCH, REPLIES_ONE
+from mangonel._light import Generic
+from mangonel._options.index_keys import index_list, index_name
+from mangonel._shared.client.admin_commands import (
+    MISSING_IS_FINE,
+    NAMESPACE_NOT_FOUND,
+    PLAIN,
+    AdministeredSource,
+)
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import session_handle, session_of
+from mangonel.common import validate_list
+from mangonel.errors import ConfigurationError, OperationFailure
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel.bson.son import SON
+    from mangonel.operations import IndexModel, SearchIndexModel
+    from mangonel.typings import _IndexKeyHint
+
+
+class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
+    """Making, listing and removing the indexes of a collection."""
+
+    _name: str
+    _command_cursor_class: type[Any]
+
+    def create_index(
+        self, keys: _IndexKeyHint, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[str]:
+        """Create an index unless it is there already; return its name.
+
+        Args:
+            keys: a key, or (key, direction) pairs.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: options of the index as for `IndexModel`: `name`, `unique`, `sparse`, `expireAfterSeconds`,
+                `partialFilterExpression`, `collation`, `hidden`; and `maxTimeMS` for the command.
+
+        Raises:
+            DuplicateKeyError: the documents contradict `unique`. No index was made.
+            OperationFailure: another index has this name or these keys, or the server refused for another reason.
+            AutoReconnect: the line broke. Whether the index is being built is not known; creating it again is safe.
+
+        Example:
+            >>> client.shop.orders.create_index([("customer", 1), ("total", -1)])
+            'customer_1_total_-1'
+        """
+        from mangonel.operations import IndexModel
+
+        options = {"maxTimeMS": kwargs.pop("maxTimeMS")} if "maxTimeMS" in kwargs else {}
+        return self._port.flow(self._create_index_flow(IndexModel(keys, **kwargs), session, comment, options))
+
+    async def _create_index_flow(
+        self, index: IndexModel, session: Any, comment: Any, options: dict[str, Any]
+    ) -> str:
+        return (await self._create_indexes_flow([index], session, comment, options))[0]
+
+    def create_indexes(
+        self, indexes: Sequence[IndexModel], session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[list[str]]:
+        """Create several indexes with one command; return their names.
+
+        Args:
+            indexes: a list of IndexModel.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command: `commitQuorum`, `maxTimeMS`.
+
+        Raises:
+            TypeError: not a list of IndexModel.
+            DuplicateKeyError, OperationFailure, AutoReconnect: as for `create_index`.
+
+        Example:
+            >>> client.shop.orders.create_indexes([IndexModel("customer"), IndexModel("total")])
+            ['customer_1', 'total_1']
+        """
+        validate_list("indexes", indexes)
+        return self._port.flow(self._create_indexes_flow(indexes, session, comment, kwargs))
+
+    async def _create_indexes_flow(
+        self, indexes: Sequence[IndexModel], session: Any, comment: Any, options: dict[str, Any]
+    ) -> list[str]:
+        from mangonel.operations import IndexModel
+
+        for index in indexes:
+            if not isinstance(index, IndexModel):
+                raise TypeError(f"{index!r} is not an instance of IndexModel")
+        documents = [index.document for index in indexes]
+        command = {"createIndexes": self._name, "indexes": documents, **options}
+        await self._administer_flow(command, session=session, comment=comment)
+        return [document["name"] for document in documents]
+
+    def drop_index(
+        self, index_or_name: _IndexKeyHint, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[None]:
+        """Remove an index. A collection that does not exist is no error.
+
+        Args:
+            index_or_name: the index's name, or the list of keys it was created with, if it was given no name.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command.
+
+        Raises:
+            TypeError: neither a name nor a list.
+            OperationFailure: there is no such index.
+            AutoReconnect: the line broke. Whether the index is gone is not known.
+
+        Example:
+            >>> client.shop.orders.drop_index(client.shop.orders.create_index("customer"))
+        """
+        return self._port.flow(self._drop_index_flow(index_or_name, session, comment, kwargs))
+
+    def drop_indexes(self, session: Any = None, comment: Any | None = None, **kwargs: Any) -> Returns[None]:
+        """Remove all indexes but the one on `_id`. Takes and raises the same as `drop_index`.
+
+        Example:
+            >>> client.shop.orders.drop_indexes()
+        """
+        return self._port.flow(self._drop_index_flow("*", session, comment, kwargs))
+
+    async def _drop_index_flow(
+        self, index_or_name: _IndexKeyHint, session: Any, comment: Any, options: dict[str, Any]
+    ) -> None:
+        name = index_name(index_list(index_or_name)) if isinstance(index_or_name, list) else index_or_name
+        if not isinstance(name, str):
+            raise TypeError(f"index_or_name must be an instance of str or list, not {type(name)}")
+        command = {"dropIndexes": self._name, "index": name, **options}
+        await self._administer_flow(
+            command, session=session, comment=comment, allowable_errors=MISSING_IS_FINE
+        )
+
+    def list_indexes(
+        self, session: Any = None, comment: Any | None = None
+    ) -> Returns[_CommandCursor[SON[str, Any]]]:
+        """Return a cursor over the documents that describe the indexes; none for a collection that does not exist.
+
+        Args:
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+
+        Raises:
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> name = client.shop.orders.create_index("customer")
+            >>> [index["name"] for index in client.shop.orders.list_indexes()]
+            ['_id_', 'customer_1']
+        """
+        return self._port.flow(self._list_indexes_flow(session, comment))
+
+    async def _list_indexes_flow(self, session: Any, comment: Any) -> Any:
+        from mangonel.bson.codec_options import CodecOptions
+        from mangonel.bson.son import SON
+
+        codec = _core.Codec(CodecOptions(SON))
+        command = {"listIndexes": self._name, "cursor": {}}
+        try:
+            batch = await self._port.arun(
+                self._listing(command, session=session, comment=comment, codec=codec)
+            )
+        except OperationFailure as error:
+            if error.code != NAMESPACE_NOT_FOUND:
+                raise
+            batch = None
+        return self._command_cursor_class(
+            self, batch, codec, comment=comment, session=session_of(self._port, session)
+        )
+
+    def index_information(self, session: Any = None, comment: Any | None = None) -> Returns[dict[str, Any]]:
+        """Return what is known of each index, by name; `key` is a list of (key, direction) pairs.
+
+        Takes and raises the same as `list_indexes`.
+
+        Example:
+            >>> name = client.shop.orders.create_index("customer")
+            >>> client.shop.orders.index_information()[name]["key"]
+            [('customer', 1)]
+        """
+        return self._port.flow(self._index_information_flow(session, comment))
+
+    async def _index_information_flow(self, session: Any, comment: Any) -> dict[str, Any]:
+        cursor = await self._list_indexes_flow(session, comment)
+        information: dict[str, Any] = {}
+        for index in await cursor._to_list_flow(None):
+            described = {**index, "key": list(index["key"].items())}
+            information[described.pop("name")] = described
+        return information
+
+    # Search indexes: made by a service beside the server, so every answer may come before the work is done.
+
+    def list_search_indexes(
+        self, name: str | None = None, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+        """Return a cursor over the documents that describe the search indexes.
+
+        Args:
+            name: only the one of this name.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the aggregate command.
+
+        Raises:
+            ConfigurationError: `kwargs` name the aggregation's own fields. Nothing was sent.
+            OperationFailure: the deployment has no search service, or refused for another reason.
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+
+        Example:
+            >>> [index["name"] for index in client.shop.orders.list_search_indexes()]
+            ['default']
+        """
+        for option in ("aggregate", "pipeline"):
+            if option in kwargs:
+                raise ConfigurationError(f"the {option} option cannot be specified as a keyword argument")
+        stage = {} if name is None else {"name": name}
+        command: dict[str, Any] = {
+            "aggregate": self._name,
+            "pipeline": [{"$listSearchIndexes": stage}],
+            "cursor": {},
+            **kwargs,
+        }
+        size = command.pop("batchSize", None)
+        if size is not None:
+            command["cursor"] = {**command["cursor"], "batchSize": size}
+        return self._port.flow(self._list_search_indexes_flow(command, session, comment, size or 0))
+
+    async def _list_search_indexes_flow(
+        self, command: dict[str, Any], session: Any, comment: Any, size: int
+    ) -> Any:
+        explicit = session_of(self._port, session)
+        if comment is not None:
+            command["comment"] = comment
+        operation = _core.Operation(
+            self._database_name,
+            command,
+            PLAIN,
+            KIND_READ,
+            READ_BATCH,
+            REPLIES_ONE,
+            None,
+            session_handle(explicit),
+        )
+        batch = await self._port.arun(operation)
+        return self._command_cursor_class(self, batch, PLAIN, size, comment=comment, session=explicit)
+
+    def create_search_index(
+        self,
+        model: Mapping[str, Any] | SearchIndexModel,
+        session: Any = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[str]:
+        """Ask for a search index; return its name. It is built in the background.
+
+        Args:
+            model: a SearchIndexModel, or its arguments as a mapping.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+            **kwargs: more fields of the command.
+
+        Raises:
+            OperationFailure: the deployment has no search service, or refused for another reason.
+            AutoReconnect: the line broke. Whether the index is being built is not known.
+
+        Example:
+            >>> client.shop.orders.create_search_index({"definition": {"mappings": {"dynamic": True}}})
+            'default'
+        """
+        from mangonel.operations import SearchIndexModel
+
+        if not isinstance(model, SearchIndexModel):
+            model = SearchIndexModel(**model)
+        return self._port.flow(self._create_search_index_flow(model, session, comment, kwargs))
+
+    async def _create_search_index_flow(
+        self, model: SearchIndexModel, session: Any, comment: Any, options: dict[str, Any]
+    ) -> str:
+        return (await self._create_search_indexes_flow([model], session, comment, options))[0]
+
+    def create_search_indexes(
+        self, models: list[SearchIndexModel], session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[list[str]]:
+        """Ask for several search indexes with one command; return their names.
+
+        Takes `models`, a list of SearchIndexModel, besides the arguments of `create_search_index`; raises the same.
+
+        Example:
+            >>> model = SearchIndexModel({"mappings": {"dynamic": True}}, name="text")
+            >>> client.shop.orders.create_search_indexes([model])
+            ['text']
+        """
+        return self._port.flow(self._create_search_indexes_flow(models, session, comment, kwargs))
+
+    async def _create_search_indexes_flow(
+        self, models: list[SearchIndexModel], session: Any, comment: Any, options: dict[str, Any]
+    ) -> list[str]:
+        from mangonel.operations import SearchIndexModel
+
+        for model in models:
+            if not isinstance(model, SearchIndexModel):
+                raise TypeError(f"{model!r} is not an instance of SearchIndexModel")
+        command = {
+            "createSearchIndexes": self._name,
+            "indexes": [model.document for model in models],
+            **options,
+        }
+        reply = await self._administer_flow(
+            command, session=session, comment=comment, takes_write_concern=False
+        )
+        return [index["name"] for index in reply["indexesCreated"]]
+
+    def drop_search_index(
+        self, name: str, session: Any = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[None]:
+        """Remove a search index. A collection that does not exist is no error.
+
+        Takes the `name` of the index, and otherwise the arguments of `create_search_index`; raises the same.
+
+        Example:
+            >>> client.shop.orders.drop_search_index("default")
+        """
+        command = {"dropSearchIndex": self._name, "name": name, **kwargs}
+        return self._port.flow(self._search_index_flow(command, session, comment))
+
+    def update_search_index(
+        self,
+        name: str,
+        definition: Mapping[str, Any],
+        session: Any = None,
+        comment: Any | None = None,
+        **kwargs: Any,
+    ) -> Returns[None]:
+        """Replace the definition of a search index. The old one serves until the new one is built.
+
+        Takes `name` and `definition`, and otherwise the arguments of `create_search_index`; raises the same.
+
+        Example:
+            >>> client.shop.orders.update_search_index("default", {"mappings": {"dynamic": False}})
+        """
+        command = {"updateSearchIndex": self._name, "name": name, "definition": definition, **kwargs}
+        return self._port.flow(self._search_index_flow(command, session, comment))
+
+    async def _search_index_flow(self, command: dict[str, Any], session: Any, comment: Any) -> None:
+        await self._administer_flow(
+            command,
+            session=session,
+            comment=comment,
+            allowable_errors=MISSING_IS_FINE,
+            takes_write_concern=False,
+        )

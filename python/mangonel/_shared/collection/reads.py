@@ -1,0 +1,86 @@
+"""Reading documents of a collection. Spec: crud (read), find-getmore-killcursors-commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mangonel._core import KIND_READ, READ_FIRST, Operation
+from mangonel._light import Generic
+from mangonel._shared.base import CommandSource
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import BOUND
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._shared.base import Essence
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.client.database import _Database
+    from mangonel._shared.cursors.find_cursor import _Cursor, _RawBatchCursor
+
+
+class CollectionReads(CommandSource, Generic[_DocumentType]):
+    """The reading half of a collection."""
+
+    _client: _MongoClient[_DocumentType]
+    _database: _Database[_DocumentType]
+    _name: str
+    _essence: Essence
+    _cursor_class: type[Any]
+    _raw_cursor_class: type[Any]
+
+    def find_one(self, filter: Any = None, *args: Any, **kwargs: Any) -> Returns[_DocumentType | None]:
+        """Return the first document that matches, or None.
+
+        Args:
+            filter: query document; anything that is not a mapping is taken as `_id`.
+            *args, **kwargs: as for `find`.
+
+        Raises:
+            ServerSelectionTimeoutError: no server answered in time. Nothing was sent.
+            AutoReconnect: the line broke twice. A read is safe to repeat.
+            OperationFailure: the server refused; see `code` and `details`.
+
+        Example:
+            >>> client.shop.users.find_one({"email": "ada@example.org"})["name"]
+            'Ada'
+        """
+        if args or kwargs or BOUND:
+            return self.find(_as_filter(filter), *args, **kwargs)._find_one()
+        port, database, name, codec, is_plain, _ = self._essence
+        if type(filter) is not dict:
+            filter = _as_filter(filter)
+        command = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
+        if is_plain:
+            return port.run(Operation(database, command, codec, KIND_READ, READ_FIRST))
+        return port.run(self._read_operation(command, READ_FIRST))
+
+    def find(self, *args: Any, **kwargs: Any) -> _Cursor[_DocumentType]:
+        """Return a cursor over the documents that match; nothing is sent before its first document is asked for.
+
+        Takes the arguments of `Cursor`, without the collection.
+
+        Example:
+            >>> [order["_id"] for order in client.shop.orders.find({"total": {"$gt": 5}}, limit=10)]
+            [1]
+        """
+        return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def find_raw_batches(self, *args: Any, **kwargs: Any) -> _RawBatchCursor[_DocumentType]:
+        """Return a cursor over batches of the documents that match, one bytes object of BSON each.
+
+        Takes the arguments of `find`; nothing is sent before the first batch is asked for.
+
+        Example:
+            >>> for batch in client.shop.orders.find_raw_batches({"total": {"$gt": 5}}):
+            ...     print(mangonel.bson.decode_all(batch))
+        """
+        return self._raw_cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _as_filter(filter: Any) -> Any:
+    if filter is None:
+        return {}
+    return filter if isinstance(filter, Mapping) else {"_id": filter}

@@ -1,0 +1,151 @@
+"""Inserting documents; the other ways of writing are mixed in. Spec: crud (write), retryable-writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mangonel import _core
+from mangonel._core import REPLIES_NONE, REPLIES_ONE
+from mangonel._light import Generic
+from mangonel._shared.collection.bulk import CollectionBulkWrite
+from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
+from mangonel._shared.collection.updates import CollectionUpdates
+from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
+from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
+from mangonel.errors import InvalidOperation
+from mangonel.results import InsertManyResult, InsertOneResult
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._shared.base import Essence
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.collection.bulk_run import BulkRunner, Run
+    from mangonel.bson.raw_bson import RawBSONDocument
+
+
+class CollectionWrites(
+    CollectionUpdates[_DocumentType],
+    CollectionFindAndModify[_DocumentType],
+    CollectionBulkWrite[_DocumentType],
+    Generic[_DocumentType],
+):
+    """The writing half of a collection."""
+
+    _client: _MongoClient[_DocumentType]
+    _name: str
+    _essence: Essence
+
+    def insert_one(
+        self,
+        document: _DocumentType | RawBSONDocument,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any | None = None,
+    ) -> Returns[InsertOneResult]:
+        """Insert one document. Without an `_id` it gets an ObjectId, here and in the caller's mapping.
+
+        Args:
+            document: a dict or another MutableMapping, or a RawBSONDocument, whose `_id` is then not known here.
+            bypass_document_validation: store it even when the collection's rules do not allow it.
+            session: run in this session; it must come from the same client.
+            comment: shown in the server's logs and profile.
+
+        Raises:
+            DuplicateKeyError: a document with that value under a unique index exists. Nothing was stored.
+            WriteConcernError: stored, but not confirmed as the write concern asks.
+            InvalidDocument, DocumentTooLarge: it cannot be stored. Nothing was sent.
+            AutoReconnect: the line broke, twice with `retryWrites`. Whether it was stored is not known.
+
+        Example:
+            >>> client.shop.users.insert_one({"name": "Ada"}).inserted_id
+            ObjectId('...')
+        """
+        if type(document) is not dict:
+            validate_is_document_type("document", document)
+        port, database, name, codec, _, concern = self._essence
+        command: dict[str, Any] = {"insert": name, "ordered": True}
+        if bypass_document_validation is not None:
+            command["bypassDocumentValidation"] = bypass_document_validation
+        if comment is not None:
+            command["comment"] = comment
+        if session is not None or BOUND:
+            session = session_of(port, session)
+            concern, session = concern_in(session, concern), session_handle(session)
+        if concern._document:
+            command["writeConcern"] = concern._document
+        is_acknowledged = concern._acknowledged
+        operation = _core.insert_one(
+            database,
+            command,
+            document,
+            codec,
+            REPLIES_ONE if is_acknowledged else REPLIES_NONE,
+            # The server says what it does not store; without its answer we must.
+            MAX_BSON_SIZE + COMMAND_OVERHEAD if is_acknowledged else MAX_BSON_SIZE,
+            InsertOneResult,
+            session,
+        )
+        return port.run(operation)
+
+    def insert_many(
+        self,
+        documents: Iterable[_DocumentType | RawBSONDocument],
+        ordered: bool = True,
+        bypass_document_validation: bool | None = None,
+        session: Any = None,
+        comment: Any | None = None,
+    ) -> Returns[InsertManyResult]:
+        """Insert documents in as few commands as the server's limits allow. Those without an `_id` get an ObjectId.
+
+        Args:
+            documents: any iterable. A list is checked as a whole before anything is sent; another iterable is read
+                while its first documents are already on their way.
+            ordered: stop at the first document that fails. False: try them all.
+            bypass_document_validation, session, comment: as for `insert_one`.
+
+        Raises:
+            BulkWriteError: some documents were not stored, or not confirmed; `details` has the counts, and the
+                errors with the index of each document.
+            TypeError: not an iterable, an empty list, or something in it that is no document.
+            InvalidDocument: one cannot be encoded. Those of earlier commands are stored.
+            AutoReconnect: the line broke, twice with `retryWrites`. How many were stored is not known.
+
+        Example:
+            >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
+            [1, 2]
+        """
+        from mangonel._shared.collection.bulk_run import BulkRunner, check_documents
+
+        if not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
+            raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
+        is_checked = isinstance(documents, (list, tuple))
+        if is_checked:
+            check_documents(documents)
+        runner = BulkRunner(
+            self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
+        )
+        return self._port.flow(self._insert_many_flow(runner, iter(documents), is_checked))
+
+    async def _insert_many_flow(
+        self, runner: BulkRunner, documents: Iterator[_DocumentType | RawBSONDocument], is_checked: bool
+    ) -> InsertManyResult:
+        result = await runner.run_flow(_insert_runs(documents, is_checked), "insert")
+        return InsertManyResult(runner.ids, result is not None)
+
+
+def _insert_runs(documents: Iterator[Any], is_checked: bool) -> Iterator[Run]:
+    from mangonel._shared.collection.bulk_run import Run, check_documents, chunks
+
+    count = 0
+    for chunk in chunks(documents, MAX_WRITE_BATCH_SIZE):
+        if not is_checked:
+            check_documents(chunk)
+        yield Run("insert", chunk, range(count, count + len(chunk)))
+        count += len(chunk)
+    if count == 0:
+        raise InvalidOperation("no operations to execute")

@@ -1,0 +1,1 @@
+"""Cursors and change streams: what fetches batch after batch."""

@@ -1,0 +1,338 @@
+"""Change streams: what happens in a collection, a database or a deployment, followed across lost lines and failovers.
+
+A change stream is an aggregation whose cursor never ends, and the resume token of the last change that was handed out:
+with it another cursor goes on where the lost one stopped. Spec: change-streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mangonel import _core
+from mangonel._core import KIND_READ, READ_WITH_BATCH, REPLIES_ONE
+from mangonel._faces.deadline import check_wait
+from mangonel._light import Generic
+from mangonel._options.checks import non_negative_integer
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
+from mangonel.collation import validate_collation_or_none
+from mangonel.common import validate_list
+from mangonel.errors import (
+    ConnectionFailure,
+    CursorNotFound,
+    InvalidOperation,
+    OperationFailure,
+    ProtocolError,
+    PyMongoError,
+)
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._shared.collection.aggregation import AggregatingSource
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel.bson.timestamp import Timestamp
+    from mangonel.typings import _CollationIn, _Pipeline
+
+
+class _ChangeStream(Generic[_DocumentType]):
+    """Changes in the order in which they happened; made by `watch` of a collection, a database or a client.
+
+    After a lost line, a failover or a lost cursor it goes on by itself, without missing a change and without handing
+    one out twice. Iterating waits for the next change; `try_next` asks once. On asyncio a call that is cancelled loses
+    nothing: the stream stays open, and the next call goes on behind the last change that was handed out.
+
+    Example:
+        >>> with client.shop.orders.watch([{"$match": {"operationType": "insert"}}]) as stream:
+        ...     for change in stream:
+        ...         print(change["fullDocument"])
+    """
+
+    # Whether the changes of all databases are meant.
+    _is_of_cluster = False
+
+    def __init__(
+        self,
+        source: AggregatingSource,
+        target: str | int,
+        collection: _Collection[Any],
+        pipeline: _Pipeline | None,
+        full_document: str | None,
+        resume_after: Mapping[str, Any] | None,
+        max_await_time_ms: int | None,
+        batch_size: int | None,
+        collation: _CollationIn | None,
+        start_at_operation_time: Timestamp | None,
+        session: Any,
+        start_after: Mapping[str, Any] | None,
+        comment: Any | None = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> None:
+        from copy import deepcopy
+
+        if full_document is not None and not isinstance(full_document, str):
+            raise TypeError(f"full_document must be an instance of str, not {type(full_document)}")
+        if batch_size is not None:
+            batch_size = non_negative_integer("batchSize", batch_size)
+        self._port = source._port
+        self._source = source
+        self._target = target
+        self._collection = collection
+        self._pipeline = deepcopy(validate_list("pipeline", [] if pipeline is None else pipeline))
+        self._collation = validate_collation_or_none(collation)
+        self._options: dict[str, Any] = {}
+        for name, value in (
+            ("fullDocument", full_document),
+            ("fullDocumentBeforeChange", full_document_before_change),
+            ("showExpandedEvents", show_expanded_events or None),
+            ("allChangesForCluster", self._is_of_cluster or None),
+        ):
+            if value is not None:
+                self._options[name] = value
+        self._max_await_time_ms = max_await_time_ms
+        self._batch_size = batch_size
+        self._comment = comment
+        self._session = session_of(self._port, session)
+        # Where to go on: the bytes of a token that the server gave, or the caller's own.
+        self._token: bytes | Mapping[str, Any] | None = deepcopy(start_after or resume_after)
+        self._starts_after = start_after is not None
+        self._is_resumed = resume_after is not None or start_after is not None
+        self._start_time = start_at_operation_time
+        self._cursor: _CommandCursor[Any] | None = None
+        self._is_closed = False
+
+    @property
+    def resume_token(self) -> Mapping[str, Any] | None:
+        """The token to go on behind the last change that was handed out, for `resume_after` of another stream."""
+        from copy import deepcopy
+
+        token = self._token
+        if isinstance(token, bytes):
+            decoded: Mapping[str, Any] = _core.decode(token, self._source._codec_options)
+            return decoded
+        return deepcopy(token)
+
+    @property
+    def alive(self) -> bool:
+        """Whether more changes may come: not after `close`, nor after the change that invalidates the stream."""
+        return not self._is_closed
+
+    def try_next(self) -> Returns[_DocumentType | None]:
+        """Return the next change, or None when there is none for now: asks the server once at most.
+
+        The server waits for a change for `max_await_time_ms`, or a second.
+
+        Raises:
+            OperationFailure: the server refused, and asking again would not help; the stream is closed.
+            AutoReconnect: the line broke, and going on elsewhere failed as well; the next call tries again.
+            InvalidOperation: the pipeline took the `_id` of the changes away, which is their resume token.
+
+        Example:
+            >>> while stream.alive:
+            ...     change = stream.try_next()
+        """
+        return self._port.flow(self._try_next_flow())
+
+    async def _try_next_flow(self) -> _DocumentType | None:
+        change = self._pop()
+        if change is not None or self._is_closed:
+            return change
+        try:
+            try:
+                if self._is_lost():
+                    await self._open_flow()
+                    change = self._pop()
+                if change is None and not self._is_lost():
+                    change = await self._fetch_flow()
+            except PyMongoError as error:
+                # Closed by another task or thread while this one waited: the end of the stream, not an error,
+                # and nothing to open again.
+                if self._is_closed:
+                    return None
+                if not is_resumable(error):
+                    raise
+                self._cursor = None
+                await self._open_flow()
+                change = self._pop()
+        except PyMongoError as error:
+            if not is_resumable(error) and not error.timeout:
+                self._end()
+            raise
+        if change is None:
+            self._note_position()
+        self._notice_end()
+        return change
+
+    async def _next_or_end_flow(self) -> _DocumentType | None:
+        while not self._is_closed:
+            change = await self._try_next_flow()
+            if change is not None:
+                return change
+        return None
+
+    async def _fetch_flow(self) -> _DocumentType | None:
+        cursor = self._cursor
+        if cursor is None:
+            return None
+        id, server, namespace = cursor._id, cursor._server, cursor._namespace
+        try:
+            await cursor._fetch_once_flow()
+        except OperationFailure as error:
+            # It may be open there still; the line is well, so that killing it takes no time.
+            if id and not isinstance(error, CursorNotFound):
+                cursor._housekeeper.abandon_cursor(server, *namespace, id)
+            raise
+        return self._pop()
+
+    # Changes and their tokens.
+
+    def _pop(self) -> _DocumentType | None:
+        """Return the next change of the batch at hand, and remember its token."""
+        batch = None if self._cursor is None else self._cursor._batch
+        if batch is None:
+            return None
+        found = batch.next_change()
+        if found is None:
+            return None
+        change, token = found
+        if token is None:
+            self._end()
+            raise InvalidOperation(
+                "Cannot provide resume functionality when the resume token is missing; "
+                "keep the _id of the changes in the pipeline"
+            )
+        self._token = token
+        self._starts_after = False
+        self._is_resumed = True
+        self._start_time = None
+        if batch.is_empty:
+            self._token = batch.post_batch_resume_token or token
+            self._notice_end()
+        return change  # type: ignore[no-any-return]
+
+    def _note_position(self) -> None:
+        """Remember how far the server has looked without finding a change, lest it looks there again."""
+        batch = None if self._cursor is None else self._cursor._batch
+        token = None if batch is None else batch.post_batch_resume_token
+        if token is not None:
+            self._token = token
+            self._start_time = None
+
+    def _is_lost(self) -> bool:
+        return self._cursor is None or not self._cursor.alive
+
+    def _notice_end(self) -> None:
+        if self._cursor is not None and not self._cursor.alive:
+            self._is_closed = True
+
+    # Cursors.
+
+    async def _open_flow(self) -> None:
+        """Open a cursor where the last one stopped, or where the caller wants to start."""
+        check_wait(self._max_await_time_ms, self._port.timeout)
+        batch_size = self._batch_size
+        source, session = self._source, self._session
+        options = dict(self._options)
+        if self._token is not None:
+            options["startAfter" if self._starts_after else "resumeAfter"] = self._raw_token(self._token)
+        elif self._start_time is not None:
+            options["startAtOperationTime"] = self._start_time
+        command: dict[str, Any] = {
+            "aggregate": self._target,
+            "pipeline": [{"$changeStream": options}, *self._pipeline],
+            "cursor": {} if batch_size is None else {"batchSize": batch_size},
+        }
+        if self._collation is not None:
+            command["collation"] = self._collation
+        if self._comment is not None:
+            command["comment"] = self._comment
+        session = session_of(self._port, session)
+        source._add_read_concern(command, session)
+        operation = _core.Operation(
+            source._database_name,
+            command,
+            source._codec,
+            KIND_READ,
+            READ_WITH_BATCH,
+            REPLIES_ONE,
+            wire_preference(preference_in(session, source._read_preference)),
+            session_handle(session),
+        )
+        reply, batch = await self._port.arun(operation)
+        if batch is None:
+            raise ProtocolError("expected a cursor in the reply, found none")
+        self._cursor = self._collection._command_cursor_class(
+            self._collection,
+            batch,
+            source._codec,
+            batch_size or 0,
+            self._max_await_time_ms,
+            self._comment,
+            session,
+        )
+        if batch.is_empty:
+            self._note_start(reply, batch)
+
+    def _note_start(self, reply: Mapping[str, Any], batch: _core.Batch) -> None:
+        """Remember where the stream starts, so that it can go on from there before the first change."""
+        token = batch.post_batch_resume_token
+        if token is not None:
+            self._token = token
+        elif self._start_time is None and not self._is_resumed:
+            self._start_time = reply.get("operationTime")
+            if self._start_time is None:
+                raise OperationFailure(
+                    f"Expected field 'operationTime' missing from command response : {reply!r}"
+                )
+
+    def _raw_token(self, token: bytes | Mapping[str, Any]) -> Any:
+        if not isinstance(token, bytes):
+            return token
+        from mangonel.bson.raw_bson import RawBSONDocument
+
+        return RawBSONDocument(token)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor._abandon()
+
+    def close(self) -> Returns[None]:
+        """End the stream, on the server too. Closing twice is no error.
+
+        Example:
+            >>> stream.close()
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        self._is_closed = True
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            await cursor._close_flow()
+
+
+class _CollectionChangeStream(_ChangeStream[_DocumentType], Generic[_DocumentType]):
+    """The changes in one collection; made by `Collection.watch`."""
+
+
+class _DatabaseChangeStream(_ChangeStream[_DocumentType], Generic[_DocumentType]):
+    """The changes in all collections of a database; made by `Database.watch`."""
+
+
+class _ClusterChangeStream(_DatabaseChangeStream[_DocumentType], Generic[_DocumentType]):
+    """The changes in all collections of a deployment; made by `MongoClient.watch`."""
+
+    _is_of_cluster = True
+
+
+def is_resumable(error: PyMongoError) -> bool:
+    """Return whether a stream may go on after this error of its cursor."""
+    if isinstance(error, (ConnectionFailure, CursorNotFound)):
+        return True
+    return isinstance(error, OperationFailure) and error.has_error_label("ResumableChangeStreamError")

@@ -1,0 +1,130 @@
+"""The cursor of every command but find: born with its first batch, an iterator ever after.
+
+Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mangonel._core import READ_RAW_BATCH
+from mangonel._light import Generic
+from mangonel._shared.cursors.cursor import BatchedCursor
+from mangonel._shared.returns import Returns
+from mangonel.errors import InvalidOperation
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from mangonel import _core
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
+
+
+class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
+    """The results of a command, fetched in batches as they are asked for.
+
+    Made by `aggregate`, `list_collections`, `list_indexes` and their like; the first batch is there from the start.
+
+    Args:
+        collection: where the command ran.
+        batch: the first batch. None: there are no results. Or the `cursor` of a command's reply, without documents;
+            the next argument is then the address of the server that gave it.
+        codec: how to decode the documents. None: as the collection does.
+        batch_size: documents per later reply; 0 lets the server choose.
+        max_await_time_ms: milliseconds that the server may wait for new data, per later reply.
+        comment: shown in the server's logs and profile.
+        session: the one that the command ran in.
+
+    Example:
+        >>> for total in client.shop.orders.aggregate([{"$group": {"_id": "$customer", "n": {"$sum": 1}}}]):
+        ...     print(total["n"])
+    """
+
+    def __init__(
+        self,
+        collection: _Collection[_DocumentType],
+        batch: _core.Batch | None,
+        codec: _core.Codec | None = None,
+        batch_size: int = 0,
+        max_await_time_ms: int | None = None,
+        comment: Any | None = None,
+        session: _ClientSession | None = None,
+    ) -> None:
+        address: Any = None
+        if isinstance(batch, Mapping):
+            # PyMongo's own arguments: what a reply says of the cursor, and the server that gave it.
+            address, codec = codec, None
+        self._begin_state(collection, collection._codec if codec is None else codec)
+        self._explicit = session
+        self._batch_size = batch_size
+        self._max_await_time_ms = max_await_time_ms
+        self._comment = comment
+        if batch is None:
+            self._end()
+        elif isinstance(batch, Mapping):
+            self._adopt(batch, address)
+        else:
+            self._take(batch)
+
+    def _adopt(self, reply: Mapping[str, Any], address: Any) -> None:
+        """Go on with a cursor that a command of the user opened."""
+        if reply.get("firstBatch"):
+            raise NotImplementedError(
+                "expected an empty firstBatch, found documents; use Database.cursor_command, which keeps them"
+            )
+        database, _, name = str(reply["ns"]).partition(".")
+        self._namespace = (database, name)
+        self._id = int(reply["id"])
+        self._server = "" if address is None else f"{address[0]}:{address[1]}"
+
+    def batch_size(self, batch_size: int) -> Self:
+        """Ask for `batch_size` documents per later reply; 0 lets the server choose. Returns the cursor.
+
+        Raises:
+            TypeError, ValueError: not an integer of 0 or more.
+
+        Example:
+            >>> client.shop.orders.aggregate([]).batch_size(500)
+        """
+        if not isinstance(batch_size, int):
+            raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
+        if batch_size < 0:
+            raise ValueError("batch_size must be >= 0")
+        self._batch_size = batch_size
+        return self
+
+    def try_next(self) -> Returns[_DocumentType | None]:
+        """Return the next document, or None when there is none for now; asks the server once at most.
+
+        Raises:
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.aggregate([{"$project": {"_id": 1}}, {"$limit": 1}]).try_next()
+            {'_id': 1}
+        """
+        return self._port.flow(self._try_next_flow())
+
+    async def _try_next_flow(self) -> _DocumentType | None:
+        for is_last_try in (False, True):
+            if self._batch is not None:
+                for document in self._batch:
+                    return document  # type: ignore[no-any-return]
+            if is_last_try or not await self._fetch_once_flow():
+                return None
+        return None
+
+
+class _RawBatchCommandCursor(_CommandCursor[_DocumentType], Generic[_DocumentType]):
+    """The results of an aggregation, a batch at a time, as the bytes of its documents one after the other.
+
+    Made by `Collection.aggregate_raw_batches`.
+    """
+
+    _reading = READ_RAW_BATCH
+
+    def __getitem__(self, index: Any) -> Any:
+        raise InvalidOperation("Cannot call __getitem__ on RawBatchCommandCursor")

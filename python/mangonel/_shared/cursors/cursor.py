@@ -1,0 +1,394 @@
+"""Cursors: fetching batch after batch, ending what is not needed any more.
+
+The current batch lives in Rust (`_core.BatchCursor`); what happens here happens once per batch, not per document.
+Spec: find-getmore-killcursors-commands, crud (read).
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import (
+    KIND_READ_ONCE,
+    KIND_WRITE,
+    READ_BATCH,
+    READ_UNCHECKED,
+    REPLIES_EXHAUST,
+    REPLIES_ONE,
+)
+from mangonel._faces.deadline import anew
+from mangonel._light import Generic
+from mangonel._shared.returns import Returns
+from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._faces.port import Port
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
+
+# With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
+_PREFETCH_BATCH_SIZE = 10_000
+# What a server says of a cursor that is no more: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
+_CURSOR_ENDED = frozenset([136, 43, 175, 237])
+_JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
+
+
+class BatchedCursor(Generic[_DocumentType]):
+    """What every cursor does once the server has one open."""
+
+    _port: Port
+    _collection: _Collection[_DocumentType]
+    _codec: _core.Codec
+    _reading = READ_BATCH
+    # Whether the query was narrowed to nothing, so that asking the server is needless.
+    _is_empty = False
+    _batch: _core.Batch | None
+    # What few cursors have is theirs once they have it: an object of up to thirty attributes needs no dict of its own,
+    # and is made in half the time.
+    # What documents become instead of the document class.
+    _into: Any = None
+    _started: Any = None
+    # Whether the server sends more on that connection without being asked.
+    _is_streaming = False
+    _is_exhaust = False
+    _is_tailable = False
+    _max_await_time_ms: int | None = None
+    # The server's id; None before the first batch, 0 once the server has no more.
+    _id: int | None = None
+    # Of a cursor that the server has open.
+    _namespace: tuple[str, str] = ("", "")
+
+    def _begin_state(self, collection: _Collection[_DocumentType], codec: _core.Codec) -> None:
+        self._collection = collection
+        self._port = collection._port
+        self._codec = codec
+        # Not the client's of a later time: a forked child must leave its parent's cursors alone.
+        self._housekeeper = collection._client._housekeeper
+        self._id = None
+        # The session that the user opened, and what the core knows the cursor's session by.
+        self._explicit: _ClientSession | None = None
+        self._session: Any = None
+        self._pinned: int | None = None
+        self._server = ""
+        self._retrieved = 0
+        self._is_closed = False
+        self._batch_size = 0
+        self._limit = 0
+        self._comment: Any | None = None
+        self._prefetch = False
+
+    # What the Rust bases call.
+
+    def _refill(self) -> bool:
+        has_more: bool = self._port.flow(self._fetch_flow())
+        return has_more
+
+    async def _next_flow(self) -> _DocumentType:
+        if await self._fetch_flow():
+            batch = self._batch
+            if batch is not None:
+                for document in batch:
+                    return document  # type: ignore[no-any-return]
+        raise StopAsyncIteration
+
+    # One batch after the other.
+
+    def _first_operation(self) -> _core.Operation:
+        raise InvalidOperation("expected a cursor that was opened by a command, found none")
+
+    async def _fetch_flow(self) -> bool:
+        """Load the next batch that has documents; return False when there are none (for now, if tailable)."""
+        while not self._is_empty:
+            if await self._fetch_once_flow():
+                return True
+            if self._is_closed or self._id == 0 or self._is_tailable:
+                break
+        return False
+
+    async def _fetch_once_flow(self) -> bool:
+        """Load the next batch; return whether it has documents."""
+        if self._is_closed or self._id == 0:
+            return False
+        batch: _core.Batch | None
+        try:
+            if self._started is not None:
+                started, self._started = self._started, None
+                batch = await self._port.finish(started)
+            elif self._id is None:
+                batch = await self._port.arun(self._first_operation())
+            else:
+                batch = await self._port.arun(self._more_operation())
+            if batch is None:
+                raise ProtocolError("expected a cursor in the reply, found none")
+        except PyMongoError as error:
+            if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
+                # The collection was dropped or has rolled over the cursor's place: there is no more, as after its end.
+                self._end()
+                return False
+            # What the server refused may be open there still; a line that broke is not waited for once more.
+            if isinstance(error, ConnectionFailure):
+                self._abandon()
+            elif not isinstance(error, CursorNotFound):
+                await self._close_flow()
+            self._end()
+            raise
+        except BaseException:
+            # Cancelled or interrupted: a batch may be lost, and going on would skip its documents.
+            self._abandon()
+            raise
+        self._take(batch)
+        return not batch.is_empty
+
+    def _take(self, batch: _core.Batch) -> None:
+        self._batch = batch
+        if self._into is not None:
+            become(batch, self._into)
+        self._id = id = batch.id
+        self._server = batch.server
+        self._retrieved += len(batch)
+        pinned = batch.pinned
+        if pinned is None and self._pinned is not None:
+            self._port.release_pinned(self._pinned, is_drained=True)
+        self._pinned = pinned
+        if not id and pinned is None:
+            # The server has no more, so nothing will be asked of it again.
+            self._session = None
+            return
+        self._is_streaming = batch.is_streaming
+        self._session = batch.session if self._explicit is None else self._explicit._handle
+        database, _, collection = batch.namespace.partition(".")
+        if collection:
+            self._namespace = (database, collection)
+        if self._id and self._limit and self._retrieved >= self._limit:
+            # A limit was reached that the server did not see as the end.
+            self._abandon()
+        elif self._id and self._prefetch and self._pinned is None:
+            self._started = self._port.start(self._more_operation())
+
+    def _more_operation(self) -> _core.Operation:
+        database, collection = self._namespace
+        command: dict[str, Any] = {"getMore": self._id, "collection": collection}
+        size = self._batch_size
+        if self._limit:
+            left = self._limit - self._retrieved
+            size = min(size, left) if size else left
+        elif self._prefetch and not size:
+            size = _PREFETCH_BATCH_SIZE
+        if size:
+            command["batchSize"] = size
+        if self._max_await_time_ms is not None:
+            command["maxTimeMS"] = self._max_await_time_ms
+        if self._comment is not None:
+            command["comment"] = self._comment
+        return _core.Operation(
+            database,
+            command,
+            self._codec,
+            KIND_READ_ONCE,
+            self._reading,
+            REPLIES_EXHAUST if self._is_exhaust else REPLIES_ONE,
+            # The cursor is where it is, whatever is preferred.
+            None,
+            self._session,
+            self._pinned,
+            self._is_streaming,
+            server=self._server,
+        )
+
+    # The end.
+
+    def _end(self) -> None:
+        """Forget everything; the server has no cursor for this any more, or none that could be reached."""
+        self._is_closed = True
+        self._id = 0
+        self._session = None
+        if self._started is not None:
+            self._port.give_up(self._started)
+            self._started = None
+        if self._pinned is not None:
+            self._port.release_pinned(self._pinned, is_drained=False)
+            self._pinned = None
+
+    def _abandon(self) -> None:
+        """End without waiting: the server's cursor is killed behind the caller's back."""
+        id, is_pinned = self._id, self._pinned is not None
+        self._end()
+        # An exhaust cursor dies with its connection.
+        if id and not is_pinned:
+            self._housekeeper.abandon_cursor(self._server, *self._namespace, id)
+
+    def __del__(self) -> None:
+        if self._id:
+            self._abandon()
+
+    def close(self) -> Returns[None]:
+        """End the cursor: on the server too, if it is still open there. Closing twice is no error.
+
+        Example:
+            >>> cursor.close()
+        """
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        id, session = self._id, self._session
+        # Behind a load balancer only the service at the end of this connection knows the cursor.
+        kept = None if self._is_streaming else self._pinned
+        is_streaming = self._is_streaming and self._pinned is not None
+        if kept is not None:
+            self._pinned = None
+        self._end()
+        self._batch = None
+        try:
+            if id and not is_streaming:
+                await self._kill_flow(id, session, kept)
+        finally:
+            if kept is not None:
+                self._port.release_pinned(kept, is_drained=True)
+
+    async def _kill_flow(self, id: int, session: Any, pinned: int | None) -> None:
+        database, collection = self._namespace
+        command = {"killCursors": collection, "cursors": [id]}
+        try:
+            # A block whose time is over must not leave the cursor open.
+            with anew():
+                await self._port.arun(
+                    _core.Operation(
+                        database,
+                        command,
+                        self._codec,
+                        KIND_WRITE,
+                        READ_UNCHECKED,
+                        REPLIES_ONE,
+                        None,
+                        session,
+                        pinned,
+                        server=self._server,
+                    )
+                )
+        except PyMongoError:
+            # The server times the cursor out by itself.
+            return
+        except BaseException:
+            # Cancelled: nobody waits any more, and the cursor ends all the same.
+            self._housekeeper.abandon_cursor(self._server, database, collection, id)
+            raise
+
+    @property
+    def collection(self) -> _Collection[_DocumentType]:
+        """The collection that the documents come from."""
+        return self._collection
+
+    @property
+    def alive(self) -> bool:
+        """Whether more documents may come. True does not promise any."""
+        batch = self._batch
+        return bool(batch is not None and not batch.is_empty) or (not self._is_closed and self._id != 0)
+
+    @property
+    def cursor_id(self) -> int | None:
+        """The server's id: None before the first batch, 0 when the server has no more."""
+        return self._id
+
+    @property
+    def address(self) -> tuple[str, int | None] | None:
+        """The server that answered, or None before the first batch."""
+        return address_of(self._server) if self._server else None
+
+    @property
+    def session(self) -> _ClientSession | None:
+        """The explicit session it runs in, or None."""
+        return self._explicit
+
+    @property
+    def retrieved(self) -> int:
+        """How many documents the server has sent so far."""
+        return self._retrieved
+
+    def to_list(self, length: int | None = None) -> Returns[list[_DocumentType]]:
+        """Return the documents that are left, decoded in one go.
+
+        Args:
+            length: at most so many; None for all.
+
+        Raises:
+            ValueError: `length` is below 1.
+            OperationFailure, AutoReconnect: as for iterating; what was read by then is lost.
+
+        Example:
+            >>> client.shop.orders.find({}, {"_id": 1}).to_list(2)
+            [{'_id': 1}, {'_id': 2}]
+        """
+        if length is not None and length < 1:
+            raise ValueError("to_list() length must be greater than 0")
+        return self._port.flow(self._to_list_flow(length))
+
+    async def _to_list_flow(self, length: int | None) -> list[_DocumentType]:
+        documents: list[_DocumentType] = []
+        while True:
+            batch = self._batch
+            if batch is not None:
+                batch.drain_into(documents, None if length is None else length - len(documents))
+            if self._id == 0 or self._is_empty or (length is not None and len(documents) >= length):
+                return documents
+            # A cursor that waits for new data has no end: an empty batch stands for it.
+            if not await self._fetch_once_flow() and (
+                self._is_tailable or self._max_await_time_ms is not None
+            ):
+                return documents
+
+    def to_json(self, mode: str = "relaxed") -> Returns[bytes]:
+        """Return the documents that are left as a JSON array, made straight from their BSON.
+
+        Args:
+            mode: `"relaxed"` or `"canonical"` extended JSON, or `"plain"`: ObjectIds, dates (ISO 8601, UTC) and
+                decimals as strings, binary data as base64.
+
+        Raises:
+            ValueError: another mode.
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.find({"_id": 1}, {"total": 1}).to_json("plain")
+            b'[{"_id":1,"total":9.5}]'
+        """
+        if mode not in _JSON_MODES:
+            raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, found {mode!r}")
+        return self._port.flow(self._to_json_flow(_JSON_MODES[mode]))
+
+    async def _to_json_flow(self, mode: int) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            batch = self._batch
+            if batch is not None and not batch.is_empty:
+                pieces.append(batch.json(mode))
+            if self._id == 0 or not await self._fetch_flow():
+                return b"[" + b",".join(pieces) + b"]"
+
+    async def _next_or_none_flow(self) -> _DocumentType | None:
+        while True:
+            batch = self._batch
+            if batch is not None:
+                for document in batch:
+                    return document  # type: ignore[no-any-return]
+            if not await self._fetch_flow():
+                return None
+
+
+def become(batch: _core.Batch, shape: Any) -> None:
+    """Let the documents of a batch come as instances of a model, dataclass, struct or TypedDict."""
+    import importlib
+
+    # The mapper stands above this floor, and is asked for by name by whoever wants its objects.
+    shapes = importlib.import_module("mangonel.odm._shapes")
+    batch.become(*shapes.model_of(shape))
+
+
+def address_of(server: str) -> tuple[str, int | None]:
+    """Return host and port of an address as the core writes it; a UNIX socket has no port."""
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit():
+        return server, None
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,260 @@
+"""The cursor of a query, from its first batch on: an iterator, a copier, and other questions about the same query.
+
+What is asked for stands in `find_query`. Spec: find-getmore-killcursors-commands, crud (find).
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import KIND_READ, READ_DOCUMENT, READ_RAW_BATCH, REPLIES_ONE
+from mangonel._faces.deadline import check_wait
+from mangonel._light import Generic
+from mangonel._shared.cursors.find_query import _EXHAUST, _TAILABLE, FindQuery
+from mangonel._shared.returns import Returns
+from mangonel._shared.settings import BOUND, preference_in, session_handle, session_of, wire_preference
+from mangonel.cursor_shared import CursorType
+from mangonel.errors import InvalidOperation
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+
+class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
+    """The documents that match a query, fetched in batches as they are asked for.
+
+    Nothing is sent before the first document is asked for; until then the query may be changed by the methods that
+    return the cursor itself. Made by `Collection.find`.
+
+    Args:
+        collection: where to look.
+        filter: query document; None matches all.
+        projection: names of fields to return, or a document of them; `_id` comes along unless excluded.
+        skip: how many matches to leave out at the start.
+        limit: how many to return at most; 0 for all, negative for a single batch.
+        no_cursor_timeout: keep the server from ending an idle cursor after ten minutes.
+        cursor_type: one of CursorType: tailable cursors of capped collections, or EXHAUST.
+        sort: keys, or (key, direction) pairs, or a mapping of them.
+        allow_partial_results: let a mongos answer when some shards are down.
+        batch_size: documents per reply; 0 lets the server choose.
+        collation: language rules for comparing strings.
+        hint: the index to use, by name or keys.
+        max_time_ms: milliseconds the server may spend; then ExecutionTimeout.
+        max, min: bounds on an index's keys, exclusive and inclusive; need `hint`.
+        return_key: return only the index's fields.
+        show_record_id: add the storage position as `$recordId`.
+        comment: shown in the server's logs and profile.
+        session: run in this session; it must come from the same client.
+        allow_disk_use: let a large sort use the disk.
+        let: variables for expressions, as `$$name`.
+        prefetch: ask for the next batch while the current one is handed out. Costs memory for one more batch.
+        into: what documents become instead of the document class: a `mangonel.odm` model, a dataclass, a
+            `msgspec.Struct` or a `TypedDict`.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or range.
+
+    Example:
+        >>> for order in client.shop.orders.find({"total": {"$gt": 5}}).sort("total", -1).limit(3):
+        ...     print(order["total"])
+    """
+
+    # The first batch.
+
+    def _enter_session(self) -> _core.Session | None:
+        if self._explicit is None:
+            if not BOUND:
+                return None
+            self._explicit = session_of(self._port, None)
+        else:
+            session_of(self._port, self._explicit)
+        return session_handle(self._explicit)
+
+    def _preference(self) -> Any:
+        return wire_preference(preference_in(self._explicit, self._collection._read_preference))
+
+    def _first_operation(self) -> _core.Operation:
+        if (self._min or self._max) and not self._hint:
+            raise InvalidOperation("expected a hint beside min or max, found none; name the index they bound")
+        if self._max_await_time_ms is not None:
+            check_wait(self._max_await_time_ms, self._port.timeout)
+        self._limit = abs(self._asked_limit)
+        if self._flags:
+            self._is_tailable = bool(self._flags & _TAILABLE)
+            self._is_exhaust = bool(self._flags & _EXHAUST)
+        session = self._enter_session()
+        return _core.Operation(
+            self._collection._database_name,
+            self._command(),
+            self._codec,
+            KIND_READ,
+            self._reading,
+            REPLIES_ONE,
+            self._preference(),
+            session,
+        )
+
+    def _find_one(self) -> Returns[_DocumentType | None]:
+        self.limit(-1)
+        return self._port.flow(self._next_or_none_flow())
+
+    # Going back, and copies.
+
+    def rewind(self) -> Returns[Self]:
+        """Make the cursor as new: the query will be sent again. Returns the cursor.
+
+        Example:
+            >>> cursor.rewind()
+        """
+        return self._port.flow(self._rewind_flow())
+
+    async def _rewind_flow(self) -> Self:
+        await self._close_flow()
+        self._id = None
+        self._retrieved = 0
+        self._is_closed = self._is_tailable = self._is_exhaust = False
+        return self
+
+    def clone(self) -> Self:
+        """Return a new, unused cursor with the same query."""
+        return self._clone(deep=True)
+
+    def __copy__(self) -> Self:
+        return self._clone(deep=False)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self._clone(deep=True)
+
+    def _clone(self, deep: bool) -> Self:
+        copy = type(self)(self._collection)
+        copy._explicit = self._explicit
+        for name in _QUERY_STATE:
+            value = getattr(self, name)
+            setattr(copy, name, _deep_copy(value) if deep else value)
+        return copy
+
+    # Parts of the results by position.
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._port.is_async:
+            raise IndexError(f"{type(self).__name__} does not support indexing")
+        self._check_unused()
+        if isinstance(index, slice):
+            return self._slice(index)
+        if not isinstance(index, int):
+            raise TypeError(f"index {index!r} cannot be applied to {type(self).__name__} instances")
+        if index < 0:
+            raise IndexError(f"{type(self).__name__} instances do not support negative indices")
+        self._is_empty = False
+        one = self.clone().skip(index + self._skip).limit(-1)
+        # A tailable cursor has no end to count from.
+        one._flags &= ~CursorType.TAILABLE_AWAIT
+        for document in one:  # type: ignore[attr-defined]
+            return document
+        raise IndexError(f"no such item for {type(self).__name__} instance")
+
+    def _slice(self, index: slice) -> Self:
+        name = type(self).__name__
+        if index.step is not None:
+            raise IndexError(f"{name} instances do not support slice steps")
+        skip = index.start or 0
+        if skip < 0:
+            raise IndexError(f"{name} instances do not support negative indices")
+        limit = 0 if index.stop is None else index.stop - skip
+        if limit < 0:
+            raise IndexError(f"stop index must be greater than start index for slice {index!r}")
+        self._skip, self._asked_limit = skip, limit
+        # As a limit, 0 would mean all.
+        self._is_empty = index.stop is not None and limit == 0
+        return self
+
+    # Other questions about the same query.
+
+    def distinct(self, key: str) -> Returns[list[Any]]:
+        """Return the distinct values of `key` among the matches, of all of them: skip and limit do not count.
+
+        Args:
+            key: a field; of a list, its elements.
+
+        Raises:
+            OperationFailure: the server refused.
+            AutoReconnect: the line broke, twice. A read is safe to repeat.
+
+        Example:
+            >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")
+            ['Ada']
+        """
+        fields: dict[str, Any] = {"maxTimeMS": self._max_time_ms, "collation": self._collation}
+        asked = {name: value for name, value in fields.items() if value is not None}
+        return self._collection.distinct(
+            key, self._filter or None, session=self._explicit, comment=self._comment, **asked
+        )
+
+    def explain(self) -> Returns[dict[str, Any]]:
+        """Return how the server would run the query: its `explain` reply.
+
+        Example:
+            >>> client.shop.orders.find({"_id": 1}).explain()["queryPlanner"]["winningPlan"]
+            {...}
+        """
+        session = self._enter_session()
+        # Without a verbosity the server tells all that it knows.
+        command = {"explain": self._command()}
+        # A read concern belongs to the command that is explained in no server version.
+        command["explain"].pop("readConcern", None)
+        return self._port.run(
+            _core.Operation(
+                self._collection._database_name,
+                command,
+                self._codec,
+                KIND_READ,
+                READ_DOCUMENT,
+                REPLIES_ONE,
+                self._preference(),
+                session,
+            )
+        )
+
+
+class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
+    """The documents that match a query, a batch at a time, as the bytes of its documents one after the other.
+
+    Made by `Collection.find_raw_batches`; takes the arguments of `Cursor`.
+    """
+
+    _reading = READ_RAW_BATCH
+
+    def __getitem__(self, index: Any) -> Any:
+        raise InvalidOperation("Cannot call __getitem__ on RawBatchCursor")
+
+
+_QUERY_STATE = (
+    "_filter",
+    "_projection",
+    "_skip",
+    "_asked_limit",
+    "_is_empty",
+    "_flags",
+    "_sort",
+    "_fields",
+    "_comment",
+    "_collation",
+    "_hint",
+    "_max",
+    "_min",
+    "_max_time_ms",
+    "_max_await_time_ms",
+    "_batch_size",
+    "_prefetch",
+    "_into",
+)
+
+
+def _deep_copy(value: Any) -> Any:
+    """Copy documents and lists; everything else is a value, and compiled patterns cannot be copied anyhow."""
+    if isinstance(value, dict):
+        return {key: _deep_copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_deep_copy(item) for item in value]
+    return value

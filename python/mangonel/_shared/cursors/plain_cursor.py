@@ -1,0 +1,58 @@
+"""Lets a class derive from `Cursor` and from one that has slots, as umongo's cursor does.
+
+`Cursor` keeps its batch in a native base, and a class has room for one layout only. Such a class is given a base that
+does the same in Python; `isinstance` and `issubclass` count it among cursors. Knows nothing of libraries.
+"""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.cursors.find_cursor import _Cursor
+from mangonel._shared.cursors.iteration import BlockingIteration
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from mangonel import _core
+
+
+class Joinable(type):
+    """The type of `Cursor`: makes the classes that cannot derive from it derive from `PlainCursor`."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Joinable:
+        try:
+            return super().__new__(mcs, name, bases, namespace)
+        except TypeError:
+            # Two layouts. If the fault is another one, it comes again.
+            if not any(isinstance(base, Joinable) for base in bases):
+                raise
+            joined = tuple(PlainCursor if isinstance(base, Joinable) else base for base in bases)
+            return super().__new__(mcs, name, joined, namespace)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        # `Cursor` itself has the native base, and no class that was joined has it.
+        is_joined = PlainCursor in subclass.__mro__ and cls.__module__ == "mangonel.api"
+        return is_joined or super().__subclasscheck__(subclass)
+
+
+class PlainCursor(
+    BlockingIteration[_DocumentType], _Cursor[_DocumentType], Generic[_DocumentType], metaclass=Joinable
+):
+    """A blocking cursor whose batch is an attribute like any other."""
+
+    _batch: _core.Batch | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            for document in self._batch or ():
+                return document
+            if not self._refill():
+                raise StopIteration

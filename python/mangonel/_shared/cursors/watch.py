@@ -1,0 +1,201 @@
+"""Where change streams come from: `watch` of collections, databases and clients. Spec: change-streams."""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.base import CommandSource
+from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.returns import Returns
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel._shared.cursors.change_stream import (
+        _ClusterChangeStream,
+        _CollectionChangeStream,
+        _DatabaseChangeStream,
+    )
+    from mangonel.bson.timestamp import Timestamp
+    from mangonel.typings import _CollationIn, _Pipeline
+
+
+async def open_flow(stream_class: type[Any], *arguments: Any) -> Any:
+    """Make a stream of any kind, and open its cursor: what happens from then on is in it."""
+    stream = stream_class(*arguments)
+    await stream._open_flow()
+    return stream
+
+
+class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
+    """Change streams of a collection."""
+
+    _name: str
+    _change_stream_class: type[Any]
+
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Returns[_CollectionChangeStream[_DocumentType]]:
+        """Follow the changes in this collection from now on, or from where the caller says.
+
+        Needs a replica set, a sharded cluster or a load balancer before one.
+
+        Args:
+            pipeline: stages that narrow or reshape the changes; `_id` must stay.
+            full_document: `"updateLookup"`, `"whenAvailable"` or `"required"`: the document beside its update.
+            resume_after: a resume token, to go on behind that change.
+            max_await_time_ms: milliseconds that the server may wait for a change before it answers with none.
+            batch_size: changes per reply.
+            collation: language rules for comparing strings in the pipeline.
+            start_at_operation_time: a Timestamp, to start with the changes from then on.
+            session: run inside this session.
+            start_after: as `resume_after`, and possible behind a change that invalidated a stream.
+            comment: shown in the server's logs and profile.
+            full_document_before_change: `"whenAvailable"` or `"required"`: the document as it was before.
+            show_expanded_events: report changes of structure, such as new indexes, as well.
+
+        Raises:
+            OperationFailure: the server refused; on a standalone it always does.
+            ServerSelectionTimeoutError: no server answered in time.
+
+        Example:
+            >>> with client.shop.orders.watch([{"$match": {"operationType": "insert"}}]) as stream:
+            ...     for change in stream:
+            ...         print(change["fullDocument"])
+        """
+        return self._port.flow(
+            open_flow(
+                self._change_stream_class,
+                self,
+                self._name,
+                self,
+                pipeline,
+                full_document,
+                resume_after,
+                max_await_time_ms,
+                batch_size,
+                collation,
+                start_at_operation_time,
+                session,
+                start_after,
+                comment,
+                full_document_before_change,
+                show_expanded_events,
+            )
+        )
+
+
+class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
+    """Change streams of a database."""
+
+    _collection_class: type[Any]
+    _change_stream_class: type[Any]
+
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Returns[_DatabaseChangeStream[_DocumentType]]:
+        """Follow the changes in all collections of this database.
+
+        Takes the arguments of `Collection.watch` and raises the same.
+
+        Example:
+            >>> with client.shop.watch() as stream:
+            ...     print(stream.next()["ns"])
+        """
+        return self._port.flow(
+            open_flow(
+                self._change_stream_class,
+                self,
+                1,
+                self._collection_class(self, "$cmd.aggregate"),
+                pipeline,
+                full_document,
+                resume_after,
+                max_await_time_ms,
+                batch_size,
+                collation,
+                start_at_operation_time,
+                session,
+                start_after,
+                comment,
+                full_document_before_change,
+                show_expanded_events,
+            )
+        )
+
+
+class WatchedClient(CommandSource, Generic[_DocumentType]):
+    """Change streams of a deployment."""
+
+    _database_class: type[Any]
+    _change_stream_class: type[Any]
+
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: Any = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Returns[_ClusterChangeStream[_DocumentType]]:
+        """Follow the changes in all collections of the deployment but those of `admin`, `local` and `config`.
+
+        Takes the arguments of `Collection.watch` and raises the same.
+
+        Example:
+            >>> with client.watch() as stream:
+            ...     print(stream.next()["ns"])
+        """
+        return self._port.flow(
+            open_flow(
+                self._change_stream_class,
+                self._database_class(self, "admin"),
+                1,
+                self._database_class(self, "admin")["$cmd.aggregate"],
+                pipeline,
+                full_document,
+                resume_after,
+                max_await_time_ms,
+                batch_size,
+                collation,
+                start_at_operation_time,
+                session,
+                start_after,
+                comment,
+                full_document_before_change,
+                show_expanded_events,
+            )
+        )

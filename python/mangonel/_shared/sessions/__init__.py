@@ -1,0 +1,1 @@
+"""Explicit sessions and their transactions. (HTTP sessions are websessions.)"""

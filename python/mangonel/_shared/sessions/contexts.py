@@ -1,0 +1,137 @@
+"""What only one face has of sessions: the dunder methods of `with` and of `async with`."""
+
+from __future__ import annotations
+
+from mangonel._shared.sessions.session import _bound
+from mangonel._shared.settings import BOUND
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Generator
+    from typing import Any, NoReturn, Self
+
+
+class BlockingSession:
+    """`with` for a blocking session."""
+
+    if TYPE_CHECKING:
+
+        def end_session(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.end_session()
+
+
+class AsyncSession:
+    """`async with` for an asyncio session."""
+
+    if TYPE_CHECKING:
+
+        def end_session(self) -> Awaitable[None]: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.end_session()
+
+
+class BlockingTransaction:
+    """Commits at the end of its block, or aborts when an exception leaves it; does nothing if that was done inside."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._session.in_transaction:
+            if error is None:
+                self._session.commit_transaction()
+            else:
+                self._session.abort_transaction()
+
+
+class AsyncTransaction:
+    """Commits at the end of its block, or aborts when an exception leaves it; does nothing if that was done inside.
+
+    May be awaited first: `async with await session.start_transaction()` and without `await` are the same.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from ()
+        return self
+
+    # With these a task takes it for the coroutine that PyMongo returns.
+
+    def send(self, value: None) -> NoReturn:
+        """Finish: it has begun already."""
+        raise StopIteration(self)
+
+    def throw(self, kind: Any, error: Any = None, trace: Any = None) -> NoReturn:
+        """Raise what is thrown."""
+        raise kind
+
+    def close(self) -> None:
+        """Nothing: what it waits for is over."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if self._session.in_transaction:
+            if error is None:
+                await self._session.commit_transaction()
+            else:
+                await self._session.abort_transaction()
+
+
+class _Binding:
+    """Makes its session that of all operations inside."""
+
+    def __init__(self, session: Any, end_session: bool) -> None:
+        self._session = session
+        self._ends_session = end_session
+        self._token: Any = None
+
+    def _bind(self) -> Any:
+        self._token = _bound.set(self._session)
+        BOUND.append(self)
+        return self._session
+
+    def _release(self) -> None:
+        if self._token is not None:
+            BOUND.remove(self)
+            _bound.reset(self._token)
+            self._token = None
+
+
+class BlockingBinding(_Binding):
+    """`with` for a bound session."""
+
+    def __enter__(self) -> Any:
+        return self._bind()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._release()
+        if self._ends_session:
+            self._session.end_session()
+
+
+class AsyncBinding(_Binding):
+    """`async with` for a bound session."""
+
+    async def __aenter__(self) -> Any:
+        return self._bind()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._release()
+        if self._ends_session:
+            await self._session.end_session()

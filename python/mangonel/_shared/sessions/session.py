@@ -1,0 +1,403 @@
+"""Explicit sessions: causal consistency, snapshots and transactions as users see them.
+
+What a session remembers between its commands is in the core; here are its options, and the flows of transactions.
+Spec: sessions, causal-consistency, transactions, transactions-convenient-api.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+
+from mangonel import _core
+from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER, REPLIES_ONE
+from mangonel._faces.deadline import anew
+from mangonel._shared.returns import Returns
+from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
+from mangonel.errors import (
+    ConnectionFailure,
+    InvalidOperation,
+    NetworkTimeout,
+    OperationFailure,
+    PyMongoError,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel.bson.timestamp import Timestamp
+    from mangonel.read_concern import ReadConcern
+    from mangonel.read_preferences import _ServerMode
+    from mangonel.write_concern import WriteConcern
+
+# `with_transaction` (transactions-convenient-api): seconds in which it tries again, and its back-off between tries.
+_RETRY_LIMIT = 120.0
+_FIRST_BACKOFF = 0.005
+_LONGEST_BACKOFF = 0.5
+_BACKOFF_GROWTH = 1.5
+_MAX_TIME_EXPIRED = 50
+_TIMESTAMP_MARKER = 17
+
+_bound: ContextVar[_ClientSession | None] = ContextVar("mangonel_bound_session", default=None)
+
+
+def bound_session() -> _ClientSession | None:
+    """Return the session that is bound around the running code, whichever client it is of."""
+    return _bound.get()
+
+
+class _ClientSession:
+    """A session: operations that are ordered, see each other, or stand or fall together.
+
+    Made by `MongoClient.start_session`. Use it from one thread or task at a time. It ends with `end_session()`, or
+    with the `with` block it is used in; a transaction that is open then is aborted.
+
+    Example:
+        >>> with client.start_session() as session, session.start_transaction():
+        ...     orders.insert_one({"_id": 1, "item": "tea"}, session=session)
+        ...     stock.update_one({"_id": "tea"}, {"$inc": {"left": -1}}, session=session)
+    """
+
+    # Named by each face in `api.py`.
+    _binding_class: type[Any]
+    _transaction_class: type[Any]
+
+    def __init__(self, client: _MongoClient[Any], options: SessionOptions) -> None:
+        self._client = client
+        self._port = client._port
+        self._options = options
+        self._handle = _core.Session(client._core, options.causal_consistency, bool(options.snapshot))
+        self._transaction_options = TransactionOptions()
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(f"A {type(self).__name__} cannot be copied, create a new session instead")
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__copy__()
+
+    def _check_ended(self) -> None:
+        if self._handle.has_ended:
+            raise InvalidOperation("Cannot use ended session")
+
+    @property
+    def client(self) -> _MongoClient[Any]:
+        """The client that started it."""
+        return self._client
+
+    @property
+    def options(self) -> SessionOptions:
+        """What it was started with."""
+        return self._options
+
+    @property
+    def session_id(self) -> Mapping[str, Any]:
+        """The document that the server knows it by."""
+        from mangonel.bson.binary import UUID_SUBTYPE, Binary
+
+        self._check_ended()
+        return {"id": Binary(self._handle.session_id, UUID_SUBTYPE)}
+
+    @property
+    def cluster_time(self) -> Mapping[str, Any] | None:
+        """The newest cluster time that its operations were answered with, or None."""
+        return self._handle.cluster_time
+
+    @property
+    def operation_time(self) -> Timestamp | None:
+        """The time of its last operation, or None."""
+        from mangonel.bson.timestamp import Timestamp
+
+        time = self._handle.operation_time
+        return None if time is None else Timestamp(*time)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was ended; then it cannot be used any more."""
+        return self._handle.has_ended
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether operations now belong to a transaction."""
+        return self._handle.in_transaction
+
+    @property
+    def _transaction_preference(self) -> _ServerMode:
+        preference = self._transaction_options.read_preference
+        return self._client._read_preference if preference is None else preference
+
+    def advance_cluster_time(self, cluster_time: Mapping[str, Any]) -> None:
+        """Learn the cluster time of another session; an older one changes nothing.
+
+        Args:
+            cluster_time: the `cluster_time` of the other one.
+
+        Raises:
+            TypeError: not such a document.
+
+        Example:
+            >>> session.advance_cluster_time(other.cluster_time)
+        """
+        from mangonel.bson import encode
+
+        if not isinstance(cluster_time, Mapping):
+            raise TypeError(f"cluster_time must be a mapping, not {type(cluster_time)}")
+        if not _is_timestamp(cluster_time.get("clusterTime")):
+            raise TypeError("Invalid cluster_time: expected a Timestamp as its clusterTime")
+        self._handle.advance_cluster_time(encode(cluster_time))
+
+    def advance_operation_time(self, operation_time: Timestamp) -> None:
+        """Learn the operation time of another session: reads here see what was done there until then.
+
+        Args:
+            operation_time: the `operation_time` of the other one.
+
+        Raises:
+            TypeError: not a Timestamp.
+
+        Example:
+            >>> session.advance_operation_time(other.operation_time)
+        """
+        if not _is_timestamp(operation_time):
+            raise TypeError(f"operation_time must be an instance of Timestamp, not {type(operation_time)}")
+        self._handle.advance_operation_time(operation_time.time, operation_time.inc)
+
+    def bind(self, end_session: bool = True) -> Any:
+        """Return a context in which every operation of this client runs in this session without being given it.
+
+        Args:
+            end_session: end the session with the context. False: leave that to the caller.
+
+        Example:
+            >>> with client.start_session() as session, session.bind():
+            ...     client.shop.orders.insert_one({"_id": 1})
+        """
+        return self._binding_class(self, end_session)
+
+    # Transactions.
+
+    def start_transaction(
+        self,
+        read_concern: ReadConcern | None = None,
+        write_concern: WriteConcern | None = None,
+        read_preference: _ServerMode | None = None,
+        max_commit_time_ms: int | None = None,
+    ) -> Returns[Any]:
+        """Start a transaction; nothing is sent before its first operation.
+
+        What is returned may be used in `with` (`async with`), which commits at its end, or aborts when an exception
+        leaves it.
+
+        Args:
+            read_concern: which data the transaction sees. None here and below: the session's, else the client's.
+            write_concern: how many members confirm the commit.
+            read_preference: where it reads; only the primary is possible.
+            max_commit_time_ms: milliseconds that the server may spend on one commit.
+
+        Raises:
+            InvalidOperation: a transaction is open, the session has ended, or reads from a snapshot.
+            ConfigurationError: an unacknowledged write concern.
+
+        Example:
+            >>> with session.start_transaction():
+            ...     orders.insert_one({"_id": 1}, session=session)
+        """
+        from mangonel.bson import encode
+
+        self._check_ended()
+        if self._options.snapshot:
+            raise InvalidOperation("Transactions are not supported in snapshot sessions")
+        if self._handle.in_transaction:
+            raise InvalidOperation("Transaction already in progress")
+        defaults = self._options.default_transaction_options or TransactionOptions()
+        if max_commit_time_ms is None:
+            max_commit_time_ms = defaults.max_commit_time_ms
+        client = self._client
+        read_concern = read_concern or defaults.read_concern or client._read_concern
+        write_concern = write_concern or defaults.write_concern or client._write_concern
+        read_preference = read_preference or defaults.read_preference or client._read_preference
+        options = TransactionOptions(read_concern, write_concern, read_preference, max_commit_time_ms)
+        self._handle.start_transaction(encode(read_concern.document), encode(write_concern.document))
+        self._transaction_options = options
+        if client._tracer is not None:
+            client._tracer.transaction_started(self._handle.number)
+        return self._transaction_class(self)
+
+    def commit_transaction(self) -> Returns[None]:
+        """Commit the open transaction. May be repeated when it is not known whether it was committed.
+
+        Raises:
+            InvalidOperation: no transaction was started, or it was aborted. Nothing was sent.
+            OperationFailure, ConnectionFailure: by its labels: `TransientTransactionError`: it was not committed, and
+                may be run again as a whole. `UnknownTransactionCommitResult`: it may have been committed; commit again.
+            WriteConcernError: committed, but not confirmed as the write concern asks.
+
+        Example:
+            >>> session.commit_transaction()
+        """
+        return self._port.flow(self._commit_flow())
+
+    async def _commit_flow(self) -> None:
+        self._check_ended()
+        if not self._handle.begin_end("commit"):
+            self._end_trace()
+            return
+        command: dict[str, Any] = {"commitTransaction": 1}
+        if self._transaction_options.max_commit_time_ms:
+            command["maxTimeMS"] = self._transaction_options.max_commit_time_ms
+        await self._end_transaction_flow("commit", command, KIND_COMMIT)
+
+    def abort_transaction(self) -> Returns[None]:
+        """Abort the open transaction. Errors of the server and of the line are not raised: it ends there by itself.
+
+        Raises:
+            InvalidOperation: no transaction was started, or it has ended already. Nothing was sent.
+
+        Example:
+            >>> session.abort_transaction()
+        """
+        return self._port.flow(self._abort_flow())
+
+    async def _abort_flow(self) -> None:
+        self._check_ended()
+        if not self._handle.begin_end("abort"):
+            self._end_trace()
+            return
+        try:
+            # A block whose time is over must not leave the transaction open.
+            with anew():
+                await self._end_transaction_flow("abort", {"abortTransaction": 1}, KIND_ABORT)
+        except (OperationFailure, ConnectionFailure):
+            return
+
+    async def _end_transaction_flow(self, how: str, command: dict[str, Any], kind: int) -> None:
+        operation = _core.Operation(
+            "admin", command, self._client._codec, kind, READ_ANSWER, REPLIES_ONE, None, self._handle
+        )
+        try:
+            await self._port.arun(operation)
+        finally:
+            self._handle.finish_end(how)
+            self._end_trace()
+
+    def _end_trace(self) -> None:
+        if self._client._tracer is not None:
+            self._client._tracer.transaction_ended(self._handle.number)
+
+    def with_transaction(
+        self,
+        callback: Any,
+        read_concern: ReadConcern | None = None,
+        write_concern: WriteConcern | None = None,
+        read_preference: _ServerMode | None = None,
+        max_commit_time_ms: int | None = None,
+    ) -> Returns[Any]:
+        """Run `callback` in a transaction and commit that; return what `callback` returned.
+
+        When the server had to give the transaction up, all of it is run again after a short, growing pause, and a
+        commit of which nobody knows the result is sent again: for 120 seconds altogether.
+
+        Args:
+            callback: called with this session, perhaps more than once; on asyncio a coroutine function. It must let
+                errors of the driver pass, and run nothing at the same time as something else in this session.
+            read_concern, write_concern, read_preference, max_commit_time_ms: as for `start_transaction`.
+
+        Raises:
+            Exception: what `callback` raised, after the transaction was aborted; or what the commit failed with.
+            NetworkTimeout: the time is over; its cause is the last error.
+
+        Example:
+            >>> def buy(session):
+            ...     orders.insert_one({"_id": 1, "item": "tea"}, session=session)
+            ...     stock.update_one({"_id": "tea"}, {"$inc": {"left": -1}}, session=session)
+            >>> with client.start_session() as session:
+            ...     session.with_transaction(buy)
+        """
+        settings = (read_concern, write_concern, read_preference, max_commit_time_ms)
+        return self._port.flow(self._with_transaction_flow(callback, settings))
+
+    async def _with_transaction_flow(self, callback: Any, settings: tuple[Any, ...]) -> Any:
+        from random import random
+        from time import monotonic
+
+        deadline = monotonic() + _RETRY_LIMIT
+        tries = 0
+        failure: BaseException | None = None
+        while True:
+            if failure is not None:
+                longest = min(_FIRST_BACKOFF * _BACKOFF_GROWTH**tries, _LONGEST_BACKOFF)
+                pause = random() * longest
+                if monotonic() + pause >= deadline:
+                    raise _timed_out(failure) from failure
+                await self._port.pause(pause)
+            tries += 1
+            self.start_transaction(*settings)
+            try:
+                result = await self._port.call(callback, self)
+            except BaseException as error:
+                if self._handle.in_transaction:
+                    await self._abort_flow()
+                if not (
+                    isinstance(error, PyMongoError) and error.has_error_label("TransientTransactionError")
+                ):
+                    raise
+                if monotonic() >= deadline:
+                    raise _timed_out(error) from error
+                failure = error
+                continue
+            if not self._handle.in_transaction:
+                # The callback ended the transaction itself, on purpose.
+                return result
+            failure = await self._commit_until_flow(deadline)
+            if failure is None:
+                return result
+
+    async def _commit_until_flow(self, deadline: float) -> PyMongoError | None:
+        """Commit until the result is known; return the error after which the transaction may be run again."""
+        from time import monotonic
+
+        while True:
+            try:
+                await self._commit_flow()
+            except PyMongoError as error:
+                is_unknown = error.has_error_label("UnknownTransactionCommitResult")
+                if is_unknown and getattr(error, "code", None) == _MAX_TIME_EXPIRED:
+                    is_unknown = False
+                if not is_unknown and not error.has_error_label("TransientTransactionError"):
+                    raise
+                if monotonic() >= deadline:
+                    raise _timed_out(error) from error
+                if not is_unknown:
+                    return error
+            else:
+                return None
+
+    # The end.
+
+    def end_session(self) -> Returns[None]:
+        """End the session; a transaction that is open is aborted. Ending twice is no error.
+
+        Example:
+            >>> session.end_session()
+        """
+        return self._port.flow(self._end_flow())
+
+    async def _end_flow(self) -> None:
+        try:
+            if self._handle.in_transaction:
+                await self._abort_flow()
+        finally:
+            self._handle.end()
+
+
+def _is_timestamp(value: Any) -> bool:
+    # Another `bson` package's is as good.
+    return getattr(value, "_type_marker", None) == _TIMESTAMP_MARKER
+
+
+def _timed_out(error: BaseException) -> NetworkTimeout:
+    timed_out = NetworkTimeout(str(error))
+    if isinstance(error, PyMongoError):
+        timed_out._error_labels = set(error._error_labels)
+    return timed_out
