@@ -16,7 +16,19 @@ One model serves both faces: `save()` blocks, `await asave()` does not; queries 
 from __future__ import annotations
 
 from mangonel.bson import ObjectId
-from mangonel.odm._conditions import (
+from mangonel.odm.connections.connection import Connection, connect, connection
+from mangonel.odm.connections.identity import identity_map
+from mangonel.odm.errors import (
+    DeleteDenied,
+    DocumentNotFound,
+    MultipleDocuments,
+    NotConnected,
+    NotLoaded,
+    OdmError,
+    StaleDocument,
+    ValidationError,
+)
+from mangonel.odm.expressions.conditions import (
     all_,
     between,
     contains,
@@ -36,12 +48,8 @@ from mangonel.odm._conditions import (
     text,
     where_js,
 )
-from mangonel.odm._connection import Connection, connect, connection
-from mangonel.odm._documents import Document
-from mangonel.odm._expressions import Expr, and_, nor, not_, or_
-from mangonel.odm._fields import Custom, Index, Indexed, Sequence, Version, field, many
-from mangonel.odm._files import File
-from mangonel.odm._geo import (
+from mangonel.odm.expressions.expr import Expr, and_, nor, not_, or_
+from mangonel.odm.expressions.geo import (
     LineString,
     MultiLineString,
     MultiPoint,
@@ -49,18 +57,9 @@ from mangonel.odm._geo import (
     Point,
     Polygon,
 )
-from mangonel.odm._hooks import after, before
-from mangonel.odm._identity import identity_map
-from mangonel.odm._mixins import SoftDelete, Timestamps
-from mangonel.odm._model import Embedded
-from mangonel.odm._orders import asc, desc
-from mangonel.odm._pages import Page, Pages
-from mangonel.odm._paths import F, Mapped, Path
-from mangonel.odm._query import Query
-from mangonel.odm._refs import Many, Ref, Refs
-from mangonel.odm._schema import IndexPlan
-from mangonel.odm._scope import scope
-from mangonel.odm._updates import (
+from mangonel.odm.expressions.orders import asc, desc
+from mangonel.odm.expressions.paths import F, Mapped, Path
+from mangonel.odm.expressions.updates import (
     add_to_set,
     bit,
     current_date,
@@ -77,17 +76,18 @@ from mangonel.odm._updates import (
     set_on_insert,
     unset,
 )
-from mangonel.odm._watch import Changes, Event
-from mangonel.odm.errors import (
-    DeleteDenied,
-    DocumentNotFound,
-    MultipleDocuments,
-    NotConnected,
-    NotLoaded,
-    OdmError,
-    StaleDocument,
-    ValidationError,
-)
+from mangonel.odm.model.base import Embedded
+from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Version, field, many
+from mangonel.odm.model.hooks import after, before
+from mangonel.odm.model.refs import Many, Ref, Refs
+from mangonel.odm.query.pages import Page, Pages
+from mangonel.odm.query.query import Query
+from mangonel.odm.query.scope import scope
+from mangonel.odm.query.watch import Changes, Event
+from mangonel.odm.store.document import Document
+from mangonel.odm.store.files import File
+from mangonel.odm.store.mixins import SoftDelete, Timestamps
+from mangonel.odm.store.schema import IndexPlan
 
 __all__ = [
     "Changes",

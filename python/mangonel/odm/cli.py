@@ -103,7 +103,7 @@ def _indexes(model: Any, options: argparse.Namespace) -> int:
 def _check(model: Any, options: argparse.Namespace) -> int:
     from mangonel.bson import decode
     from mangonel.odm import ValidationError
-    from mangonel.odm._query import Query
+    from mangonel.odm.query.query import Query
 
     collection = model.collection()
     seen = faults = 0

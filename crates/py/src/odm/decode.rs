@@ -263,7 +263,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         if model.partial.get().is_null() {
             // SAFETY: a live class.
             let class = unsafe { Bound::from_borrowed_ptr(self.py, model.class.cast()) };
-            self.py.import("mangonel.odm._compile")?.call_method1("make_partial", (class,))?;
+            class.getattr("__plan__")?.call_method0("make_partial")?;
         }
         Ok(model.partial.get())
     }

@@ -52,10 +52,10 @@ impl Model {
     fn compiled(&'static self, py: Python<'_>) -> PyResult<&'static Plan> {
         // SAFETY: a class lives as long as its model is used.
         let class = unsafe { Bound::from_borrowed_ptr(py, self.class.cast()) };
-        py.import("mangonel.odm._compile")?.call_method1("compile_model", (class,))?;
+        class.getattr("__plan__")?.call_method0("compile")?;
         let plan = self.plan.get();
         if plan.is_null() {
-            return Err(PyTypeError::new_err("expected compile_model to set the plan, found none"));
+            return Err(PyTypeError::new_err("expected __plan__.compile() to set the plan, found none"));
         }
         // SAFETY: as in `plan`.
         Ok(unsafe { &*plan })
@@ -291,7 +291,7 @@ impl OdmModel {
         OdmModel { model: ModelRef(model) }
     }
 
-    /// Compile from a description; see `mangonel.odm._compile`.
+    /// Compile from a description; see `mangonel.odm.model.describe`.
     fn compile(&self, py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<()> {
         let plan = read_plan(py, self.model.0, spec)?;
         self.model.0.plan.set(Box::leak(Box::new(plan)));

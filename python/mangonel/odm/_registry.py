@@ -1,0 +1,37 @@
+"""Which models there are, and whether something is one. Knows models only as the core does, so every floor may ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel import _core
+
+# Models by name, for forward references across modules; the last one of a name wins.
+registry: dict[str, Any] = {}
+
+
+def is_model(plain: Any) -> bool:
+    """Whether something is a model class, a document's or an embedded one's."""
+    return isinstance(plain, _core.OdmMeta)
+
+
+def is_embedded(plain: Any) -> bool:
+    """Whether something is the class of an embedded document."""
+    return is_model(plain) and not plain.__is_document__
+
+
+def is_instance(value: Any) -> bool:
+    """Whether a value is a document or an embedded document."""
+    return isinstance(value, _core.OdmBase)
+
+
+def is_embedded_instance(value: Any) -> bool:
+    """Whether a value is an embedded document."""
+    found: Any = type(value)
+    return is_instance(value) and not found.__is_document__
+
+
+def is_document(value: Any) -> bool:
+    """Whether a value is a document."""
+    found: Any = type(value)
+    return is_instance(value) and bool(found.__is_document__)

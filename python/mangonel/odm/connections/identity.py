@@ -1,0 +1,61 @@
+"""The identity map: in a context that asks for it, one stored document is one object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakValueDictionary
+
+from mangonel import _core
+from mangonel.odm.model.convert import PARTIAL
+
+_current: ContextVar[IdentityMap | None] = ContextVar("mangonel_odm_identity", default=None)
+
+
+class IdentityMap:
+    """The documents of a context by collection and id, as long as somebody uses them."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
+
+    def take(self, document: Any) -> Any:
+        """Return the instance that stands for a document that was just loaded.
+
+        One without changes takes over what was loaded; one with changes keeps them.
+        """
+        if _core.odm_flags(document) & PARTIAL:
+            return document
+        key = (document.__collection_name__(), repr(document.id))
+        known = self._known.get(key)
+        if known is None or type(known) is not type(document):
+            self._known[key] = document
+            return document
+        if not _core.odm_changes(known):
+            _core.odm_take(known, document)
+        return known
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+@contextmanager
+def identity_map() -> Iterator[IdentityMap]:
+    """Let each stored document be one object, however often it is loaded inside.
+
+    Example:
+        >>> with identity_map():
+        ...     assert User.get(user.id) is User.get(user.id)
+    """
+    made = IdentityMap()
+    token = _current.set(made)
+    try:
+        yield made
+    finally:
+        _current.reset(token)
+
+
+def current_map() -> IdentityMap | None:
+    """Return the identity map of this context, or None."""
+    return _current.get()

@@ -1,0 +1,318 @@
+"""What a query may ask of a field, beyond comparing it: `in_`, `elem`, `regex`, `text` and their kind.
+
+Knows models only through paths; sends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mangonel.odm.expressions.expr import Expr, Where, query_of
+from mangonel.odm.expressions.paths import Path, path_of
+
+T = TypeVar("T")
+
+
+def in_(field: T, values: Iterable[T]) -> Expr:
+    """The field has one of these values: `in_(User.age, [3, 4])`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: any iterable of values.
+
+    Example:
+        >>> in_(User.age, [3, 4]).query
+        {'age': {'$in': [3, 4]}}
+    """
+    return path_of(field).in_(values)
+
+
+def not_in(field: T, values: Iterable[T]) -> Expr:
+    """The field has none of these values.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: any iterable of values.
+
+    Example:
+        >>> not_in(User.age, [3, 4]).query
+        {'age': {'$nin': [3, 4]}}
+    """
+    return path_of(field).not_in(values)
+
+
+def between(field: T, low: T, high: T) -> Expr:
+    """The field is at least `low` and at most `high`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        low: the smallest value that counts.
+        high: the largest one.
+
+    Example:
+        >>> between(User.age, 18, 30).query
+        {'age': {'$gte': 18, '$lte': 30}}
+    """
+    return path_of(field).between(low, high)
+
+
+def exists(field: object, exists: bool = True) -> Expr:
+    """The key is there, or is not.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        exists: False: the key is not there.
+
+    Example:
+        >>> exists(User.email).query
+        {'email': {'$exists': True}}
+    """
+    return path_of(field).exists(exists)
+
+
+def has_type(field: object, *types: str | int) -> Expr:
+    """The value is of one of these BSON types.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        types: names or numbers of BSON types.
+
+    Example:
+        >>> has_type(User.age, "int", "long").query
+        {'age': {'$type': ['int', 'long']}}
+    """
+    return path_of(field).has_type(*types)
+
+
+def size(field: object, size: int) -> Expr:
+    """The list has so many elements.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        size: how many.
+
+    Example:
+        >>> size(User.tags, 2).query
+        {'tags': {'$size': 2}}
+    """
+    return path_of(field).size(size)
+
+
+def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
+    """The list has all of these elements.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: any iterable of elements.
+
+    Example:
+        >>> all_(User.tags, ["admin", "owner"]).query
+        {'tags': {'$all': ['admin', 'owner']}}
+    """
+    return path_of(field).all(values)
+
+
+def each(field: Iterable[T]) -> T:
+    """The elements of a list, for comparing: `each(Post.tags) == "python"` holds when one of them is.
+
+    Args:
+        field: a list of the model.
+
+    Example:
+        >>> (each(User.tags) == "admin").query
+        {'tags': 'admin'}
+    """
+    path = path_of(field)
+    made = path._within(path._owner, path._name, path._keys or (path.key,))
+    made._resolved = path._field()
+    made._is_element = True
+    return made  # type: ignore[return-value]  # to type checkers an element
+
+
+def elem(field: Iterable[T], condition: Callable[[T], Where]) -> Expr:
+    """One element fulfils all of a condition: `elem(Post.comments, lambda c: (c.likes > 3) & (c.text != ""))`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        condition: a function of an element that gives a condition.
+
+    Example:
+        >>> elem(Post.comments, lambda comment: (comment.likes > 3) & (comment.text != "")).query
+        {'comments': {'$elemMatch': {'likes': {'$gt': 3}, 'text': {'$ne': ''}}}}
+    """
+    path = path_of(field)
+    inner = path._field()
+    probe: Any
+    if inner.model is not None:
+        probe = _Probe(inner.model)
+        return Expr({path.key: {"$elemMatch": query_of(condition(probe))}})
+    probe = _Element(path)
+    conditions: dict[str, Any] = {}
+    for value in query_of(condition(probe)).values():
+        conditions.update(value if isinstance(value, dict) else {"$eq": value})
+    return Expr({path.key: {"$elemMatch": conditions}})
+
+
+class _Probe:
+    """An element of a list of embedded documents, inside `elem`."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class _Element(Path[Any]):
+    """An element of a list of plain values, inside `elem`."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Path[Any]) -> None:
+        super().__init__(path._model, path._name)
+        self._owner = path._owner
+        self._keys = ("",)
+        self._is_element = True
+
+
+def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") -> Expr:
+    """The text matches a regular expression.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        pattern: text or a compiled expression.
+        options: letters of the server's: i, m, s, x.
+
+    Example:
+        >>> regex(User.name, "^A").query
+        {'name': {'$regex': '^A'}}
+    """
+    return path_of(field).matches(pattern, options)
+
+
+def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
+    """The text has `text` in it.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+        ignore_case: True: whatever the case; no index serves then.
+
+    Example:
+        >>> contains(User.name, "d").query
+        {'name': {'$regex': 'd'}}
+    """
+    return path_of(field).contains(text, ignore_case=ignore_case)
+
+
+def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
+    """The text begins with `text`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+        ignore_case: True: whatever the case; no index serves then.
+
+    Example:
+        >>> startswith(User.name, "A").query
+        {'name': {'$regex': '^A'}}
+    """
+    return path_of(field).startswith(text, ignore_case=ignore_case)
+
+
+def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
+    r"""The text ends with `text`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+        ignore_case: True: whatever the case; no index serves then.
+
+    Example:
+        >>> endswith(User.email, ".org").query
+        {'email': {'$regex': '\\.org$'}}
+    """
+    return path_of(field).endswith(text, ignore_case=ignore_case)
+
+
+def iexact(field: str | None, text: str) -> Expr:
+    """The text is `text`, whatever the case.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        text: text, taken as it is.
+
+    Example:
+        >>> User.find(iexact(User.name, "ADA")).count()
+        1
+    """
+    return path_of(field).iexact(text)
+
+
+def text(
+    search: str,
+    *,
+    language: str | None = None,
+    case_sensitive: bool = False,
+    diacritic_sensitive: bool = False,
+) -> Expr:
+    """The text index finds these words.
+
+    Args:
+        search: words; a phrase in double quotes, a word that must not occur behind a minus.
+        language: whose rules of words hold. None: the index's own.
+        case_sensitive, diacritic_sensitive: True: letters must be the same in this respect.
+
+    Example:
+        >>> text("bread -wine", language="en").query
+        {'$text': {'$search': 'bread -wine', '$language': 'en'}}
+    """
+    query: dict[str, Any] = {"$search": search}
+    if language is not None:
+        query["$language"] = language
+    if case_sensitive:
+        query["$caseSensitive"] = True
+    if diacritic_sensitive:
+        query["$diacriticSensitive"] = True
+    return Expr({"$text": query})
+
+
+def expr(expression: Any) -> Expr:
+    """An aggregation expression holds: `expr({"$gt": ["$spent", "$budget"]})`.
+
+    Args:
+        expression: an expression of the aggregation language.
+
+    Example:
+        >>> expr({"$gt": ["$likes", {"$size": "$tags"}]}).query
+        {'$expr': {'$gt': ['$likes', {'$size': '$tags'}]}}
+    """
+    return Expr({"$expr": expression})
+
+
+def where_js(code: str) -> Expr:
+    """A JavaScript expression holds; the slowest way to ask.
+
+    Args:
+        code: never text from outside: it runs on the server.
+
+    Example:
+        >>> [user.name for user in User.find(where_js("this.age > 30"))]
+        ['Ada']
+    """
+    return Expr({"$where": code})
+
+
+def json_schema(schema: Mapping[str, Any]) -> Expr:
+    """The document fulfils a JSON schema.
+
+    Args:
+        schema: as the server knows it, with `bsonType`.
+
+    Example:
+        >>> User.find(json_schema({"required": ["name"]})).count()
+        2
+    """
+    return Expr({"$jsonSchema": dict(schema)})

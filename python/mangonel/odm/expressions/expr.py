@@ -1,0 +1,167 @@
+"""Conditions as values: what `User.age > 3` is, how conditions combine, and the query that they become.
+
+Knows models only through paths; sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+
+class Operand:
+    """What stands for a condition without being compared: a field that is true or false."""
+
+    __slots__ = ()
+
+    def _condition(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Expr:
+    """A condition. Combine with `&`, `|` and `~`; `and`, `or` and `not` cannot work and say so.
+
+    `query` is the document that it stands for.
+    """
+
+    __slots__ = ("query",)
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        self.query = dict(query)
+
+    def __and__(self, other: Where) -> Expr:
+        return and_(self, other)
+
+    def __rand__(self, other: Where) -> Expr:
+        return and_(other, self)
+
+    def __or__(self, other: Where) -> Expr:
+        return or_(self, other)
+
+    def __ror__(self, other: Where) -> Expr:
+        return or_(other, self)
+
+    def __invert__(self) -> Expr:
+        return not_(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the condition {self.query} has no truth value; did you write `and`, `or`, `not` or a chained "
+            "comparison? use &, | and not_()"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expr) and self.query == other.query
+
+    def __hash__(self) -> int:
+        return hash(repr(self.query))
+
+    def __repr__(self) -> str:
+        return f"Expr({self.query!r})"
+
+
+Where: TypeAlias = Expr | bool | Mapping[str, Any]
+"""What `find` takes: a condition (a bool, to type checkers) or a raw query document."""
+
+
+def query_of(*where: Where) -> dict[str, Any]:
+    """Return one query document of conditions that must all hold.
+
+    Raises:
+        TypeError: a real bool: something was compared that is no class attribute.
+    """
+    parts = [part for part in (_one(condition) for condition in where) if part]
+    if not parts:
+        return {}
+    if len(parts) == 1:
+        return parts[0]
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            if key not in merged:
+                merged[key] = value
+            elif _may_merge(merged[key], value):
+                merged[key] = {**merged[key], **value}
+            else:
+                return {"$and": parts}
+    return merged
+
+
+def _may_merge(one: Any, other: Any) -> bool:
+    """Whether two conditions on one key are operators that do not meet."""
+    if not isinstance(one, dict) or not isinstance(other, dict) or not one or not other:
+        return False
+    names = [*one, *other]
+    return all(name[:1] == "$" and name not in ("$regex", "$options") for name in names) and len(
+        set(names)
+    ) == len(names)
+
+
+def _one(condition: Any) -> dict[str, Any]:
+    if isinstance(condition, Expr):
+        return condition.query
+    if isinstance(condition, Mapping):
+        return dict(condition)
+    if isinstance(condition, Operand):
+        return condition._condition()
+    if isinstance(condition, bool):
+        raise TypeError(
+            f"expected a condition, found {condition}; did you write `is`, `and` or `not`, or compare something "
+            "that is no class attribute?"
+        )
+    raise TypeError(f"expected a condition or a query document, found {type(condition).__name__}")
+
+
+# Conditions as functions, generic in the field's type.
+
+
+def and_(*where: Where) -> Expr:
+    """All of these hold.
+
+    Args:
+        where: conditions, or query documents.
+
+    Example:
+        >>> and_(User.age > 30, User.name == "Ada").query
+        {'age': {'$gt': 30}, 'name': 'Ada'}
+    """
+    return Expr(query_of(*where))
+
+
+def or_(*where: Where) -> Expr:
+    """One of these holds.
+
+    Args:
+        where: conditions, or query documents.
+
+    Example:
+        >>> or_(User.age > 30, User.name == "Ada").query
+        {'$or': [{'age': {'$gt': 30}}, {'name': 'Ada'}]}
+    """
+    return Expr({"$or": [_one(condition) for condition in where]})
+
+
+def nor(*where: Where) -> Expr:
+    """None of these holds.
+
+    Args:
+        where: conditions, or query documents.
+
+    Example:
+        >>> nor(User.age > 30, User.name == "Eve").query
+        {'$nor': [{'age': {'$gt': 30}}, {'name': 'Eve'}]}
+    """
+    return Expr({"$nor": [_one(condition) for condition in where]})
+
+
+def not_(where: Where) -> Expr:
+    """This does not hold.
+
+    Args:
+        where: a condition.
+
+    Example:
+        >>> not_(User.age > 30).query
+        {'$nor': [{'age': {'$gt': 30}}]}
+    """
+    return Expr({"$nor": [_one(where)]})

@@ -1,0 +1,153 @@
+"""GeoJSON objects as values of fields and queries. Spec: RFC 7946, the server's geospatial queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Position = Sequence[float]
+
+
+class Geometry:
+    """The base of GeoJSON objects: one attribute, `coordinates`, lists of numbers as they are stored."""
+
+    __slots__ = ("coordinates",)
+    coordinates: list[Any]
+    geo_type = ""
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return the object as a GeoJSON document."""
+        return {"type": self.geo_type, "coordinates": self.coordinates}
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Geometry):
+            return self.geo_type == other.geo_type and self.coordinates == other.coordinates
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.geo_type, repr(self.coordinates)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.coordinates!r})"
+
+    def __reduce__(self) -> Any:
+        return restore, (type(self), self.coordinates)
+
+
+def restore(cls: type[Geometry], coordinates: list[Any]) -> Geometry:
+    made = cls.__new__(cls)
+    made.coordinates = coordinates
+    return made
+
+
+def _line(points: Iterable[Position]) -> list[list[float]]:
+    return [_position(point) for point in points]
+
+
+def _position(point: Any) -> list[float]:
+    if isinstance(point, Point):
+        return list(point.coordinates)
+    made = [float(part) for part in point]
+    if len(made) < 2:
+        raise ValueError(f"expected a longitude and a latitude, found {point!r}")
+    return made
+
+
+class Point(Geometry):
+    """A place: longitude first, as GeoJSON has it.
+
+    Args:
+        lon: degrees east, -180 to 180.
+        lat: degrees north, -90 to 90.
+
+    Example:
+        >>> Point(13.4, 52.5).lat
+        52.5
+    """
+
+    __slots__ = ()
+    geo_type = "Point"
+
+    def __init__(self, lon: float, lat: float) -> None:
+        self.coordinates = [float(lon), float(lat)]
+
+    @property
+    def lon(self) -> float:
+        """Degrees east."""
+        return float(self.coordinates[0])
+
+    @property
+    def lat(self) -> float:
+        """Degrees north."""
+        return float(self.coordinates[1])
+
+    def __repr__(self) -> str:
+        return f"Point({self.coordinates[0]!r}, {self.coordinates[1]!r})"
+
+
+class LineString(Geometry):
+    """A line through points."""
+
+    __slots__ = ()
+    geo_type = "LineString"
+
+    def __init__(self, points: Iterable[Position]) -> None:
+        self.coordinates = _line(points)
+
+
+class Polygon(Geometry):
+    """An area: its outer ring, then its holes. A ring that does not end where it began is closed.
+
+    Example:
+        >>> Polygon([(0, 0), (1, 0), (1, 1)])
+        Polygon([[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]])
+    """
+
+    __slots__ = ()
+    geo_type = "Polygon"
+
+    def __init__(self, ring: Iterable[Position], *holes: Iterable[Position]) -> None:
+        self.coordinates = [_ring(points) for points in (ring, *holes)]
+
+
+def _ring(points: Iterable[Position]) -> list[list[float]]:
+    ring = _line(points)
+    if ring and ring[0] != ring[-1]:
+        ring.append(list(ring[0]))
+    return ring
+
+
+class MultiPoint(Geometry):
+    """Several points."""
+
+    __slots__ = ()
+    geo_type = "MultiPoint"
+
+    def __init__(self, points: Iterable[Position]) -> None:
+        self.coordinates = _line(points)
+
+
+class MultiLineString(Geometry):
+    """Several lines."""
+
+    __slots__ = ()
+    geo_type = "MultiLineString"
+
+    def __init__(self, lines: Iterable[Iterable[Position]]) -> None:
+        self.coordinates = [_line(points) for points in lines]
+
+
+class MultiPolygon(Geometry):
+    """Several polygons."""
+
+    __slots__ = ()
+    geo_type = "MultiPolygon"
+
+    def __init__(self, polygons: Iterable[Polygon | Iterable[Iterable[Position]]]) -> None:
+        self.coordinates = [
+            polygon.coordinates if isinstance(polygon, Polygon) else [_ring(ring) for ring in polygon]
+            for polygon in polygons
+        ]
+
+
+GEOMETRIES = (Point, LineString, Polygon, MultiPoint, MultiLineString, MultiPolygon)

@@ -1,0 +1,581 @@
+"""Fields as class attributes give them: paths that compare to conditions, and what they are called in the database.
+
+Knows models only by their names and fields; sends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from mangonel import _core
+from mangonel.bson import ObjectId
+from mangonel.odm._registry import is_document, is_embedded_instance
+from mangonel.odm.errors import ValidationError
+from mangonel.odm.expressions.changes import Update
+from mangonel.odm.expressions.expr import Expr, Operand
+from mangonel.odm.expressions.geo import Geometry, Point
+from mangonel.odm.expressions.orders import Order
+
+T = TypeVar("T")
+
+
+class Path(Operand, Generic[T]):
+    """A field, as the class attribute gives it: compares to conditions, and goes on into embedded documents."""
+
+    __slots__ = ("_is_element", "_keys", "_model", "_name", "_owner", "_resolved")
+
+    def __init__(self, model: Any, name: str) -> None:
+        # `_owner` has the last field, `_model` is where the path begins.
+        self._model = model
+        self._owner = model
+        self._name = name
+        self._keys: tuple[str, ...] | None = None
+        self._resolved: Any = None
+        self._is_element = False
+
+    def _field(self) -> Any:
+        if self._resolved is None:
+            self._resolved = self._owner.__plan__.fields[self._name]
+            if self._keys is None:
+                self._keys = (self._resolved.key,)
+        return self._resolved
+
+    @property
+    def key(self) -> str:
+        """The path as the database has it."""
+        self._field()
+        return ".".join(self._keys or ())
+
+    def _within(self, owner: Any, name: str, keys: tuple[str, ...]) -> Path[Any]:
+        made: Path[Any] = Path(self._model, name)
+        made._owner = owner
+        made._keys = keys
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        field = self._field()
+        if field.model is not None:
+            fields = field.model.__plan__.fields
+            if name in fields:
+                return self._within(field.model, name, (*(self._keys or ()), fields[name].key))
+            for child in field.model.__subclasses__():
+                if name in child.__plan__.fields:
+                    return self._within(child, name, (*(self._keys or ()), child.__plan__.fields[name].key))
+            raise AttributeError(
+                f"{field.model.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}"
+            )
+        raise AttributeError(
+            f"{self._owner.__name__}.{self._name} has no {name!r}: it is no embedded document"
+        )
+
+    def __getitem__(self, part: Any) -> Any:
+        """An element by its index, or the value of a key."""
+        self._field()
+        made = self._within(self._owner, self._name, (*(self._keys or ()), str(part)))
+        made._is_element = True
+        return made
+
+    def _dump(self, value: Any, is_element: bool | None = None) -> Any:
+        """The value as the database has it."""
+        if isinstance(value, (Path, Expr)):
+            raise TypeError(
+                f"expected a value to compare {self.key!r} with, found {type(value).__name__}; use expr()"
+            )
+        return dump(self._owner, self._field(), value, self._is_element if is_element is None else is_element)
+
+    def _condition(self) -> dict[str, Any]:
+        return {self.key: True}
+
+    def _compare(self, operator: str, value: Any) -> Expr:
+        return Expr({self.key: {operator: self._dump(value)}})
+
+    def __eq__(self, value: object) -> Any:
+        dumped = self._dump(value)
+        # A document or a pattern would be read as operators or as a regex.
+        is_plain = not isinstance(dumped, (dict, re.Pattern)) and type(dumped).__name__ != "Regex"
+        return Expr({self.key: dumped if is_plain else {"$eq": dumped}})
+
+    def __ne__(self, value: object) -> Any:
+        return self._compare("$ne", value)
+
+    def __lt__(self, value: Any) -> Any:
+        return self._compare("$lt", value)
+
+    def __le__(self, value: Any) -> Any:
+        return self._compare("$lte", value)
+
+    def __gt__(self, value: Any) -> Any:
+        return self._compare("$gt", value)
+
+    def __ge__(self, value: Any) -> Any:
+        return self._compare("$gte", value)
+
+    def __hash__(self) -> int:
+        return hash((self._model, self._owner, self._name, self._keys))
+
+    def __invert__(self) -> Expr:
+        return Expr({self.key: {"$ne": True}})
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the field {self._name!r} of {self._owner.__name__} has no truth value; compare it with something"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            f"{self._owner.__name__}.{self._name} is a field, not a value; use each() or elem() for its elements"
+        )
+
+    def __neg__(self) -> Order:
+        return Order(self, -1)
+
+    def __pos__(self) -> Order:
+        return Order(self, 1)
+
+    def __repr__(self) -> str:
+        return f"{self._model.__name__}.{self.key}"
+
+    # Methods of `Mapped` and `F()`.
+
+    def in_(self, values: Iterable[T]) -> Expr:
+        """The field has one of these values.
+
+        Args:
+            values: any iterable of values.
+
+        Example:
+            >>> User.age.in_([3, 4]).query
+            {'age': {'$in': [3, 4]}}
+        """
+        return Expr({self.key: {"$in": [self._dump(value) for value in values]}})
+
+    def not_in(self, values: Iterable[T]) -> Expr:
+        """The field has none of these values.
+
+        Args:
+            values: any iterable of values.
+
+        Example:
+            >>> User.age.not_in([3, 4]).query
+            {'age': {'$nin': [3, 4]}}
+        """
+        return Expr({self.key: {"$nin": [self._dump(value) for value in values]}})
+
+    def between(self, low: T, high: T) -> Expr:
+        """The field is at least `low` and at most `high`.
+
+        Example:
+            >>> User.age.between(18, 30).query
+            {'age': {'$gte': 18, '$lte': 30}}
+        """
+        return Expr({self.key: {"$gte": self._dump(low), "$lte": self._dump(high)}})
+
+    def exists(self, exists: bool = True) -> Expr:
+        """The key is there, whatever its value, or is not.
+
+        Args:
+            exists: False: the key is not there.
+
+        Example:
+            >>> User.email.exists().query
+            {'email': {'$exists': True}}
+        """
+        return Expr({self.key: {"$exists": exists}})
+
+    def has_type(self, *types: str | int) -> Expr:
+        """The value is of one of these BSON types, by name or number.
+
+        Args:
+            types: names or numbers of BSON types.
+
+        Example:
+            >>> User.age.has_type("int", "long").query
+            {'age': {'$type': ['int', 'long']}}
+        """
+        return Expr({self.key: {"$type": list(types) if len(types) > 1 else types[0]}})
+
+    def is_none(self) -> Expr:
+        """The field is None or its key is not there."""
+        return Expr({self.key: None})
+
+    def size(self, size: int) -> Expr:
+        """The list has so many elements.
+
+        Args:
+            size: how many.
+
+        Example:
+            >>> User.tags.size(2).query
+            {'tags': {'$size': 2}}
+        """
+        return Expr({self.key: {"$size": size}})
+
+    def all(self, values: Iterable[Any]) -> Expr:
+        """The list has all of these elements.
+
+        Args:
+            values: any iterable of elements.
+
+        Example:
+            >>> User.tags.all(["admin", "owner"]).query
+            {'tags': {'$all': ['admin', 'owner']}}
+        """
+        return Expr({self.key: {"$all": [self._dump(value, True) for value in values]}})
+
+    def contains(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text has `text` in it.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.name.contains("d").query
+            {'name': {'$regex': 'd'}}
+        """
+        return self._regex(re.escape(text), ignore_case)
+
+    def startswith(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text begins with `text`; without `ignore_case` an index serves.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.name.startswith("A").query
+            {'name': {'$regex': '^A'}}
+        """
+        return self._regex("^" + re.escape(text), ignore_case)
+
+    def endswith(self, text: str, *, ignore_case: bool = False) -> Expr:
+        r"""The text ends with `text`.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.email.endswith(".org").query
+            {'email': {'$regex': '\\.org$'}}
+        """
+        return self._regex(re.escape(text) + "$", ignore_case)
+
+    def iexact(self, text: str) -> Expr:
+        """The text is `text`, whatever the case.
+
+        Args:
+            text: text, taken as it is.
+
+        Example:
+            >>> User.find(User.name.iexact("ADA")).count()
+            1
+        """
+        return self._regex("^" + re.escape(text) + "$", True)
+
+    def wholeword(self, text: str, *, ignore_case: bool = False) -> Expr:
+        """The text has `text` as a word of its own.
+
+        Args:
+            text: text, taken as it is.
+            ignore_case: True: whatever the case; no index serves then.
+
+        Example:
+            >>> User.find(User.name.wholeword("Ada")).count()
+            1
+        """
+        return self._regex(r"\b" + re.escape(text) + r"\b", ignore_case)
+
+    def matches(self, pattern: str | re.Pattern[str], options: str = "") -> Expr:
+        """The text matches a regular expression; `options` are the server's: i, m, s, x.
+
+        Args:
+            pattern: text or a compiled expression.
+            options: letters of the server's: i, m, s, x.
+
+        Example:
+            >>> User.name.matches("^A").query
+            {'name': {'$regex': '^A'}}
+        """
+        if isinstance(pattern, re.Pattern):
+            flags = {re.I: "i", re.M: "m", re.S: "s", re.X: "x"}
+            options = options or "".join(letter for flag, letter in flags.items() if pattern.flags & flag)
+            pattern = pattern.pattern
+        query: dict[str, Any] = {"$regex": pattern}
+        if options:
+            query["$options"] = options
+        return Expr({self.key: query})
+
+    def _regex(self, pattern: str, ignore_case: bool) -> Expr:
+        return self.matches(pattern, "i" if ignore_case else "")
+
+    def mod(self, divisor: int, remainder: int) -> Expr:
+        """The number divided by `divisor` leaves `remainder`.
+
+        Example:
+            >>> User.find(User.age.mod(12, 0)).count()
+            2
+        """
+        return Expr({self.key: {"$mod": [divisor, remainder]}})
+
+    def bits_all_set(self, mask: int | list[int]) -> Expr:
+        """All bits of the mask, or at these positions, are 1.
+
+        Args:
+            mask: an integer, or positions counted from 0.
+
+        Example:
+            >>> User.age.bits_all_set(0b100).query
+            {'age': {'$bitsAllSet': 4}}
+        """
+        return Expr({self.key: {"$bitsAllSet": mask}})
+
+    def bits_any_set(self, mask: int | list[int]) -> Expr:
+        """One of the bits is 1.
+
+        Args:
+            mask: as for `bits_all_set`.
+
+        Example:
+            >>> User.age.bits_any_set([0, 2]).query
+            {'age': {'$bitsAnySet': [0, 2]}}
+        """
+        return Expr({self.key: {"$bitsAnySet": mask}})
+
+    def bits_all_clear(self, mask: int | list[int]) -> Expr:
+        """All of the bits are 0.
+
+        Args:
+            mask: as for `bits_all_set`.
+
+        Example:
+            >>> User.age.bits_all_clear([0, 2]).query
+            {'age': {'$bitsAllClear': [0, 2]}}
+        """
+        return Expr({self.key: {"$bitsAllClear": mask}})
+
+    def bits_any_clear(self, mask: int | list[int]) -> Expr:
+        """One of the bits is 0.
+
+        Args:
+            mask: as for `bits_all_set`.
+
+        Example:
+            >>> User.age.bits_any_clear([0, 2]).query
+            {'age': {'$bitsAnyClear': [0, 2]}}
+        """
+        return Expr({self.key: {"$bitsAnyClear": mask}})
+
+    def near(self, point: Point, *, max_m: float | None = None, min_m: float | None = None) -> Expr:
+        """Places by their distance from `point`, nearest first; needs a 2dsphere index.
+
+        Args:
+            max_m, min_m: metres.
+
+        Example:
+            >>> F(Cafe.loc).near(Point(10.7, 59.9), max_m=500).query
+            {'loc': {'$nearSphere': {'$geometry': {'type': 'Point', 'coordinates': [10.7, 59.9]}, '$maxDistance': 500}}}
+        """
+        near: dict[str, Any] = {"$geometry": point.to_geojson()}
+        if max_m is not None:
+            near["$maxDistance"] = max_m
+        if min_m is not None:
+            near["$minDistance"] = min_m
+        return Expr({self.key: {"$nearSphere": near}})
+
+    def within(self, area: Geometry) -> Expr:
+        """Geometries that lie in a polygon or several.
+
+        Args:
+            area: a `Polygon` or a `MultiPolygon`.
+
+        Example:
+            >>> F(Cafe.loc).within(Polygon([(0, 0), (3, 6), (6, 1), (0, 0)])).query
+            {'loc': {'$geoWithin': {'$geometry': {'type': 'Polygon', 'coordinates': [[[0.0, 0.0], [3.0, 6.0], ...]]}}}}
+        """
+        return Expr({self.key: {"$geoWithin": {"$geometry": area.to_geojson()}}})
+
+    def within_sphere(self, centre: Point, radius_m: float) -> Expr:
+        """Geometries within so many metres of a point; needs no index.
+
+        Args:
+            centre: the middle: longitude and latitude in degrees.
+            radius_m: metres.
+
+        Example:
+            >>> F(Cafe.loc).within_sphere(Point(10.7, 59.9), 500).query
+            {'loc': {'$geoWithin': {'$centerSphere': [[10.7, 59.9], 7.839325190887568e-05]}}}
+        """
+        radius = [centre.coordinates, radius_m / 6_378_100.0]
+        return Expr({self.key: {"$geoWithin": {"$centerSphere": radius}}})
+
+    def within_box(self, lower_left: tuple[float, float], upper_right: tuple[float, float]) -> Expr:
+        """Legacy points in a flat box.
+
+        Args:
+            lower_left: a corner: longitude and latitude, or any two numbers.
+            upper_right: the corner opposite.
+
+        Example:
+            >>> F(Cafe.loc).within_box((0, 0), (10, 10)).query
+            {'loc': {'$geoWithin': {'$box': [[0, 0], [10, 10]]}}}
+        """
+        return Expr({self.key: {"$geoWithin": {"$box": [list(lower_left), list(upper_right)]}}})
+
+    def intersects(self, geometry: Geometry) -> Expr:
+        """Geometries that have a point in common with this one.
+
+        Args:
+            geometry: any of the geometries here.
+
+        Example:
+            >>> F(Cafe.loc).intersects(LineString([(0, 0), (3, 6)])).query
+            {'loc': {'$geoIntersects': {'$geometry': {'type': 'LineString', 'coordinates': [[0.0, 0.0], [3.0, 6.0]]}}}}
+        """
+        return Expr({self.key: {"$geoIntersects": {"$geometry": geometry.to_geojson()}}})
+
+    def set(self, value: T) -> Update:
+        """An update that sets the field.
+
+        Args:
+            value: what it gets.
+
+        Example:
+            >>> User.find(User.name == "Ada").update(User.age.set(37))
+            1
+        """
+        return Update("$set", self.key, self._dump(value))
+
+    def unset(self) -> Update:
+        """An update that removes the key."""
+        return Update("$unset", self.key, "")
+
+    def asc(self) -> Order:
+        """Sort by the field, smallest first."""
+        return Order(self, 1)
+
+    def desc(self) -> Order:
+        """Sort by the field, largest first."""
+        return Order(self, -1)
+
+
+if TYPE_CHECKING:
+
+    class Mapped(Path[T]):
+        """A field whose class attribute is fully typed: `n: Mapped[int]` is a `Path[int]` on the class, an int on
+        the instance."""
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> Path[T]: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> T: ...
+        def __get__(self, instance: object | None, owner: Any) -> Any: ...
+        def __set__(self, instance: object, value: T) -> None: ...
+
+else:
+
+    class Mapped(Generic[T]):
+        """Marks a field whose class attribute is fully typed: `n: Mapped[int]`."""
+
+
+def F(field: T) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
+    """Return a class attribute as what it is, with the methods that its type has not: `F(Cafe.loc).near(…)`.
+
+    Args:
+        field: an attribute of a model, of any type.
+
+    Example:
+        >>> F(Cafe.loc).within_sphere(Point(10.7, 59.9), 500).query
+        {'loc': {'$geoWithin': {'$centerSphere': [[10.7, 59.9], 7.839325190887568e-05]}}}
+    """
+    return path_of(field)
+
+
+def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
+    """Return what BSON has of a value that a query compares a field with.
+
+    A value of the field's type becomes what is stored; an element's, for a list, likewise; anything else is left
+    as it is: the server may compare across types.
+    """
+    if value is None:
+        return None
+    for element in (is_element, not is_element):
+        try:
+            return _core.odm_dump(owner.__model__, field.name, value, element)
+        except (ValidationError, TypeError):
+            continue
+    if is_document(value):
+        return value.id
+    if is_embedded_instance(value):
+        return value.to_bson()
+    if isinstance(value, Geometry):
+        return value.to_geojson()
+    if isinstance(value, str) and field.type is not str and not field.is_list:
+        return _from_text(field, value)
+    return value
+
+
+def _from_text(field: Any, value: str) -> Any:
+    """An id given as text, as URLs have it, for a field of ObjectIds or references."""
+    if (field.type is ObjectId or field.target is not None) and ObjectId.is_valid(value):
+        return ObjectId(value)
+    return value
+
+
+def path_of(field: Any) -> Path[Any]:
+    """Return the path that a class attribute is, to type checkers a value.
+
+    Raises:
+        TypeError: something else.
+    """
+    if isinstance(field, Path):
+        return field
+    raise TypeError(f"expected a field as the class has it, such as User.age, found {field!r}")
+
+
+def key_of(field: Any, model: Any = None) -> str:
+    """Return a field's path in the database, of a class attribute or of a dotted name of attributes."""
+    if isinstance(field, Path):
+        return field.key
+    if isinstance(field, str):
+        return key_of_name(field, model)
+    raise TypeError(f"expected a field or its name, found {field!r}")
+
+
+def key_of_name(name: str, model: Any) -> str:
+    """Translate a dotted path of attributes into one of keys; unknown parts stay as they are."""
+    keys = []
+    current = model
+    for part in name.split("."):
+        field = current.__plan__.fields.get(part) if current is not None else None
+        keys.append(field.key if field is not None else part)
+        if field is not None:
+            current = field.model
+        elif not part.lstrip("$[").rstrip("]").isalnum() or not (part.isdigit() or part.startswith("$")):
+            current = None
+    return ".".join(keys)
+
+
+def order_of(orders: Iterable[Any], model: Any) -> dict[str, Any]:
+    """Return the sort document of orders: fields, `asc()`, `desc()`, names, names with `-`."""
+    sort: dict[str, Any] = {}
+    for order in orders:
+        direction: Any = 1
+        if isinstance(order, Order):
+            order, direction = order.field, order.direction
+        if isinstance(order, Mapping):
+            sort.update(order)
+            continue
+        if isinstance(order, tuple):
+            order, direction = order
+        if isinstance(order, str) and order[:1] in ("-", "+"):
+            direction = -1 if order[0] == "-" else 1
+            order = order[1:]
+        if isinstance(order, Order):
+            order, direction = order.field, order.direction
+        sort[key_of(order, model)] = direction
+    return sort

@@ -1,0 +1,270 @@
+"""The operators of an update as functions of class attributes: `inc(User.age)`, `push(User.tags, "a")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, overload
+
+from mangonel.odm.expressions.changes import Update
+from mangonel.odm.expressions.conditions import elem
+from mangonel.odm.expressions.expr import Where
+from mangonel.odm.expressions.paths import path_of
+
+T = TypeVar("T")
+
+Number = TypeVar("Number", int, float, Any)
+
+
+def set_(field: T, value: T) -> Update:
+    """Set a field.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(set_(User.age, 37))
+        1
+    """
+    return path_of(field).set(value)
+
+
+def unset(field: object) -> Update:
+    """Remove a key.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(unset(User.address))
+        1
+    """
+    return path_of(field).unset()
+
+
+def set_on_insert(field: T, value: T) -> Update:
+    """Set a field when an upsert inserts.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets.
+
+    Example:
+        >>> User.find(User.name == "Max").update(inc(User.age), set_on_insert(User.status, "new"), upsert=True)
+        1
+    """
+    path = path_of(field)
+    return Update("$setOnInsert", path.key, path._dump(value))
+
+
+@overload
+def inc(field: int | None, by: int = 1) -> Update: ...
+@overload
+def inc(field: float | None, by: float = 1) -> Update: ...
+def inc(field: Any, by: Any = 1) -> Update:
+    """Add to a number.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        by: how much; negative to take away.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(inc(User.age))
+        1
+    """
+    path = path_of(field)
+    return Update("$inc", path.key, path._dump(by))
+
+
+@overload
+def mul(field: int | None, by: int) -> Update: ...
+@overload
+def mul(field: float | None, by: float) -> Update: ...
+def mul(field: Any, by: Any) -> Update:
+    """Multiply a number.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        by: the factor.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(mul(User.age, 2))
+        1
+    """
+    path = path_of(field)
+    return Update("$mul", path.key, path._dump(by))
+
+
+def min_(field: T, value: T) -> Update:
+    """Set a field if `value` is smaller.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets if it was larger.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(min_(User.age, 30))
+        1
+    """
+    path = path_of(field)
+    return Update("$min", path.key, path._dump(value))
+
+
+def max_(field: T, value: T) -> Update:
+    """Set a field if `value` is larger.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        value: what it gets if it was smaller.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(max_(User.age, 40))
+        1
+    """
+    path = path_of(field)
+    return Update("$max", path.key, path._dump(value))
+
+
+def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int | None = None) -> Update:
+    """Change bits of an integer.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        and_: bits that stay.
+        or_: bits that are set.
+        xor: bits that turn.
+
+    Example:
+        >>> bit(User.age, and_=0b1111)
+        Update('$bit', 'age', {'and': 15})
+    """
+    given = {"and": and_, "or": or_, "xor": xor}
+    return Update(
+        "$bit", path_of(field).key, {name: mask for name, mask in given.items() if mask is not None}
+    )
+
+
+def rename(field: object, to: object) -> Update:
+    """Give a key another name.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        to: its new key, or an attribute.
+
+    Example:
+        >>> User.find().update(rename(User.status, "state"))
+        2
+    """
+    return Update("$rename", path_of(field).key, to if isinstance(to, str) else path_of(to).key)
+
+
+def current_date(field: object, kind: str = "date") -> Update:
+    """Set a field to the server's time: "date" or "timestamp".
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        kind: "date" or "timestamp".
+
+    Example:
+        >>> class Visit(Document):
+        ...     seen: datetime.datetime | None = None
+        >>> Visit().save() and Visit.find().update(current_date(Visit.seen))
+        1
+    """
+    return Update("$currentDate", path_of(field).key, {"$type": kind})
+
+
+def push(
+    field: list[T],
+    *values: T,
+    position: int | None = None,
+    slice: int | None = None,
+    sort: Any = None,
+) -> Update:
+    """Append to a list.
+
+    Args:
+        field: a list of the model.
+        values: the new elements.
+        position: where they go; None for the end.
+        slice: keep so many elements of the list, the last ones when negative.
+        sort: order the whole list: 1, -1, or a document of keys.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(push(User.tags, "new", slice=-10))
+        1
+        >>> User.get(user.id).tags
+        ['admin', 'new']
+    """
+    path = path_of(field)
+    items = [path._dump(value, True) for value in values]
+    if len(items) == 1 and position is None and slice is None and sort is None:
+        return Update("$push", path.key, items[0])
+    change: dict[str, Any] = {"$each": items}
+    if position is not None:
+        change["$position"] = position
+    if slice is not None:
+        change["$slice"] = slice
+    if sort is not None:
+        change["$sort"] = sort
+    return Update("$push", path.key, change)
+
+
+def add_to_set(field: list[T], *values: T) -> Update:
+    """Append to a list what is not in it.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: the elements.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(add_to_set(User.tags, "admin", "owner"))
+        1
+    """
+    path = path_of(field)
+    items = [path._dump(value, True) for value in values]
+    return Update("$addToSet", path.key, items[0] if len(items) == 1 else {"$each": items})
+
+
+def pull(field: list[T], *values: T) -> Update:
+    """Take values out of a list, wherever they stand.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        values: the elements.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(pull(User.tags, "admin"))
+        1
+    """
+    path = path_of(field)
+    return Update("$pullAll", path.key, [path._dump(value, True) for value in values])
+
+
+def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
+    """Take the elements out of a list that fulfil a condition, as for `elem`.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        condition: a function of an element that gives a condition.
+
+    Example:
+        >>> Post.find().update(pull_where(Post.comments, lambda comment: comment.likes < 5))
+        1
+    """
+    query = elem(field, condition).query
+    return Update("$pull", path_of(field).key, next(iter(query.values()))["$elemMatch"])
+
+
+def pop(field: Iterable[Any], *, first: bool = False) -> Update:
+    """Take the last element out of a list, or the first.
+
+    Args:
+        field: an attribute of the model, such as `User.name`.
+        first: True: the first element.
+
+    Example:
+        >>> User.find(User.name == "Ada").update(pop(User.tags))
+        1
+    """
+    return Update("$pop", path_of(field).key, -1 if first else 1)

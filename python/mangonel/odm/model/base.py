@@ -1,0 +1,222 @@
+"""What documents and embedded documents have in common: made of dicts and BSON, and turned into them.
+
+What an instance is lives in Rust (`_core.OdmBase`); what it does with a server, in `store.document`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from mangonel import _core
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.odm.expressions.paths import Path
+from mangonel.odm.model import convert
+from mangonel.odm.model.fields import FieldInfo
+from mangonel.odm.model.hooks import Hook, load_hook, run_plain
+from mangonel.odm.model.metaclass import ModelMeta
+from mangonel.odm.model.plan import Plan
+from mangonel.odm.model.pydantic_schema import core_schema, pydantic_json_schema
+
+
+class Base(_core.OdmBase, metaclass=ModelMeta):
+    """What documents and embedded documents have in common."""
+
+    __abstract__ = True
+
+    # What a program may set in the class.
+    __unknown__: ClassVar[str] = "keep"
+    __on_bad__: ClassVar[str] = "raise"
+    __cast__: ClassVar[bool] = False
+    __tz_aware__: ClassVar[bool] = False
+    __dynamic__: ClassVar[bool] = False
+    __root__: ClassVar[bool] = False
+    __tag__: ClassVar[str] = "_cls"
+    __tag_value__: ClassVar[Any] = None
+    __tag_root__: ClassVar[bool] = False
+
+    # What the metaclass sets.
+    __model__: ClassVar[_core.OdmModel]
+    __fields__: ClassVar[dict[str, FieldInfo]]
+    __plan__: ClassVar[Plan]
+    __locals__: ClassVar[dict[str, Any]]
+    __expressions__: ClassVar[dict[str, Path[Any]]]
+    __hooks__: ClassVar[dict[str, list[Hook]]]
+    __is_document__: ClassVar[bool] = False
+
+    @classmethod
+    def __default_tag__(cls) -> Any:
+        return cls.__name__
+
+    @classmethod
+    def __collection_name__(cls) -> str:
+        return cls.__name__
+
+    @classmethod
+    def __tagged__(cls) -> list[Any]:
+        """The models that may stand where this one is expected, itself included, that have tags."""
+        found = [cls] if cls.__tag_value__ is not None else []
+        for child in cls.__subclasses__():
+            # The hidden class of partial loads is a subclass too.
+            if "__model__" in child.__dict__ or "__abstract__" in child.__dict__:
+                found += [model for model in child.__tagged__() if model not in found]
+        return [model for model in found if "__model__" in model.__dict__]
+
+    @classmethod
+    def __load_hook__(cls) -> Callable[[Any], None] | None:
+        return load_hook(cls)
+
+    @classmethod
+    def from_bson(cls, data: bytes, *, lazy: bool = False) -> Self:
+        """Return the instance that one BSON document is.
+
+        Args:
+            data: one document.
+            lazy: leave containers raw until they are read.
+
+        Raises:
+            ValidationError: a value is not what its field says, or is missing; the message has the path.
+            InvalidBSON: the bytes are not BSON.
+
+        Example:
+            >>> User.from_bson(bson.encode({"name": "Ada"})).name
+            'Ada'
+        """
+        found = _core.odm_decode_all(cls.__model__, data, lazy)
+        if len(found) != 1:
+            raise ValueError(f"expected one document, found {len(found)}")
+        made: Self = found[0]
+        return made
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make an instance of a mapping of attributes or keys, embedded documents included; types are checked.
+
+        Args:
+            values: by attribute or by key.
+
+        Raises:
+            ValidationError: a value is not what its field says, or is missing.
+
+        Example:
+            >>> User.from_dict({"name": "Ada", "address": {"city": "London"}}).address.city
+            'London'
+        """
+        made: Self = convert.from_dict(cls, values)
+        return made
+
+    def to_bson(self) -> Any:
+        """Return the document as the driver takes it: raw BSON."""
+        return RawBSONDocument(_core.odm_encode(self))
+
+    def to_dict(self, *, exclude: Any = (), only: Any = None, by_key: bool = False) -> dict[str, Any]:
+        """Return the values as a dict, embedded documents included; references become ids.
+
+        Args:
+            exclude: attributes to leave out.
+            only: the attributes to take; None for all.
+            by_key: name them as the database does.
+
+        Example:
+            >>> user.to_dict(only=["name", "age"])
+            {'name': 'Ada', 'age': 36}
+        """
+        return convert.to_dict(self, exclude=exclude, only=only, by_key=by_key)
+
+    def to_json(self, *, exclude: Any = (), only: Any = None, by_key: bool = False) -> str:
+        """Return the values as JSON: ids, dates and decimals as strings.
+
+        Args:
+            exclude, only, by_key: as for `to_dict`.
+
+        Example:
+            >>> user.to_json(only=["name", "age"])
+            '{"name": "Ada", "age": 36}'
+        """
+        return convert.to_json(self, exclude=exclude, only=only, by_key=by_key)
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the stored document has under keys that no field has. A copy; `set_extra` changes it."""
+        found: dict[str, Any] = _core.odm_extra(self)
+        return found
+
+    def set_extra(self, values: Mapping[str, Any]) -> None:
+        """Set what stands under keys that no field has.
+
+        Args:
+            values: by key; takes the place of all that stood there.
+
+        Example:
+            >>> user.set_extra({"legacy": 1})
+            >>> user.extra
+            {'legacy': 1}
+        """
+        _core.odm_set_extra(self, dict(values))
+
+    def validate(self) -> None:
+        """Check every value and what stands in containers; run the `validate` hooks.
+
+        Raises:
+            ValidationError: with the path of the first value that is wrong.
+        """
+        run_plain(self, "before_validate")
+        _core.odm_encode(self)
+        run_plain(self, "after_validate")
+
+    def copy(self, **changes: Any) -> Self:
+        """Return a new document with the same values but another id, and with these changes.
+
+        Args:
+            changes: values by attribute.
+
+        Example:
+            >>> twin = user.copy(name="Ada II")
+            >>> twin.name, twin.id == user.id
+            ('Ada II', False)
+        """
+        made: Self = convert.copy(self, changes)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self) and getattr(other, "__class__", None) is not self.__class__:
+            return NotImplemented
+        return convert.values_of(self) == convert.values_of(other)
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return convert.represent(self)
+
+    def __reduce__(self) -> Any:
+        return convert.reduce(self)
+
+    def __copy__(self) -> Self:
+        restore, arguments = convert.reduce(self)
+        made: Self = restore(*arguments)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.__copy__()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return core_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
+        return pydantic_json_schema(cls, handler)
+
+
+class Embedded(Base):
+    """A document inside documents; also the shape of a read model.
+
+    Example:
+        >>> class Address(Embedded):
+        ...     city: str
+        ...     zip: str | None = None
+        >>> Address(city="Oslo").city
+        'Oslo'
+    """
+
+    __abstract__ = True

@@ -1,0 +1,192 @@
+"""Instances to and from dicts, JSON and pickles. Sends nothing."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import enum
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from mangonel import _core
+from mangonel.bson import ObjectId
+from mangonel.odm._registry import is_embedded, is_instance
+from mangonel.odm.expressions.geo import Geometry
+from mangonel.odm.model.refs import Ref, Refs
+
+NEW, PARTIAL, DELETED = 1, 2, 4
+
+
+def values_of(instance: Any) -> dict[str, Any]:
+    """Return the values that an instance has, by attribute."""
+    return {name: getattr(instance, name) for name in _core.odm_loaded(instance)}
+
+
+def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
+    """Make an instance of a mapping; keys may be attributes or names in the database."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"expected a mapping, found {type(values).__name__}")
+    plan = cls.__plan__
+    given: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, value in values.items():
+        field = plan.fields.get(key) or plan.by_key.get(key)
+        if field is None:
+            if key == cls.__tag__:
+                cls = _by_tag(cls, value)
+                plan = cls.__plan__
+                continue
+            extra[key] = value
+            continue
+        given[field.name] = _build(field, value)
+    if extra and cls.__unknown__ == "forbid":
+        raise TypeError(f"expected fields of {cls.__name__}, found {', '.join(map(repr, extra))}")
+    made = cls(**given)
+    if extra and cls.__unknown__ == "keep" and cls.__dynamic__:
+        made.set_extra(extra)
+    return made
+
+
+def _by_tag(cls: Any, value: Any) -> Any:
+    for model in cls.__tagged__():
+        if model.__tag_value__ == value:
+            return model
+    return cls
+
+
+def _build(field: Any, value: Any) -> Any:
+    """Make embedded documents of the mappings in a value."""
+    if field.model is None:
+        return value
+    if isinstance(value, Mapping):
+        if getattr(field.type, "__origin__", field.type) is dict:
+            return {key: _build_one(field, item) for key, item in value.items()}
+        return _build_one(field, value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_build_one(field, item) for item in value)
+    return value
+
+
+def _build_one(field: Any, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    candidates = [part for part in _flatten(field.type) if is_embedded(part)]
+    for candidate in candidates:
+        try:
+            return from_dict(candidate, value)
+        except (TypeError, ValueError):
+            if candidate is candidates[-1]:
+                raise
+    return value
+
+
+def _flatten(annotation: Any) -> Iterable[Any]:
+    parts = get_args(annotation)
+    if not parts:
+        yield annotation
+    for part in parts:
+        yield from _flatten(part)
+
+
+def to_dict(
+    instance: Any, *, exclude: Iterable[str] = (), only: Iterable[str] | None = None, by_key: bool = False
+) -> dict[str, Any]:
+    """Return an instance's values as a dict, all the way down."""
+    fields = instance.__plan__.fields
+    left_out = set(exclude)
+    chosen = None if only is None else set(only)
+    found: dict[str, Any] = {}
+    for name in _core.odm_loaded(instance):
+        if name in left_out or (chosen is not None and name not in chosen):
+            continue
+        found[fields[name].key if by_key else name] = plain(getattr(instance, name), by_key)
+    if instance.__dynamic__ and chosen is None:
+        found.update(instance.extra)
+    return found
+
+
+def plain(value: Any, by_key: bool = False) -> Any:
+    """Return a value without objects of the mapper's."""
+    if is_instance(value):
+        return to_dict(value, by_key=by_key)
+    if isinstance(value, Ref):
+        return value.id
+    if isinstance(value, Refs):
+        return list(value.ids)
+    if isinstance(value, Geometry):
+        return value.to_geojson()
+    if isinstance(value, dict):
+        return {key: plain(item, by_key) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item, by_key) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value
+
+
+def to_json(
+    instance: Any, *, exclude: Iterable[str] = (), only: Iterable[str] | None = None, by_key: bool = False
+) -> str:
+    """Return an instance's values as JSON."""
+    return json.dumps(to_dict(instance, exclude=exclude, only=only, by_key=by_key), default=json_value)
+
+
+def json_value(value: Any) -> Any:
+    """Return what JSON has for a value of a type that it has not."""
+    if isinstance(value, (dt.datetime, dt.date)):
+        return value.isoformat()
+    if isinstance(value, (ObjectId, decimal.Decimal, uuid.UUID)):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+def represent(instance: Any) -> str:
+    """Return what an instance looks like to a programmer; what is not loaded is not loaded by this."""
+    parts = []
+    secret = set(getattr(instance, "__secret__", ()))
+    for name in _core.odm_loaded(instance):
+        parts.append(f"{name}=…" if name in secret else f"{name}={getattr(instance, name)!r}")
+    return f"{instance.__class__.__name__}({', '.join(parts)})"
+
+
+def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a new document with the same values."""
+    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None)
+    if instance.__is_document__ and "id" in instance.__fields__:
+        info = instance.__fields__["id"]
+        if "id" not in changes and info.default_factory is not None:
+            made.id = info.default_factory()
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def reduce(instance: Any) -> Any:
+    """Return how to make an instance again, in another process too."""
+    flags = _core.odm_flags(instance)
+    loaded = list(_core.odm_loaded(instance)) if flags & PARTIAL else None
+    dirty = [] if flags & NEW or not instance.__is_document__ else list(_core.odm_changes(instance))
+    if not dirty:
+        return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded)
+    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, dirty)
+
+
+def restore(
+    cls: Any, data: bytes, flags: int, loaded: list[str] | None, changed: list[str] | None = None
+) -> Any:
+    """Make an instance of what `reduce` returned."""
+    only = None
+    if loaded is not None:
+        names = list(cls.__fields__)
+        only = [names.index(name) for name in loaded]
+    made = _core.odm_decode_all(cls.__model__, data, False, only)[0]
+    if flags & NEW:
+        _core.odm_mark_new(made)
+    if changed:
+        _core.odm_mark_changed(made, changed)
+    return made

@@ -1,0 +1,393 @@
+"""From annotations to the description that the core compiles into a plan, at a model's first use.
+
+The description is plain dicts and tuples; `crates/py/src/odm/plan.rs` reads it.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import decimal
+import enum
+import re
+import types
+import typing
+import uuid
+from typing import Any, Literal, Union, get_args, get_origin
+
+from mangonel import _core
+from mangonel.bson import (
+    Binary,
+    Code,
+    DBRef,
+    Decimal128,
+    Int64,
+    MaxKey,
+    MinKey,
+    ObjectId,
+    Regex,
+    Timestamp,
+    encode,
+)
+from mangonel.odm._registry import is_embedded, is_model
+from mangonel.odm.expressions.geo import Geometry
+from mangonel.odm.model import cast
+from mangonel.odm.model.annotations import evaluate, unwrap, without_none
+from mangonel.odm.model.codec import codec_options
+from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Version
+from mangonel.odm.model.refs import Ref, RefMaker, Refs
+
+_SCALARS: dict[Any, str] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    bytes: "bytes",
+    dt.datetime: "datetime",
+    dt.date: "date",
+    ObjectId: "object_id",
+    decimal.Decimal: "decimal",
+    type(None): "none",
+    Any: "any",
+    object: "any",
+}
+_INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
+# Values of these may change without being set.
+_MUTABLE = {"list", "set", "dict", "embedded", "union", "any", "refs", "geo", "custom", "tuple", "tuple_of"}
+
+
+def describe(cls: Any) -> dict[str, Any]:
+    """Return what the core compiles into a model's plan.
+
+    Raises:
+        TypeError: an annotation cannot be stored, or names something that does not exist.
+    """
+    return {
+        "fields": [_row(cls, field) for field in cls.__plan__.fields.values()],
+        "tags": _tags(cls),
+        "unknown": cls.__unknown__,
+        "is_document": cls.__is_document__,
+        "forgives": cls.__on_bad__ == "raw",
+        "keeps_raw": bool(cls.__dynamic__),
+        "has_refs": _has_refs(cls, set()),
+        "after_load": cls.__load_hook__(),
+        "codec_options": codec_options(cls.__tz_aware__),
+    }
+
+
+def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
+    """Return a field with its annotation evaluated."""
+    annotation = evaluate(info.annotation, info.owner)
+    metadata: list[Any] = []
+    annotation = unwrap(annotation, metadata, info.owner)
+    plain, nullable = without_none(annotation)
+    plain = unwrap(plain, metadata, info.owner)
+    key = info.key or ("_id" if info.name == "id" else info.name)
+    resolved = Resolved(info, info.name, key, plain, nullable, tuple(metadata))
+    for item in metadata:
+        if isinstance(item, Indexed):
+            resolved.indexes.append(item)
+        elif item is Indexed:
+            resolved.indexes.append(Indexed())
+        elif isinstance(item, Sequence):
+            resolved.sequence = item
+        elif item is Version or isinstance(item, Version):
+            resolved.is_version = True
+    resolved.is_list = get_origin(plain) in (list, set, frozenset, tuple)
+    resolved.model, resolved.target = _models_of(plain, info.owner)
+    return resolved
+
+
+def _models_of(plain: Any, owner: Any) -> tuple[type[Any] | None, Any]:
+    """The embedded model that paths go on in, and the model that references lead to."""
+
+    plain = unwrap(plain, [], owner)
+    if is_embedded(plain):
+        return plain, None
+    origin = get_origin(plain)
+    if origin in (Ref, Refs) or plain in (Ref, Refs):
+        return None, (unwrap(get_args(plain)[0], [], owner) if get_args(plain) else None)
+    for part in get_args(plain) if origin is not Literal else ():
+        if part is Ellipsis:
+            continue
+        model, target = _models_of(without_none(unwrap(part, [], owner))[0], owner)
+        if model is not None or target is not None:
+            return model, target
+    return (plain, None) if is_model(plain) else (None, None)
+
+
+def _row(cls: Any, field: Resolved) -> dict[str, Any]:
+    info = field.info
+    spec = spec_of(field.type, field.metadata, field.nullable, cls, info)
+    is_mutable = _is_mutable(spec)
+    is_lazy = spec["op"] in (
+        "list",
+        "set",
+        "dict",
+        "embedded",
+        "union",
+        "refs",
+        "geo",
+        "tuple_of",
+        "tuple",
+        "frozenset",
+    )
+    lazy = (2 if info.lazy else 0) if info.lazy is not None else int(is_lazy)
+    if not cls.__is_document__:
+        lazy = 0
+    default = default_of(cls, field, spec)
+    member = _slot_of(cls, field.name)
+    wraps = spec["op"] in ("ref", "refs")
+    if lazy or is_mutable or wraps:
+        _own_descriptor(cls, field.name, _core.odm_offset(member), wraps)
+    return {
+        "key": field.key,
+        "attribute": field.name,
+        "offset": _core.odm_offset(member),
+        "type": spec,
+        "default": default,
+        "lazy": lazy,
+        "is_mutable": is_mutable,
+        "omits_none": field.nullable and default[0] == "value" and default[1] is None,
+        "is_frozen": info.frozen or (field.key == "_id" and cls.__is_document__),
+        "is_version": field.is_version,
+    }
+
+
+def _is_mutable(spec: dict[str, Any]) -> bool:
+    op = spec["op"]
+    if op == "union":
+        return bool(spec["argument"][1]) or any(_is_mutable(part) for part in spec["argument"][2])
+    if op in ("tuple", "tuple_of"):
+        inner = spec["argument"]
+        return any(_is_mutable(part) for part in (inner if isinstance(inner, list) else [inner]))
+    return op in _MUTABLE
+
+
+def _slot_of(cls: Any, name: str) -> Any:
+    for base in cls.__mro__:
+        slots = base.__dict__.get("__members__")
+        if slots and name in slots:
+            return slots[name]
+    raise TypeError(f"expected a slot for {name!r} in {cls.__name__}, found none")
+
+
+def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            if type(base.__dict__[name]).__name__ != "OdmField":
+                type.__setattr__(base, name, _core.odm_field(name, offset, wraps))
+            return
+
+
+def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, Any]:
+    info = field.info
+    if info.default_factory is not None:
+        native: dict[Any, str] = {list: "list", dict: "dict", set: "set", ObjectId: "object_id"}
+        return native.get(info.default_factory, "factory"), info.default_factory
+    if info.default is not MISSING:
+        value = info.default
+        if isinstance(value, (list, dict, set)):
+            if not value:
+                return {list: "list", dict: "dict", set: "set"}[type(value)], None
+            return "factory", lambda: copy.deepcopy(value)
+        return "value", value
+    if field.nullable:
+        return "value", None
+    if field.target is not None and spec["op"] == "refs":
+        return "factory", spec["argument"][0].empty
+    return "required", None
+
+
+def spec_of(
+    plain: Any, metadata: typing.Sequence[Any], nullable: bool, cls: Any, info: FieldInfo | None = None
+) -> dict[str, Any]:
+    """Describe one type."""
+    op, argument, label = _op(plain, metadata, cls, info)
+    return {
+        "op": op,
+        "argument": argument,
+        "nullable": nullable,
+        "label": label,
+        "cast": cast.caster(plain, op, argument) if cls.__cast__ else None,
+        "checks": list(_checks(metadata)),
+    }
+
+
+def _inner(annotation: Any, cls: Any) -> dict[str, Any]:
+    metadata: list[Any] = []
+    plain, nullable = without_none(unwrap(annotation, metadata, cls))
+    return spec_of(unwrap(plain, metadata, cls), metadata, nullable, cls)
+
+
+def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | None) -> tuple[str, Any, str]:
+
+    for item in metadata:
+        if isinstance(item, Custom):
+            return "custom", (item.load, item.dump, plain if isinstance(plain, type) else None), _name(plain)
+    if plain in _SCALARS:
+        return _SCALARS[plain], None, "None" if plain is type(None) else _name(plain)
+    origin, arguments = get_origin(plain), get_args(plain)
+    if origin is Literal:
+        return "literal", arguments, "one of " + ", ".join(map(repr, arguments))
+    if origin in (Union, types.UnionType):
+        return _union(arguments, cls)
+    if origin in (Ref, Refs) or plain in (Ref, Refs):
+        is_one = (origin or plain) is Ref
+        target = arguments[0] if arguments else None
+        maker = RefMaker(target, cls, info, is_list=not is_one)
+        id_type = maker.id_type()
+        inner = _inner(id_type, cls) if id_type is not None else _inner(Any, cls)
+        label = f"{'Ref' if is_one else 'Refs'}[{maker.target_name}]"
+        return ("ref" if is_one else "refs"), (maker, Ref if is_one else Refs, inner), label
+    container = origin or plain
+    if container in (list, typing.Sequence) or getattr(container, "__name__", "") in (
+        "Sequence",
+        "MutableSequence",
+    ):
+        return "list", _inner(arguments[0] if arguments else Any, cls), "list"
+    if container in (set, frozenset):
+        return container.__name__, _inner(arguments[0] if arguments else Any, cls), container.__name__
+    if container is tuple:
+        if not arguments or (len(arguments) == 2 and arguments[1] is Ellipsis):
+            return "tuple_of", _inner(arguments[0] if arguments else Any, cls), "tuple"
+        return "tuple", [_inner(argument, cls) for argument in arguments], "tuple"
+    if container is dict or getattr(container, "__name__", "") in ("Mapping", "MutableMapping"):
+        if arguments and unwrap(arguments[0], [], cls) is not str:
+            raise TypeError(f"expected str as the keys of {plain!r} in {cls.__name__}: BSON has no others")
+        return "dict", _inner(arguments[1] if arguments else Any, cls), "dict"
+    if isinstance(plain, type):
+        return _class(plain, cls)
+    raise TypeError(
+        f"cannot store {plain!r} of {cls.__name__}: expected a type that BSON has, or Custom(load, dump)"
+    )
+
+
+def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
+    if is_embedded(plain):
+        return "embedded", plain, plain.__name__
+    if is_model(plain):
+        raise TypeError(
+            f"cannot store a {plain.__name__} inside {cls.__name__}: expected Ref[{plain.__name__}], or an Embedded"
+        )
+    if issubclass(plain, enum.Enum):
+        return "enum", (plain, {member.value: member for member in plain}), plain.__name__
+    if issubclass(plain, Geometry):
+        offset = _core.odm_offset(Geometry.__dict__["coordinates"])
+        return "geo", (plain, plain.geo_type, offset), plain.__name__
+    if issubclass(plain, _INSTANCES):
+        return "instance", plain, plain.__name__
+    if issubclass(plain, re.Pattern):
+        return "custom", (_pattern, lambda value: value, plain), "Pattern"
+    load, dump = getattr(plain, "__from_bson__", None), getattr(plain, "__to_bson__", None)
+    if load is not None and dump is not None:
+        # `dump` is a method, called with the value.
+        return "custom", (load, dump, plain), plain.__name__
+    raise TypeError(
+        f"cannot store {plain.__name__} of {cls.__name__}: expected a type that BSON has, Custom(load, dump), or a "
+        "class with __from_bson__ and __to_bson__"
+    )
+
+
+def _pattern(value: Any) -> Any:
+    return value.try_compile() if isinstance(value, Regex) else re.compile(value)
+
+
+def _union(arguments: tuple[Any, ...], cls: Any) -> tuple[str, Any, str]:
+    """Embedded classes by their tag, everything else by BSON type."""
+
+    models: list[Any] = []
+    others: list[dict[str, Any]] = []
+    for argument in arguments:
+        plain = unwrap(argument, [], cls)
+        if is_embedded(plain):
+            models.append(plain)
+        else:
+            others.append(_inner(argument, cls))
+    tag, rows = "", []
+    if len(models) == 1:
+        rows = [(b"", models[0])]
+    elif models:
+        tag = _common_tag(models, cls)
+        for model in models:
+            for value in _tag_values(model, tag):
+                rows.append((_tag_bytes(value), model))
+    label = " or ".join([model.__name__ for model in models] + [other["label"] for other in others])
+    return "union", (tag, rows, others), label
+
+
+def _common_tag(models: list[Any], cls: Any) -> str:
+    for name, field in models[0].__plan__.fields.items():
+        if get_origin(field.type) is not Literal:
+            continue
+        others = [model.__plan__.fields.get(name) for model in models]
+        if all(other is not None and get_origin(other.type) is Literal for other in others):
+            return str(field.key)
+    if all(model.__tag_value__ is not None for model in models):
+        return str(models[0].__tag__)
+    names = " | ".join(model.__name__ for model in models)
+    raise TypeError(
+        f"cannot tell the alternatives of {names} in {cls.__name__} apart: give each the same field with a Literal, "
+        'such as kind: Literal["card"] = "card"'
+    )
+
+
+def _tag_values(model: Any, tag: str) -> tuple[Any, ...]:
+    for field in model.__plan__.fields.values():
+        if field.key == tag:
+            return get_args(field.type)
+    return (model.__tag_value__,)
+
+
+def _tag_bytes(value: Any) -> bytes:
+    """The type and the bytes of a tag's value."""
+    document = encode({"": value})
+    return document[4:5] + document[6:-1]
+
+
+def _tags(cls: Any) -> Any:
+    """The tag's key, the models by its bytes, and what this model writes itself."""
+    if cls.__tag_value__ is None and not cls.__tagged__():
+        return None
+    rows = [(_tag_bytes(model.__tag_value__), model) for model in cls.__tagged__()]
+    own = b"" if cls.__tag_value__ is None else encode({cls.__tag__: cls.__tag_value__})[4:-1]
+    return cls.__tag__, rows, list(own)
+
+
+def _has_refs(cls: Any, seen: set[Any]) -> bool:
+    if cls in seen:
+        return False
+    seen.add(cls)
+    for field in cls.__plan__.fields.values():
+        if field.target is not None or (field.model is not None and _has_refs(field.model, seen)):
+            return True
+    return False
+
+
+def _checks(metadata: typing.Sequence[Any]) -> typing.Iterator[tuple[str, Any]]:
+    """The constraints among what `Annotated` holds, by the attributes that annotated-types gives them."""
+    for item in metadata:
+        if isinstance(item, re.Pattern):
+            yield "pattern", item.search
+            continue
+        if isinstance(item, (Indexed, Sequence, Version, Custom, type)):
+            continue
+        if isinstance(item, slice):
+            continue
+        known = False
+        for name in ("ge", "gt", "le", "lt", "min_length", "max_length", "multiple_of"):
+            bound = getattr(item, name, None)
+            if bound is not None and not callable(bound):
+                yield name, bound
+            known = known or hasattr(item, name)
+        pattern = getattr(item, "pattern", None) or getattr(item, "regex", None)
+        if isinstance(pattern, str):
+            yield "pattern", re.compile(pattern).search
+        elif callable(getattr(item, "func", None)):
+            yield "predicate", item.func
+        elif not known and callable(item):
+            yield "predicate", item
+
+
+def _name(plain: Any) -> str:
+    return plain.__name__ if isinstance(plain, type) else str(plain).removeprefix("typing.")

@@ -1,0 +1,182 @@
+"""Hooks: methods that run before and after what happens to a document, marked with `@before` and `@after`.
+
+Knows no connection. Hooks of embedded documents run one after the other, never inside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from mangonel.odm._registry import is_embedded_instance
+
+EVENTS = frozenset(
+    {"validate", "insert", "update", "save", "delete", "load", "commit", "query_update", "query_delete"}
+)
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Hook:
+    """One hook: its events and its function."""
+
+    __slots__ = ("events", "function", "name")
+
+    def __init__(self, name: str, function: Callable[..., Any], events: tuple[str, ...]) -> None:
+        self.name = name
+        self.function = function
+        self.events = events
+
+
+def before(*events: str) -> Callable[[Method], Method]:
+    """Run a method before events: validate, insert, update, save, delete, query_update, query_delete.
+
+    A hook may be a coroutine function where it is only awaited on asyncio. Hooks of `query_update` and
+    `query_delete` are class methods and get the filter and, for updates, the update document, which they may change.
+
+    Example:
+        >>> @before("save")
+        ... def _strip(self) -> None:
+        ...     self.title = self.title.strip()
+    """
+    return _mark("before", events)
+
+
+def after(*events: str) -> Callable[[Method], Method]:
+    """Run a method after events: validate, insert, update, save, delete, load, commit, query_update, query_delete.
+
+    `commit` runs when the transaction that the save was part of commits, or at once outside one. A model with an
+    `after("load")` hook is loaded with one Python call for each document; others with none.
+
+    Args:
+        events: their names.
+
+    Example:
+        >>> class Note(Document):
+        ...     title: str
+        ...
+        ...     @after("save")
+        ...     def _tell(self):
+        ...         print("saved", self.title)
+        >>> Note(title="tea").save().title
+        saved tea
+        'tea'
+    """
+    return _mark("after", events)
+
+
+def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
+    for event in events:
+        if event not in EVENTS or (when == "before" and event in ("load", "commit")):
+            raise ValueError(f"expected events among {', '.join(sorted(EVENTS))}, found {event!r}")
+    names = tuple(f"{when}_{event}" for event in events)
+
+    def mark(method: Method) -> Method:
+        target: Any = method.__func__ if isinstance(method, classmethod) else method
+        target.__odm_events__ = (*getattr(target, "__odm_events__", ()), *names)
+        return method
+
+    return mark
+
+
+def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
+    """Return the hooks of a class by event, a base's first; a method that is redefined counts once."""
+    found: dict[str, Hook] = {}
+    for parent in reversed(cls.__mro__):
+        for name, value in vars(parent).items():
+            function = value.__func__ if isinstance(value, classmethod) else value
+            events = getattr(function, "__odm_events__", None)
+            if events is not None and callable(function):
+                found[name] = Hook(name, function, events)
+            elif name in found and callable(function):
+                found.pop(name)
+    by_event: dict[str, list[Hook]] = {}
+    for hook in found.values():
+        for event in hook.events:
+            by_event.setdefault(event, []).append(hook)
+    return by_event
+
+
+def load_hook(cls: Any) -> Callable[[Any], None] | None:
+    """Return what the core calls with each loaded instance, or None."""
+    hooks = cls.__hooks__.get("after_load")
+    if not hooks:
+        return None
+    functions = [hook.function for hook in hooks]
+    if len(functions) == 1:
+        only: Callable[[Any], None] = functions[0]
+        return only
+
+    def run(instance: Any) -> None:
+        for function in functions:
+            function(instance)
+
+    return run
+
+
+def has_hooks(cls: Any, *events: str) -> bool:
+    """Whether a class, or an embedded class within it, has one of these hooks."""
+    return any(event in model.__hooks__ for model in family(cls) for event in events)
+
+
+def family(cls: Any) -> list[Any]:
+    """The class and the embedded classes that its fields may hold."""
+    cached: list[Any] | None = cls.__dict__.get("__hook_family__")
+    if cached is not None:
+        return cached
+    found = [cls]
+    for model in found:
+        for field in model.__plan__.fields.values():
+            if field.model is not None and field.model not in found:
+                found.append(field.model)
+    type.__setattr__(cls, "__hook_family__", found)
+    return found
+
+
+def listeners(instance: Any, event: str) -> Iterator[tuple[Hook, Any]]:
+    """Yield the hooks of an event with their instances: the document's, then those of embedded documents.
+
+    A queue and no recursion, so that thousands of embedded documents cannot exhaust the stack.
+    """
+    cls = type(instance)
+    models = family(cls)
+    if not any(event in model.__hooks__ for model in models):
+        return
+    queue = [instance]
+    for current in queue:
+        for hook in type(current).__hooks__.get(event, ()):
+            yield hook, current
+        if len(models) > 1:
+            queue.extend(_embedded(current))
+
+
+def _embedded(instance: Any) -> Iterator[Any]:
+    for name, field in instance.__plan__.fields.items():
+        if field.model is None:
+            continue
+        value = getattr(instance, name, None)
+        if is_embedded_instance(value):
+            yield value
+        elif isinstance(value, dict):
+            yield from (item for item in value.values() if is_embedded_instance(item))
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            yield from (item for item in value if is_embedded_instance(item))
+
+
+def run_plain(instance: Any, event: str) -> None:
+    """Run hooks that must not wait."""
+    for hook, current in listeners(instance, event):
+        hook.function(current)
+
+
+async def run_flow(instance: Any, event: str, port: Any) -> None:
+    """Run hooks, waiting for those that are coroutine functions."""
+    for hook, current in listeners(instance, event):
+        await port.call(hook.function, current)
+
+
+async def run_query_flow(cls: Any, event: str, port: Any, query: Any, update: Any = None) -> None:
+    """Run the class hooks of a query's update or delete."""
+    for hook in cls.__hooks__.get(event, ()):
+        arguments = (query,) if update is None else (query, update)
+        await port.call(hook.function, cls, *arguments)

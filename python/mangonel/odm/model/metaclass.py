@@ -1,0 +1,225 @@
+"""The metaclass that makes slots of annotations, and gives each model its plan."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, ClassVar, dataclass_transform
+
+from mangonel import _core
+from mangonel.odm._registry import registry
+from mangonel.odm.errors import NotLoaded
+from mangonel.odm.expressions.paths import Path
+from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
+from mangonel.odm.model.hooks import collect_hooks
+from mangonel.odm.model.plan import Plan
+from mangonel.odm.model.refs import InverseDescriptor
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field, many))
+class ModelMeta(_core.OdmMeta):
+    """Makes slots of annotations. A field read from the class is an expression: `User.age > 3`."""
+
+    def __new__(
+        meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, is_hidden: bool = False
+    ) -> Any:
+        if is_hidden:
+            return super().__new__(meta, name, bases, namespace)
+        annotations = _annotations(namespace)
+        own: dict[str, FieldInfo] = {}
+        inverses: dict[str, Inverse] = {}
+        private: list[str] = []
+        for attribute, annotation in annotations.items():
+            if attribute.startswith("__") or _is_class_variable(annotation):
+                continue
+            default = namespace.get(attribute, MISSING)
+            if isinstance(default, Inverse):
+                inverses[attribute] = default
+                continue
+            if attribute.startswith("_"):
+                private.append(attribute)
+                namespace.pop(attribute, None)
+                continue
+            namespace.pop(attribute, None)
+            info = default if isinstance(default, FieldInfo) else FieldInfo(default)
+            own[attribute] = FieldInfo(
+                info.default,
+                info.default_factory,
+                info.key,
+                info.lazy,
+                info.frozen,
+                info.on_delete,
+                name=attribute,
+                annotation=annotation,
+            )
+        for attribute in own:
+            if any(isinstance(base, ModelMeta) and attribute in _methods(base) for base in bases):
+                raise TypeError(
+                    f"cannot call a field {attribute!r} in {name}: the mapper has a method of that name"
+                )
+        is_abstract = bool(namespace.setdefault("__abstract__", False))
+        fields = _inherited(bases)
+        fields.update(own)
+        has_slot = {slot for base in bases for slot in getattr(base, "__all_members__", ())}
+        slots = [] if is_abstract else [attribute for attribute in fields if attribute not in has_slot]
+        if not is_abstract:
+            slots += private
+            is_first = not any(getattr(base, "__weakrefoffset__", 0) for base in bases)
+            if is_first and any(getattr(base, "__is_document__", False) for base in bases):
+                slots.append("__weakref__")
+        namespace["__slots__"] = tuple(slots)
+        namespace["__own_fields__"] = own
+        cls: Any = super().__new__(meta, name, bases, namespace)
+        for info in own.values():
+            info.owner = cls
+        for attribute, inverse in inverses.items():
+            inverse.name, inverse.owner, inverse.annotation = attribute, cls, annotations[attribute]
+            _install_inverse(cls, attribute, inverse)
+        # Nobody but the class's own frame has the names of a function's scope.
+        cls.__locals__ = {}
+        if any(isinstance(annotation, str) for annotation in annotations.values()):
+            cls.__locals__ = _caller_locals(cls, annotations)
+        cls.__all_members__ = frozenset(has_slot.union(slots))
+        cls.__members__ = {slot: cls.__dict__[slot] for slot in slots if slot != "__weakref__"}
+        cls.__fields__ = _ordered(fields, cls)
+        cls.__expressions__ = {attribute: Path(cls, attribute) for attribute in cls.__fields__}
+        cls.__hooks__ = collect_hooks(cls)
+        cls.__plan__ = Plan(cls, make_partial_class)
+        if not is_abstract:
+            cls.__model__ = _core.OdmModel(cls)
+            _adopt(cls)
+            registry[name] = cls
+            _join_family(cls)
+        return cls
+
+    def __init__(
+        cls,  # noqa: N805
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        is_hidden: bool = False,
+    ) -> None:
+        super().__init__(name, bases, namespace)
+
+    def __setattr__(cls, name: str, value: Any) -> None:  # noqa: N805  # the class
+        if name in cls.__dict__.get("__fields__", ()):
+            raise AttributeError(f"cannot replace the field {name!r} of {cls.__name__}")
+        super().__setattr__(name, value)
+
+
+def _adopt(cls: Any) -> None:
+    members = {
+        slot: member for base in cls.__mro__ for slot, member in base.__dict__.get("__members__", {}).items()
+    }
+    cls.__model__.adopt(cls, [_core.odm_offset(member) for member in members.values()])
+
+
+def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] | None = namespace.get("__annotations__")
+    if found is None and sys.version_info >= (3, 14):
+        import annotationlib  # type: ignore[import-not-found,unused-ignore]
+
+        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
+        if annotate is not None:
+            found = annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)
+    return dict(found or {})
+
+
+def _is_class_variable(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.startswith(("ClassVar", "typing.ClassVar", "t.ClassVar"))
+    return annotation is ClassVar or getattr(annotation, "__origin__", None) is ClassVar
+
+
+def _methods(base: Any) -> set[str]:
+    """Names that a field must not take: what the mapper's own bases define."""
+    return {
+        name
+        for parent in base.__mro__
+        if parent.__module__.startswith("mangonel.odm.") and isinstance(parent, ModelMeta)
+        for name, value in vars(parent).items()
+        if not name.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
+    }
+
+
+def _inherited(bases: tuple[type, ...]) -> dict[str, FieldInfo]:
+    fields: dict[str, FieldInfo] = {}
+    seen: list[Any] = []
+    for base in bases:
+        for parent in base.__mro__:
+            if parent not in seen:
+                seen.append(parent)
+    # From the far ancestors to the near ones, so that a redefinition wins and keeps its place.
+    for parent in sorted(seen, key=lambda parent: len(parent.__mro__)):
+        fields.update(parent.__dict__.get("__own_fields__", {}))
+    return fields
+
+
+def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
+    """The id first; another field that is the id takes the place of the inherited one."""
+    primary = next((name for name, info in fields.items() if info.key == "_id" and name != "id"), None)
+    if primary is not None and "id" in fields and fields["id"].owner is not cls:
+        fields.pop("id")
+        if "id" in cls.__dict__:
+            type.__setattr__(cls, "id", property(lambda self: getattr(self, primary)))
+    first = primary or "id"
+    names = ([first] if first in fields else []) + [name for name in fields if name != first]
+    return {name: fields[name] for name in names}
+
+
+def _caller_locals(cls: Any, annotations: dict[str, Any]) -> dict[str, Any]:
+    """What annotations name of the function that a model is defined in, if any; nothing else is kept."""
+    if "<locals>" not in cls.__qualname__:
+        return {}
+    frame = sys._getframe(2)
+    if frame.f_code.co_name == "<module>":
+        return {}
+    named = set(re.findall(r"[^\W\d]\w*", " ".join(map(str, annotations.values()))))
+    return {name: value for name, value in frame.f_locals.items() if name in named}
+
+
+def _install_inverse(cls: Any, name: str, inverse: Inverse) -> None:
+    type.__setattr__(cls, name, InverseDescriptor(inverse))
+
+
+def _join_family(cls: Any) -> None:
+    """Give a member of a family its tag, and tell the family of it."""
+    root = None
+    for parent in reversed(cls.__mro__):
+        if parent.__dict__.get("__root__") and not parent.__dict__.get("__abstract__"):
+            root = parent
+            break
+    if root is None:
+        # Beneath a model that is no root: a collection of its own.
+        return
+    if "__tag_value__" not in cls.__dict__:
+        cls.__tag_value__ = cls.__default_tag__() if cls is not root or root.__tag_root__ else None
+    if cls is not root and "__collection__" not in cls.__dict__:
+        cls.__collection__ = root.__collection_name__()
+    ancestors: tuple[Any, ...] = cls.__mro__[1:]
+    for parent in ancestors:
+        if "__model__" in parent.__dict__:
+            parent.__model__.reset()
+
+
+def make_partial_class(cls: Any) -> None:
+    """Make the hidden class of partly loaded instances: reading what was left out says so."""
+
+    def __getattr__(self: Any, name: str) -> Any:  # noqa: N807
+        if name in cls.__fields__:
+            raise NotLoaded(
+                f"{cls.__name__}.{name} was not loaded; name it in only(), or reload the document"
+            )
+        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+
+    namespace = {
+        "__slots__": (),
+        "__getattr__": __getattr__,
+        "__class__": property(lambda self: cls),
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+    }
+    hidden = ModelMeta(cls.__name__, (cls,), namespace, is_hidden=True)
+    type.__setattr__(cls, "__partial__", hidden)
+    cls.__model__.set_partial(hidden)

@@ -1,0 +1,449 @@
+"""References: `Ref` to one document, `Refs` to several, and the inverse `Many`. Stored as plain ids.
+
+A reference that was loaded knows its siblings, those of the same query, so asking for one fetches all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
+
+from mangonel.odm._registry import is_instance, is_model
+from mangonel.odm.errors import DocumentNotFound
+from mangonel.odm.expressions.paths import key_of_name
+from mangonel.odm.model.annotations import evaluate, unwrap
+
+if TYPE_CHECKING:
+    from mangonel.odm.query.query import Query
+T = TypeVar("T")
+
+
+class RefMaker:
+    """Makes the references of one field; the core calls it when one is first read, and groups ids by it."""
+
+    __slots__ = ("_target", "field", "is_list", "owner", "target_name")
+
+    def __init__(self, target: Any, owner: Any, field: Any, *, is_list: bool) -> None:
+        self._target = target
+        self.owner = owner
+        self.field = field
+        self.is_list = is_list
+        self.target_name = target if isinstance(target, str) else getattr(target, "__name__", "Any")
+
+    @property
+    def target(self) -> Any:
+        """The model that the references lead to."""
+        if not isinstance(self._target, type):
+            self._target = unwrap(self._target, [], self.owner)
+        return self._target
+
+    def id_type(self) -> Any:
+        """The annotation of the target's id, or None when any will do."""
+        try:
+            target = self.target
+        except TypeError:
+            return None
+        if not is_model(target):
+            return None
+        for info in target.__fields__.values():
+            if info.name == "id" or info.key == "_id":
+                return info.annotation if not isinstance(info.annotation, str) else _id_annotation(info)
+        return None
+
+    def empty(self) -> Any:
+        """A new, empty set of references."""
+        return Refs([], self)
+
+    def __call__(self, value: Any, siblings: Any, attribute: Any) -> Any:
+        if self.is_list:
+            return Refs(value, self, siblings)
+        if is_instance(value):
+            made: Ref[Any] = Ref(value.id, self)
+            made._loaded = value
+            return made
+        return Ref(value, self, siblings)
+
+
+def _id_annotation(info: Any) -> Any:
+    return evaluate(info.annotation, info.owner)
+
+
+class Ref(Generic[T]):
+    """A reference to one document.
+
+    Compares equal to another one with the same id. `get()` and `aget()` return the document, fetching those of all
+    documents that came with this one by a single query.
+
+    Args:
+        document: what to refer to: a document or an id.
+    """
+
+    __slots__ = ("_loaded", "_maker", "_siblings", "id")
+    id: Any
+
+    def __init__(self, document: Any, maker: RefMaker | None = None, siblings: Any = None) -> None:
+        self._loaded: Any = None
+        if is_instance(document):
+            self._loaded = document
+            document = document.id
+        self.id = document
+        self._maker = maker
+        self._siblings = siblings
+
+    # The conversions below exist for type checkers: a reference may be set to a document or an id.
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> Any: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> Ref[T]: ...
+        def __get__(self, instance: object, owner: Any) -> Any: ...
+        def __set__(self, instance: object, value: Ref[T] | T | Any) -> None: ...
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the document is here, so that `value` does not raise."""
+        return self._known() is not None
+
+    @property
+    def value(self) -> T:
+        """The document, without fetching it.
+
+        Raises:
+            DocumentNotFound: it was not fetched: use `get()`, `aget()` or `include()`.
+        """
+        found = self._known()
+        if found is None:
+            raise DocumentNotFound(f"{self!r} was not fetched; use get(), aget() or include()")
+        loaded: T = found
+        return loaded
+
+    def _known(self) -> Any:
+        if self._loaded is None and self._siblings is not None:
+            self._loaded = self._siblings.loaded.get((self._maker, _hashable(self.id)))
+        return self._loaded
+
+    def get(self) -> T:
+        """Return the document, fetching it and those of its siblings if it is not here.
+
+        Raises:
+            DocumentNotFound: it does not exist.
+        """
+        found = self._known()
+        if found is not None:
+            known: T = found
+            return known
+        collection = self._target()._bind(False)
+        document: T = collection._port.flow(self._fetch_flow(collection))
+        return document
+
+    def aget(self) -> Coroutine[Any, Any, T]:
+        """As `get`, on asyncio."""
+        collection = self._target()._bind(True)
+        coroutine: Coroutine[Any, Any, T] = collection._port.flow(self._fetch_flow(collection))
+        return coroutine
+
+    def _target(self) -> Any:
+        if self._maker is None:
+            raise TypeError(f"{self!r} belongs to no field yet; set it, or use Model.get(ref.id)")
+        return self._maker.target
+
+    async def _fetch_flow(self, collection: Any) -> Any:
+        found = self._known()
+        if found is not None:
+            return found
+        maker = self._maker
+        wanted = [self.id]
+        if self._siblings is not None and maker is not None:
+            wanted += flat_ids(self._siblings.ids(maker))
+        documents = await fetch_flow(collection, self._target(), wanted)
+        if self._siblings is not None:
+            for document in documents:
+                self._siblings.loaded[(maker, _hashable(document.id))] = document
+        for document in documents:
+            if document.id == self.id:
+                self._loaded = document
+        if self._loaded is None:
+            raise DocumentNotFound(f"no {self._target().__name__} has the _id {self.id!r}")
+        return self._loaded
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Ref):
+            return bool(self.id == other.id)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        name = self._maker.target_name if self._maker is not None else "?"
+        return f"Ref[{name}]({self.id!r})"
+
+    def __reduce__(self) -> Any:
+        return _restore_ref, (self.id,)
+
+
+def _restore_ref(id: Any) -> Ref[Any]:
+    return Ref(id)
+
+
+class Refs(Generic[T]):
+    """References to several documents, in order, each once: `add`, `remove`, `ids`, iteration over `Ref`s."""
+
+    __slots__ = ("_loaded", "_maker", "_siblings", "ids")
+    ids: list[Any]
+
+    def __init__(
+        self, documents: Iterable[Any] = (), maker: RefMaker | None = None, siblings: Any = None
+    ) -> None:
+        self._loaded: dict[Any, Any] = {}
+        self._maker = maker
+        self._siblings = siblings
+        # The list of the core is taken over: it is nobody else's.
+        self.ids = documents if isinstance(documents, list) and not _has_documents(documents) else []
+        if self.ids is not documents:
+            for document in documents.ids if isinstance(documents, Refs) else documents:
+                self.add(document)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> Any: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> Refs[T]: ...
+        def __get__(self, instance: object, owner: Any) -> Any: ...
+        def __set__(self, instance: object, value: Refs[T] | Iterable[T] | Iterable[Any]) -> None: ...
+
+    def add(self, *documents: T | Any) -> None:
+        """Refer to these as well; saving sends `$addToSet`.
+
+        Args:
+            documents: documents or ids.
+
+        Example:
+            >>> post.readers.add(user)
+            >>> len(post.save().readers)
+            1
+        """
+        for document in documents:
+            id = _id_of(document, self._loaded)
+            if id not in self.ids:
+                self.ids.append(id)
+
+    def remove(self, *documents: T | Any) -> None:
+        """Refer to these no more; those that are not here are passed over. Saving sends `$pullAll`.
+
+        Args:
+            documents: documents or ids.
+
+        Example:
+            >>> post.readers.add(user)
+            >>> post.readers.remove(user)
+            >>> len(post.readers)
+            0
+        """
+        for document in documents:
+            id = _id_of(document, {})
+            if id in self.ids:
+                self.ids.remove(id)
+
+    def clear(self) -> None:
+        """Refer to none."""
+        self.ids.clear()
+
+    def all(self) -> list[T]:
+        """Return the documents in order, fetching those that are not here; missing ones are left out."""
+        collection = self._target()._bind(False)
+        found: list[T] = collection._port.flow(self._fetch_flow(collection))
+        return found
+
+    def aall(self) -> Coroutine[Any, Any, list[T]]:
+        """As `all`, on asyncio."""
+        collection = self._target()._bind(True)
+        found: Coroutine[Any, Any, list[T]] = collection._port.flow(self._fetch_flow(collection))
+        return found
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all documents are here, so that `values` does not raise."""
+        return all(self._known(id) is not None for id in self.ids)
+
+    @property
+    def values(self) -> list[T]:
+        """The documents, without fetching them.
+
+        Raises:
+            DocumentNotFound: one was not fetched: use `all()`, `aall()` or `include()`.
+        """
+        found = [self._known(id) for id in self.ids]
+        if any(document is None for document in found):
+            raise DocumentNotFound(f"{self!r} were not all fetched; use all(), aall() or include()")
+        return found
+
+    def _known(self, id: Any) -> Any:
+        found = self._loaded.get(_hashable(id))
+        if found is None and self._siblings is not None:
+            found = self._siblings.loaded.get((self._maker, _hashable(id)))
+        return found
+
+    def _target(self) -> Any:
+        if self._maker is None:
+            raise TypeError("these references belong to no field yet; set them first")
+        return self._maker.target
+
+    async def _fetch_flow(self, collection: Any) -> list[Any]:
+        missing = [id for id in self.ids if self._known(id) is None]
+        if missing:
+            if self._siblings is not None and self._maker is not None:
+                missing += flat_ids(self._siblings.ids(self._maker))
+            for document in await fetch_flow(collection, self._target(), missing):
+                self._loaded[_hashable(document.id)] = document
+                if self._siblings is not None:
+                    self._siblings.loaded[(self._maker, _hashable(document.id))] = document
+        return [document for document in (self._known(id) for id in self.ids) if document is not None]
+
+    def __iter__(self) -> Iterator[Ref[T]]:
+        for id in self.ids:
+            made: Ref[T] = Ref(id, self._maker, self._siblings)
+            made._loaded = self._loaded.get(_hashable(id))
+            yield made
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, document: object) -> bool:
+        return _id_of(document, {}) in self.ids
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Refs):
+            return self.ids == other.ids
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        name = self._maker.target_name if self._maker is not None else "?"
+        return f"Refs[{name}]({self.ids!r})"
+
+    def __reduce__(self) -> Any:
+        return Refs, (list(self.ids),)
+
+
+def _has_documents(values: Iterable[Any]) -> bool:
+    return any(is_instance(value) or isinstance(value, Ref) for value in values)
+
+
+def _id_of(document: Any, loaded: dict[Any, Any]) -> Any:
+    if isinstance(document, Ref):
+        return document.id
+    if is_instance(document):
+        loaded[_hashable(document.id)] = document
+        return document.id
+    return document
+
+
+def _hashable(id: Any) -> Any:
+    try:
+        hash(id)
+    except TypeError:
+        return repr(id)
+    return id
+
+
+def flat_ids(found: Iterable[Any]) -> list[Any]:
+    """Return ids of what a field's siblings have: ids, lists of ids, references, None."""
+    ids: list[Any] = []
+    for value in found:
+        if isinstance(value, Refs):
+            ids += value.ids
+        elif isinstance(value, Ref):
+            ids.append(value.id)
+        elif isinstance(value, list):
+            ids += value
+        elif value is not None:
+            ids.append(value)
+    return ids
+
+
+async def fetch_flow(collection: Any, target: Any, ids: Iterable[Any]) -> list[Any]:
+    """Fetch documents by their ids, each once, in as few queries as their number needs."""
+    wanted = list({_hashable(id): id for id in ids}.values())
+    documents: list[Any] = []
+    # An id takes some 20 bytes of the command, which may have 16 MiB.
+    for start in range(0, len(wanted), 50_000):
+        query: Query[Any] = target.unscoped({"_id": {"$in": wanted[start : start + 50_000]}})
+        documents += await query._all_flow(collection)
+    return documents
+
+
+class Many(Generic[T]):
+    """The inverse side of references: a query for the documents that refer to this one."""
+
+    __slots__ = ("_instance", "_inverse", "_model")
+
+    def __init__(self, inverse: Any, instance: Any, model: Any) -> None:
+        self._inverse = inverse
+        self._instance = instance
+        self._model = model
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> Any: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> Many[T]: ...
+        def __get__(self, instance: object, owner: Any) -> Any: ...
+
+    def query(self, *where: Any) -> Query[T]:
+        """Return the query, with further conditions; it is sorted as `many(order=…)` says.
+
+        Args:
+            where: conditions, or query documents.
+
+        Example:
+            >>> class Author(Document):
+            ...     books: Many["Book"] = many(by="author")
+            >>> class Book(Document):
+            ...     author: Ref[Author]
+            >>> Author().save().books.query().count()
+            0
+        """
+        key = key_of_name(self._inverse.by, self._model)
+        query: Query[T] = self._model.unscoped({key: self._instance.id}, *self._inverse.where, *where)
+        return query.sort(self._inverse.order) if self._inverse.order is not None else query
+
+    def all(self) -> list[T]:
+        """Return the documents."""
+        return self.query().all()
+
+    def aall(self) -> Coroutine[Any, Any, list[T]]:
+        """As `all`, on asyncio."""
+        return self.query().aall()
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return self.query().count()
+
+    def acount(self) -> Coroutine[Any, Any, int]:
+        """As `count`, on asyncio."""
+        return self.query().acount()
+
+
+class InverseDescriptor:
+    """What the metaclass puts where `many(…)` stood."""
+
+    __slots__ = ("inverse", "model")
+
+    def __init__(self, inverse: Any) -> None:
+        self.inverse = inverse
+        self.model: Any = None
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        if self.model is None:
+            annotation = evaluate(self.inverse.annotation, self.inverse.owner)
+            self.model = get_args(annotation)[0]
+            if not isinstance(self.model, type):
+                self.model = evaluate(getattr(self.model, "__forward_arg__", self.model), self.inverse.owner)
+        return Many(self.inverse, instance, self.model)

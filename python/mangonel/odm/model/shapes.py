@@ -1,0 +1,203 @@
+"""Shapes that results may have beside models: dataclasses, `msgspec.Struct`s, `TypedDict`s, pydantic models, dicts.
+
+A model is decoded by its plan. The other shapes are decoded as a hidden model with the same annotations would be, and
+then made of its values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from mangonel import _core
+from mangonel.odm._registry import is_model, registry
+from mangonel.odm.model.base import Embedded
+from mangonel.odm.model.fields import FieldInfo
+from mangonel.odm.model.metaclass import ModelMeta
+
+Reader = Callable[[Any, list[Any], "int | None"], int]
+
+_twins: dict[Any, Any] = {}
+
+
+def keys_of(shape: Any) -> list[str] | None:
+    """Return the keys that a shape needs, or None for all."""
+    if shape is dict:
+        return None
+    model = shape if is_model(shape) else twin(shape)
+    return [field.key for field in model.__plan__.fields.values()]
+
+
+def reader(shape: Any) -> Reader:
+    """Return the function that takes documents out of a batch in this shape."""
+    if shape is dict:
+        return lambda batch, documents, limit: int(batch.drain_into(documents, limit))
+    if is_model(shape):
+        model = shape.__model__
+        ignores = not shape.__is_document__
+        return lambda batch, documents, limit: _core.odm_drain(
+            batch, model, documents, limit, False, None, ignores
+        )
+    model = twin(shape)
+    make = _maker(shape, model)
+
+    def read(batch: Any, documents: list[Any], limit: int | None) -> int:
+        found: list[Any] = []
+        count = _core.odm_drain(batch, model.__model__, found, limit, False, None, True)
+        documents += map(make, found)
+        return count
+
+    return read
+
+
+def decode(shape: Any, data: bytes) -> Any:
+    """Return one BSON document in a shape."""
+    model = shape if is_model(shape) else twin(shape)
+    found = _core.odm_decode_all(model.__model__, data, False, None, True)[0]
+    return found if is_model(shape) else _maker(shape, model)(found)
+
+
+def model_of(shape: Any) -> tuple[Any, Callable[[Any], Any] | None, bool]:
+    """Return what the core makes a shape of: a model, what to do with its instances, whether to drop unknown keys."""
+    if is_model(shape):
+        return shape.__model__, None, not shape.__is_document__
+    model = twin(shape)
+    return model.__model__, _maker(shape, model), True
+
+
+def twin(shape: Any) -> Any:
+    """Return the hidden model with the annotations of another class.
+
+    Raises:
+        TypeError: it is no shape.
+    """
+    found = _twins.get(shape)
+    if found is None:
+        found = _make_twin(shape)
+        _twins[shape] = found
+    return found
+
+
+def _make_twin(shape: Any) -> Any:
+    if not isinstance(shape, type):
+        raise TypeError(f"expected a class as the shape of results, found {shape!r}")
+    hints = typing.get_type_hints(shape, include_extras=True)
+    namespace: dict[str, Any] = {"__module__": shape.__module__, "__qualname__": shape.__qualname__}
+    annotations: dict[str, Any] = {}
+    for name, annotation, key, default in _fields_of(shape, hints):
+        annotations[name] = _inner_twin(annotation)
+        info = FieldInfo(**default)
+        info.key = key if key is not None else ("_id" if name == "id" else None)
+        namespace[name] = info
+    namespace["__annotations__"] = annotations
+    namespace["__unknown__"] = "ignore"
+    known = registry.get(shape.__name__)
+    made = ModelMeta(shape.__name__, (Embedded,), namespace)
+    if known is not None:
+        registry[shape.__name__] = known
+    return made
+
+
+def _fields_of(
+    shape: Any, hints: dict[str, Any]
+) -> typing.Iterator[tuple[str, Any, str | None, dict[str, Any]]]:
+    """Yield name, annotation, key in the database and default of each field."""
+    if dataclasses.is_dataclass(shape):
+        for item in dataclasses.fields(shape):
+            default: dict[str, Any] = {}
+            if item.default is not dataclasses.MISSING:
+                default["default"] = item.default
+            elif item.default_factory is not dataclasses.MISSING:
+                default["default_factory"] = item.default_factory
+            yield item.name, hints[item.name], item.metadata.get("key"), default
+    elif hasattr(shape, "__struct_fields__"):
+        import msgspec
+
+        for field in msgspec.structs.fields(shape):
+            default = {}
+            if field.default is not msgspec.NODEFAULT:
+                default["default"] = field.default
+            elif field.default_factory is not msgspec.NODEFAULT:
+                default["default_factory"] = field.default_factory
+            key = field.encode_name if field.encode_name != field.name else None
+            yield field.name, hints[field.name], key, default
+    elif typing.is_typeddict(shape):
+        for name, annotation in hints.items():
+            optional = name not in shape.__required_keys__
+            origin = typing.get_origin(annotation)
+            if origin in (typing.Required, typing.NotRequired):
+                annotation = typing.get_args(annotation)[0]
+            yield name, (annotation | None if optional else annotation), name, {}
+    elif hasattr(shape, "model_fields"):
+        for name, field in shape.model_fields.items():
+            default = {}
+            if not field.is_required():
+                default = {
+                    "default_factory": lambda field=field: field.get_default(call_default_factory=True)
+                }
+            yield name, hints[name], field.alias, default
+    else:
+        raise TypeError(
+            f"expected an Embedded, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model, found {shape!r}"
+        )
+
+
+def _is_shape(plain: Any) -> bool:
+    return isinstance(plain, type) and (
+        dataclasses.is_dataclass(plain)
+        or hasattr(plain, "__struct_fields__")
+        or typing.is_typeddict(plain)
+        or hasattr(plain, "model_fields")
+    )
+
+
+def _inner_twin(annotation: Any) -> Any:
+    """The annotation with shapes inside it replaced by their hidden models."""
+    if _is_shape(annotation):
+        return twin(annotation)
+    arguments = typing.get_args(annotation)
+    if not arguments or typing.get_origin(annotation) is typing.Literal:
+        return annotation
+    replaced = tuple(_inner_twin(argument) for argument in arguments)
+    if replaced == arguments:
+        return annotation
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return typing.Annotated[(replaced[0], *annotation.__metadata__)]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[replaced]  # noqa: UP007  # built at run time
+    return origin[replaced]
+
+
+def _maker(shape: Any, model: Any) -> Callable[[Any], Any]:
+    """Return the function that makes a shape of its hidden model's instance."""
+    names = list(model.__plan__.fields)
+    inner = {name: field.model for name, field in model.__plan__.fields.items() if field.model is not None}
+    originals = {twin_model: original for original, twin_model in _twins.items()}
+
+    def convert(value: Any) -> Any:
+        original = originals.get(type(value))
+        if original is not None:
+            return _maker(original, type(value))(value)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return type(value)(map(convert, value))
+        if isinstance(value, dict):
+            return {key: convert(item) for key, item in value.items()}
+        return value
+
+    is_typed_dict = typing.is_typeddict(shape)
+    required: frozenset[str] = getattr(shape, "__required_keys__", frozenset())
+    build = getattr(shape, "model_construct", shape)
+
+    def make(instance: Any) -> Any:
+        values = {name: getattr(instance, name) for name in names}
+        for name in inner:
+            values[name] = convert(values[name])
+        if is_typed_dict:
+            return {name: value for name, value in values.items() if value is not None or name in required}
+        return build(**values)
+
+    return make

@@ -1,0 +1,355 @@
+"""What a query asks for: conditions, order, limits, the fields and their form; immutable, nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar
+
+from mangonel import _core
+from mangonel.odm.connections.connection import Connection, connection
+from mangonel.odm.connections.context import session_options
+from mangonel.odm.expressions.expr import Where, query_of
+from mangonel.odm.expressions.paths import dump, key_of, order_of
+from mangonel.odm.model.shapes import reader
+
+__all__ = ["QueryBuilder"]
+
+T = TypeVar("T")
+
+
+class QueryBuilder(Generic[T]):
+    """The part of a query that says what is wanted. Each method returns a new one."""
+
+    __slots__ = ("_connection", "_includes", "_is_none", "_model", "_options", "_shape", "_where", "_wish")
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._where: tuple[Where, ...] = ()
+        # Arguments of the driver's find().
+        self._options: dict[str, Any] = {}
+        # How results are made: lazy, only, ignores.
+        self._wish: dict[str, Any] = {}
+        self._shape: Any = None
+        self._includes: tuple[Any, ...] = ()
+        self._connection: Connection | None = None
+        self._is_none = False
+
+    def _copy(self) -> Self:
+        made = type(self)(self._model)
+        for name in QueryBuilder.__slots__:
+            setattr(made, name, getattr(self, name))
+        return made
+
+    def _with(self, **options: Any) -> Self:
+        made = self._copy()
+        made._options = {**self._options, **options}
+        return made
+
+    def _wishing(self, **wish: Any) -> Self:
+        made = self._copy()
+        made._wish = {**self._wish, **wish}
+        return made
+
+    def _by_id(self, id: Any) -> Self:
+        field = next(field for field in self._model.__plan__.fields.values() if field.key == "_id")
+        return self._scoped().find({"_id": dump(self._model, field, id)}).eager()
+
+    def _scoped(self) -> Self:
+        scope = self._model.__default_scope__
+        scoped: Self = scope(self) if scope is not None else self
+        return scoped
+
+    # Saying what is wanted.
+
+    def find(self, *where: Where) -> Self:
+        """Add conditions; all must hold.
+
+        Args:
+            where: conditions, or query documents.
+
+        Example:
+            >>> User.find(User.age > 18).find(User.name == "Ada").count()
+            1
+        """
+        query_of(*where)
+        made = self._copy()
+        made._where = (*self._where, *where)
+        return made
+
+    def sort(self, *orders: Any) -> Self:
+        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`; replaces a former order.
+
+        Args:
+            orders: the most significant one first.
+
+        Example:
+            >>> [found.name for found in User.find().sort("-age", User.name)]
+            ['Ada', 'Eve']
+        """
+        return self._with(sort=order_of(orders, self._model) or None)
+
+    def limit(self, limit: int) -> Self:
+        """Return at most so many; 0 for all.
+
+        Args:
+            limit: how many.
+
+        Example:
+            >>> len(User.find().limit(1).all())
+            1
+        """
+        return self._with(limit=limit)
+
+    def skip(self, skip: int) -> Self:
+        """Leave out the first ones.
+
+        Args:
+            skip: how many.
+
+        Example:
+            >>> [found.name for found in User.find().sort("age").skip(1)]
+            ['Ada']
+        """
+        return self._with(skip=skip)
+
+    def __getitem__(self, part: slice) -> Self:
+        """`query[10:20]` is `skip(10).limit(10)`."""
+        if not isinstance(part, slice) or part.step is not None or (part.start or 0) < 0:
+            raise TypeError("expected a slice without step and from 0 on; use first(), skip() and limit()")
+        start = part.start or 0
+        made = self.skip(start)
+        if part.stop is None:
+            return made
+        if part.stop <= start:
+            return made.none()
+        return made.limit(part.stop - start)
+
+    def none(self) -> Self:
+        """Match nothing, and send nothing."""
+        made = self._copy()
+        made._is_none = True
+        return made
+
+    def only(self, *fields: Any) -> Self:
+        """Load these fields and the id; reading another raises NotLoaded, and saving stays safe.
+
+        Args:
+            fields: attributes of the model.
+
+        Example:
+            >>> User.find(User.age > 30).only(User.name).one().name
+            'Ada'
+        """
+        keys = [key_of(field, self._model) for field in fields]
+        made = self._with(projection=dict.fromkeys(keys, 1))
+        return made._wishing(only=[*self._wish.get("only", ()), *keys])
+
+    def exclude(self, *fields: Any) -> Self:
+        """Load all fields but these.
+
+        Args:
+            fields: attributes of the model.
+
+        Example:
+            >>> User.find(User.age > 30).exclude(User.tags).one().name
+            'Ada'
+        """
+        keys = [key_of(field, self._model) for field in fields]
+        others = [field.key for field in self._model.__plan__.fields.values() if field.key not in keys]
+        return self._with(projection=dict.fromkeys(keys, 0))._wishing(only=others)
+
+    def lazy(self) -> Self:
+        """Leave containers and embedded documents raw until they are read."""
+        return self._wishing(lazy=True)
+
+    def eager(self) -> Self:
+        """Decode everything at once; values of the wrong type are found at once too."""
+        return self._wishing(lazy=False)
+
+    def include(self, *fields: Any) -> Self:
+        """Fetch the documents that references lead to, by one more query for each field and level.
+
+        Args:
+            fields: references such as `Post.author`; a tuple of them goes on from document to document:
+                `include((Comment.post, Post.author))`.
+
+        Example:
+            >>> [found.author.value.name for found in Post.find().include(Post.author)]
+            ['Ada']
+        """
+        made = self._copy()
+        made._includes = (*self._includes, *fields)
+        return made
+
+    def using(self, other: Connection | str) -> Self:
+        """Ask another connection, or another database of the same deployment.
+
+        Args:
+            other: a connection, or the name of a database.
+
+        Example:
+            >>> User.find().using("archive").count()
+            0
+        """
+        made = self._copy()
+        made._connection = (
+            connection(self._model.__connection__).sibling(other) if isinstance(other, str) else other
+        )
+        return made
+
+    def hint(self, index: Any) -> Self:
+        """Use this index, by name or keys.
+
+        Args:
+            index: its name, or its keys.
+
+        Example:
+            >>> User.find(User.age > 30).hint("_id_").one().name
+            'Ada'
+        """
+        return self._with(hint=index)
+
+    def comment(self, comment: Any) -> Self:
+        """Show a comment in the server's logs and profile.
+
+        Args:
+            comment: text, or any value that BSON has.
+
+        Example:
+            >>> User.find(User.age > 30).comment("report").one().name
+            'Ada'
+        """
+        return self._with(comment=comment)
+
+    def collation(self, collation: Any) -> Self:
+        """Compare strings by these rules.
+
+        Args:
+            collation: a `Collation`, or a document of its options.
+
+        Example:
+            >>> User.find(User.name == "ADA").collation({"locale": "en", "strength": 2}).one().name
+            'Ada'
+        """
+        return self._with(collation=collation)
+
+    def max_time_ms(self, max_time_ms: int) -> Self:
+        """Let the server spend at most so many milliseconds.
+
+        Args:
+            max_time_ms: milliseconds for each command.
+
+        Example:
+            >>> len(User.find().max_time_ms(10_000).all())
+            2
+        """
+        return self._with(max_time_ms=max_time_ms)
+
+    def batch_size(self, batch_size: int) -> Self:
+        """Ask for so many documents per reply.
+
+        Args:
+            batch_size: how many.
+
+        Example:
+            >>> len(User.find().batch_size(500).all())
+            2
+        """
+        return self._with(batch_size=batch_size)
+
+    def allow_disk_use(self, allow: bool = True) -> Self:
+        """Let a large sort use the disk.
+
+        Args:
+            allow: False: a sort that needs more than 100 MiB fails.
+
+        Example:
+            >>> len(User.find().sort("age").allow_disk_use().all())
+            2
+        """
+        return self._with(allow_disk_use=allow)
+
+    def options(self, **options: Any) -> Self:
+        """Give any other option of the driver's `find`; or `read_preference`, `read_concern`, `write_concern`.
+
+        Args:
+            options: by the driver's names.
+
+        Example:
+            >>> len(User.find().options(read_preference=ReadPreference.NEAREST).all())
+            2
+        """
+        return self._with(**options)
+
+    def text_score(self, name: str = "score") -> Self:
+        """Sort by how well a text search matches.
+
+        Args:
+            name: the key that the score is put under.
+
+        Example:
+            >>> User.find(text("bread")).text_score()
+            Query(User, {'$text': {'$search': 'bread'}})
+        """
+        return self._with(sort={name: {"$meta": "textScore"}})
+
+    # Everything below needs the database.
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """The query document that is sent."""
+        query = query_of(*self._where)
+        tag = self._model.__tag_value__
+        if tag is not None and not self._model.__is_root_of_family__():
+            tags = [model.__tag_value__ for model in self._model.__tagged__()]
+            query = query_of({self._model.__tag__: {"$in": tags} if len(tags) > 1 else tags[0]}, query)
+        return query
+
+    def _bind(self, is_async: bool) -> Any:
+        chosen = self._connection or connection(self._model.__connection__)
+        collection = chosen.collection(self._model, is_async)
+        settings = {
+            name: self._options[name]
+            for name in ("read_preference", "read_concern", "write_concern")
+            if name in self._options
+        }
+        return collection.with_options(**settings) if settings else collection
+
+    def _run(self, is_async: bool, flow: Callable[..., Any], *arguments: Any) -> Any:
+        collection = self._bind(is_async)
+        return collection._port.flow(flow(collection, *arguments))
+
+    def _find_options(self, **more: Any) -> dict[str, Any]:
+        options = {
+            name: value
+            for name, value in {**self._options, **more}.items()
+            if value is not None and name not in ("read_preference", "read_concern", "write_concern")
+        }
+        options.update(session_options(self._model.__connection__))
+        return options
+
+    def _cursor(self, collection: Any, **more: Any) -> Any:
+        return collection.find(self.query, **self._find_options(**more))
+
+    def _reader(self, is_single: bool = False) -> Callable[[Any, list[Any], int | None], int]:
+        """Return the function that takes documents out of a batch, as what this query makes of them."""
+        if self._shape is not None:
+            return reader(self._shape)
+        model = self._model.__model__
+        only = self._only()
+        lazy = self._wish.get("lazy", not is_single)
+        drain = _core.odm_drain
+
+        def read(batch: Any, documents: list[Any], limit: int | None) -> int:
+            return drain(batch, model, documents, limit, lazy, only)
+
+        return read
+
+    def _only(self) -> list[int] | None:
+        keys = self._wish.get("only")
+        if keys is None:
+            return None
+        first = {key.partition(".")[0] for key in keys}
+        return [
+            index for index, field in enumerate(self._model.__plan__.fields.values()) if field.key in first
+        ]

@@ -1,0 +1,477 @@
+"""Reading a query: documents, dicts, bytes, JSON, values, counts and pages, on either face.
+
+Spec: crud, find-getmore-killcursors-commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+from mangonel import _core
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.odm.connections.context import session_options
+from mangonel.odm.connections.identity import current_map
+from mangonel.odm.errors import DocumentNotFound, MultipleDocuments
+from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.query.builder import QueryBuilder
+from mangonel.odm.query.include import include_flow
+from mangonel.odm.query.pages import Page, Pages, page_flow
+
+__all__ = ["QueryReads"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+# Documents decoded in one go while iterating: the loop of a face is not held up longer than about a millisecond.
+SLICE = 256
+
+
+class QueryReads(QueryBuilder[T]):
+    """The part of a query that fetches what was asked for."""
+
+    __slots__ = ()
+
+    async def _all_flow(self, collection: Any) -> list[Any]:
+        documents: list[Any] = []
+        if self._is_none:
+            return documents
+        cursor = self._cursor(collection)
+        read = self._reader(self._options.get("limit") == 1)
+        while await cursor._fetch_flow():
+            read(cursor._batch, documents, None)
+        if documents and self._shape is None:
+            documents = self._identified(documents)
+            await self._include_flow(documents, collection._port.is_async)
+        return documents
+
+    def _identified(self, documents: list[Any]) -> list[Any]:
+        known = current_map()
+        return documents if known is None else [known.take(document) for document in documents]
+
+    async def _include_flow(self, documents: list[Any], is_async: bool) -> None:
+        if self._includes:
+            await include_flow(self._model, documents, self._includes, is_async)
+
+    async def _first_flow(self, collection: Any) -> Any:
+        found = await self.limit(1)._all_flow(collection)
+        return found[0] if found else None
+
+    async def _one_flow(self, collection: Any) -> Any:
+        found = await self.limit(2)._wishing(lazy=self._wish.get("lazy", False))._all_flow(collection)
+        if not found:
+            raise DocumentNotFound(f"no {self._model.__name__} matches {self.query!r}")
+        if len(found) > 1:
+            raise MultipleDocuments(
+                f"expected one {self._model.__name__} that matches {self.query!r}, found more"
+            )
+        return found[0]
+
+    # Reading.
+
+    def __iter__(self) -> Iterator[T]:
+        collection = self._bind(False)
+        while_open = self._slices(collection)
+        for documents in while_open:
+            yield from documents
+
+    def _slices(self, collection: Any) -> Iterator[list[T]]:
+        if self._is_none:
+            return
+        cursor = self._cursor(collection)
+        read = self._reader()
+        try:
+            while collection._port.flow(cursor._fetch_flow()):
+                while not cursor._batch.is_empty:
+                    yield collection._port.flow(self._slice_flow(cursor, read, collection))
+        finally:
+            cursor.close()
+
+    async def _slice_flow(self, cursor: Any, read: Any, collection: Any) -> list[T]:
+        documents: list[T] = []
+        # References are fetched for a whole batch, so with them a batch is one slice.
+        read(cursor._batch, documents, None if self._includes else SLICE)
+        if documents and self._shape is None:
+            documents = self._identified(documents)
+            await self._include_flow(documents, collection._port.is_async)
+        return documents
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return _AsyncDocuments(self)
+
+    def __await__(self) -> Generator[Any, None, list[T]]:
+        found: Generator[Any, None, list[T]] = self.aall().__await__()
+        return found
+
+    def all(self) -> list[T]:
+        """Return all documents."""
+        found: list[T] = self._run(False, self._all_flow)
+        return found
+
+    def aall(self) -> Coroutine[Any, Any, list[T]]:
+        """As `all`, on asyncio; `await query` is the same."""
+        found: Coroutine[Any, Any, list[T]] = self._run(True, self._all_flow)
+        return found
+
+    def first(self) -> T | None:
+        """Return the first document, or None."""
+        found: T | None = self._run(False, self._first_flow)
+        return found
+
+    def afirst(self) -> Coroutine[Any, Any, T | None]:
+        """As `first`, on asyncio."""
+        found: Coroutine[Any, Any, T | None] = self._run(True, self._first_flow)
+        return found
+
+    def one(self) -> T:
+        """Return the only document.
+
+        Raises:
+            DocumentNotFound: there is none.
+            MultipleDocuments: there is more than one.
+        """
+        found: T = self._run(False, self._one_flow)
+        return found
+
+    def aone(self) -> Coroutine[Any, Any, T]:
+        """As `one`, on asyncio."""
+        found: Coroutine[Any, Any, T] = self._run(True, self._one_flow)
+        return found
+
+    def count(self) -> int:
+        """Return how many there are; skip and limit count.
+
+        With `where_js` or a search by distance the server's command `count` is asked, which no transaction takes and
+        which may count orphans on a sharded cluster.
+        """
+        found: int = self._run(False, self._count_flow)
+        return found
+
+    def acount(self) -> Coroutine[Any, Any, int]:
+        """As `count`, on asyncio."""
+        found: Coroutine[Any, Any, int] = self._run(True, self._count_flow)
+        return found
+
+    async def _count_flow(self, collection: Any) -> int:
+        if self._is_none:
+            return 0
+        options = {
+            name: self._options[name]
+            for name in ("skip", "limit", "hint", "collation")
+            if self._options.get(name)
+        }
+        options.update(session_options(self._model.__connection__))
+        return int(await collection._port.call(_count, collection, self.query, options))
+
+    def exists(self) -> bool:
+        """Return whether there is any."""
+        found: bool = self._run(False, self._exists_flow)
+        return found
+
+    def aexists(self) -> Coroutine[Any, Any, bool]:
+        """As `exists`, on asyncio."""
+        found: Coroutine[Any, Any, bool] = self._run(True, self._exists_flow)
+        return found
+
+    async def _exists_flow(self, collection: Any) -> bool:
+        if self._is_none:
+            return False
+        cursor = self._cursor(collection, limit=1, projection={"_id": 1})
+        return bool(await cursor._fetch_flow())
+
+    def distinct(self, field: S) -> list[S]:
+        """Return the distinct values of a field, or of a list's elements.
+
+        Args:
+            field: an attribute of the model.
+
+        Example:
+            >>> sorted(User.find().distinct(User.name))
+            ['Ada', 'Eve']
+        """
+        found: list[S] = self._run(False, self._distinct_flow, field)
+        return found
+
+    def adistinct(self, field: S) -> Coroutine[Any, Any, list[S]]:
+        """As `distinct`, on asyncio."""
+        found: Coroutine[Any, Any, list[S]] = self._run(True, self._distinct_flow, field)
+        return found
+
+    async def _distinct_flow(self, collection: Any, field: Any) -> list[Any]:
+        if self._is_none:
+            return []
+        options = session_options(self._model.__connection__)
+        key = key_of(field, self._model)
+        found: list[Any] = await collection._port.call(_distinct, collection, key, self.query, options)
+        return found
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Return the documents as the driver's dicts."""
+        found: list[dict[str, Any]] = self._run(False, self._dicts_flow)
+        return found
+
+    def adicts(self) -> Coroutine[Any, Any, list[dict[str, Any]]]:
+        """As `dicts`, on asyncio."""
+        found: Coroutine[Any, Any, list[dict[str, Any]]] = self._run(True, self._dicts_flow)
+        return found
+
+    async def _dicts_flow(self, collection: Any) -> list[dict[str, Any]]:
+        if self._is_none:
+            return []
+        found: list[dict[str, Any]] = await self._cursor(collection)._to_list_flow(None)
+        return found
+
+    def raw(self) -> list[bytes]:
+        """Return the documents as BSON."""
+        found: list[bytes] = self._run(False, self._raw_flow)
+        return found
+
+    def araw(self) -> Coroutine[Any, Any, list[bytes]]:
+        """As `raw`, on asyncio."""
+        found: Coroutine[Any, Any, list[bytes]] = self._run(True, self._raw_flow)
+        return found
+
+    async def _raw_flow(self, collection: Any) -> list[bytes]:
+        documents: list[bytes] = []
+        if self._is_none:
+            return documents
+        cursor = self._cursor(collection)
+        while await cursor._fetch_flow():
+            data = cursor._batch.raw()
+            cursor._batch = None
+            at = 0
+            while at < len(data):
+                length = int.from_bytes(data[at : at + 4], "little")
+                documents.append(data[at : at + length])
+                at += length
+        return documents
+
+    def json(self, *, exclude: Iterable[Any] = ()) -> bytes:
+        """Return the documents as a JSON array, made in the core straight from BSON: no Python object for any of them.
+
+        Attributes name the values. Ids, dates and decimals become strings, binary data base64.
+
+        Args:
+            exclude: fields to leave out.
+
+        Example:
+            >>> User.find(User.age > 30).only(User.name).json()
+            b'[{"id":"...","name":"Ada"}]'
+        """
+        found: bytes = self._run(False, self._json_flow, tuple(exclude))
+        return found
+
+    def ajson(self, *, exclude: Iterable[Any] = ()) -> Coroutine[Any, Any, bytes]:
+        """As `json`, on asyncio."""
+        found: Coroutine[Any, Any, bytes] = self._run(True, self._json_flow, tuple(exclude))
+        return found
+
+    async def _json_flow(self, collection: Any, exclude: tuple[Any, ...]) -> bytes:
+        if self._is_none:
+            return b"[]"
+        cursor = self._cursor(collection, **self._without(exclude))
+        pieces: list[bytes] = []
+        while await cursor._fetch_flow():
+            pieces.append(_core.odm_json(cursor._batch, self._model.__model__))
+        return b"[" + b",".join(pieces) + b"]"
+
+    def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
+        """The options of a find that leaves these fields out too, whatever the query asks for."""
+        if not exclude:
+            return {}
+        projection = dict(self._options.get("projection") or {})
+        is_list = 1 in projection.values()
+        for key in (key_of(field, self._model) for field in exclude):
+            if is_list and key != "_id":
+                projection.pop(key, None)
+            else:
+                projection[key] = 0
+        if is_list and 1 not in projection.values():
+            raise ValueError("expected a field of only() to be left, found all of them excluded")
+        return {"projection": projection}
+
+    @overload
+    def values(self, field: S, /) -> list[S]: ...
+    @overload
+    def values(self, *fields: Any) -> list[tuple[Any, ...]]: ...
+    def values(self, *fields: Any) -> Any:
+        """Return the values of fields without making documents: a list for one field, tuples for several.
+
+        Args:
+            fields: attributes of the model.
+
+        Example:
+            >>> User.find().sort("age").values(User.name, User.age)
+            [('Eve', 24), ('Ada', 36)]
+        """
+        return self._run(False, self._values_flow, fields)
+
+    def avalues(self, *fields: Any) -> Coroutine[Any, Any, list[Any]]:
+        """As `values`, on asyncio."""
+        found: Coroutine[Any, Any, list[Any]] = self._run(True, self._values_flow, fields)
+        return found
+
+    async def _values_flow(self, collection: Any, fields: tuple[Any, ...]) -> list[Any]:
+        keys = [key_of(field, self._model) for field in fields]
+        names = [key.split(".") for key in keys]
+        narrow = self.only(*[_Key(key) for key in keys]).eager() if keys else self
+        found = await narrow._wishing(only=keys)._dicts_flow(collection)
+        rows = [tuple(_dig(row, name) for name in names) for row in found]
+        return [row[0] for row in rows] if len(fields) == 1 else rows
+
+    def explain(self) -> dict[str, Any]:
+        """Return how the server would run the query."""
+        found: dict[str, Any] = self._run(False, self._explain_flow)
+        return found
+
+    def aexplain(self) -> Coroutine[Any, Any, dict[str, Any]]:
+        """As `explain`, on asyncio."""
+        found: Coroutine[Any, Any, dict[str, Any]] = self._run(True, self._explain_flow)
+        return found
+
+    async def _explain_flow(self, collection: Any) -> dict[str, Any]:
+        found: dict[str, Any] = await collection._port.call(self._cursor(collection).explain)
+        return found
+
+    # Pages.
+
+    def page(self, size: int = 20, after: str | None = None) -> Page[T]:
+        """Return one page by keys: the next one begins after the last document's values, without `skip`.
+
+        Args:
+            size: documents of a page.
+            after: the token of the former page's `next`; None for the first page.
+
+        Raises:
+            ValueError: the token is none of this query's.
+
+        Example:
+            >>> page = User.find().sort("age").page(size=1)
+            >>> [found.name for found in User.find().sort("age").page(size=1, after=page.next).items]
+            ['Ada']
+        """
+        found: Page[T] = self._run(False, self._page_flow, size, after)
+        return found
+
+    def apage(self, size: int = 20, after: str | None = None) -> Coroutine[Any, Any, Page[T]]:
+        """As `page`, on asyncio."""
+        found: Coroutine[Any, Any, Page[T]] = self._run(True, self._page_flow, size, after)
+        return found
+
+    async def _page_flow(self, collection: Any, size: int, after: str | None) -> Any:
+        return await page_flow(self, collection, size, after)
+
+    def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
+        """Return a page by its number, counted from 1, with the total.
+
+        Args:
+            number: which page.
+            size: documents of a page.
+
+        Example:
+            >>> User.find().paginate(1, 20).total
+            2
+        """
+        found: Pages[T] = self._run(False, self._paginate_flow, number, size)
+        return found
+
+    def apaginate(self, number: int = 1, size: int = 20) -> Coroutine[Any, Any, Pages[T]]:
+        """As `paginate`, on asyncio."""
+        found: Coroutine[Any, Any, Pages[T]] = self._run(True, self._paginate_flow, number, size)
+        return found
+
+    async def _paginate_flow(self, collection: Any, number: int, size: int) -> Any:
+        if number < 1 or size < 1:
+            raise ValueError(f"expected a page and a size from 1 on, found {number} and {size}")
+        total = await self._count_flow(collection)
+        items = await self.skip((number - 1) * size).limit(size)._all_flow(collection)
+        return Pages(items, number, size, total)
+
+    # What a query is to Python.
+
+    def __repr__(self) -> str:
+        return f"Query({self._model.__name__}, {self.query!r})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a query has no truth value; use exists()")
+
+
+class _AsyncDocuments(Generic[T]):
+    """`async for` over a query: documents of a slice are handed out without waiting."""
+
+    __slots__ = ("_at", "_collection", "_cursor", "_documents", "_query", "_read")
+
+    def __init__(self, query: QueryReads[T]) -> None:
+        self._query = query
+        self._collection = query._bind(True)
+        self._cursor = None if query._is_none else query._cursor(self._collection)
+        self._read = query._reader()
+        self._documents: list[T] = []
+        self._at = 0
+
+    def __aiter__(self) -> _AsyncDocuments[T]:
+        return self
+
+    def __anext__(self) -> Any:
+        at = self._at
+        if at < len(self._documents):
+            self._at = at + 1
+            return _core.odm_finished(self._documents[at])
+        return self._collection._port.flow(self._more_flow())
+
+    async def _more_flow(self) -> T:
+        cursor = self._cursor
+        while cursor is not None:
+            if cursor._batch is not None and not cursor._batch.is_empty:
+                self._documents = await self._query._slice_flow(cursor, self._read, self._collection)
+                self._at = 1
+                return self._documents[0]
+            if not await cursor._fetch_flow():
+                break
+        raise StopAsyncIteration
+
+
+class _Key(str):
+    """A key of the database, that needs no translation."""
+
+    __slots__ = ()
+
+
+def _dig(row: Any, names: list[str]) -> Any:
+    for name in names:
+        if isinstance(row, list):
+            row = [_dig(item, [name]) for item in row]
+        else:
+            row = row.get(name) if isinstance(row, Mapping) else None
+    return row
+
+
+def raw_collection(collection: Any) -> Any:
+    """The same collection, whose documents stay bytes."""
+    return collection.with_options(
+        codec_options=collection.codec_options.with_options(document_class=RawBSONDocument)
+    )
+
+
+def _count(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    if _is_refused_by_match(query):
+        return collection._count_by_command(query, **options)
+    return collection.count_documents(query, **options)
+
+
+# What the aggregation's `$match` refuses and the command `count` takes.
+_REFUSED_BY_MATCH = frozenset(["$where", "$near", "$nearSphere"])
+
+
+def _is_refused_by_match(query: Mapping[str, Any]) -> bool:
+    for key, value in query.items():
+        if key in _REFUSED_BY_MATCH:
+            return True
+        parts = value if isinstance(value, list) and key in ("$and", "$or", "$nor") else (value,)
+        if any(isinstance(part, dict) and _is_refused_by_match(part) for part in parts):
+            return True
+    return False
+
+
+def _distinct(collection: Any, key: str, query: Any, options: dict[str, Any]) -> Any:
+    return collection.distinct(key, query, **options)

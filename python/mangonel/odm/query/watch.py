@@ -1,0 +1,145 @@
+"""Typed change streams: what happens to a model's documents, as it happens. Spec: change-streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from mangonel import _core
+from mangonel.bson import decode
+from mangonel.odm.query.reads import raw_collection
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """One change.
+
+    Attributes:
+        operation: "insert", "update", "replace", "delete", "invalidate", ….
+        id: the `_id` of the document, or None.
+        document: the document as it is now, where the server sent it.
+        before: the document as it was, where the collection keeps that.
+        updated: the changed keys with their values, of an update.
+        removed: the keys that an update removed.
+        token: resumes the stream behind this event.
+    """
+
+    operation: str
+    id: Any
+    document: T | None
+    before: T | None
+    updated: dict[str, Any]
+    removed: list[str]
+    token: dict[str, Any]
+
+
+class Changes(Generic[T]):
+    """The changes of a model's collection, for `with` and `for`, or `async with` and `async for`.
+
+    Example:
+        >>> with Order.watch() as changes:
+        ...     for event in changes:
+        ...         print(event.operation, event.document)
+    """
+
+    def __init__(self, model: Any, pipeline: Iterable[Any], options: dict[str, Any]) -> None:
+        self._model = model
+        self._pipeline = list(pipeline)
+        self._options = options
+        self._stream: Any = None
+        self._port: Any = None
+
+    async def _open_flow(self, collection: Any) -> Changes[T]:
+        if self._stream is None:
+            self._port = collection._port
+            self._stream = await collection._port.call(
+                _watch, raw_collection(collection), self._pipeline, self._options
+            )
+        return self
+
+    async def _next_flow(self, collection: Any, method: str) -> Event[T] | None:
+        await self._open_flow(collection)
+        found = await collection._port.call(getattr(self._stream, method))
+        return None if found is None else self._event(found)
+
+    def _event(self, found: Any) -> Event[T]:
+        values = decode(bytes(found.raw))
+        description = values.get("updateDescription") or {}
+        return Event(
+            values["operationType"],
+            (values.get("documentKey") or {}).get("_id"),
+            self._made(found.get("fullDocument")),
+            self._made(found.get("fullDocumentBeforeChange")),
+            dict(description.get("updatedFields") or {}),
+            list(description.get("removedFields") or []),
+            values["_id"],
+        )
+
+    def _made(self, document: Any) -> T | None:
+        if document is None:
+            return None
+        made: T = _core.odm_decode_all(self._model.__model__, bytes(document.raw))[0]
+        return made
+
+    @property
+    def token(self) -> Any:
+        """What resumes the stream where it is; None before it was opened."""
+        return None if self._stream is None else self._stream.resume_token
+
+    def __enter__(self) -> Changes[T]:
+        collection = self._model._bind(False)
+        opened: Changes[T] = collection._port.flow(self._open_flow(collection))
+        return opened
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Changes[T]:
+        return self
+
+    def __next__(self) -> Event[T]:
+        self.__enter__()
+        return self._event(self._stream.next())
+
+    def try_next(self) -> Event[T] | None:
+        """Return the next change if one came within `max_await_time_ms`, or None."""
+        collection = self._model._bind(False)
+        found: Event[T] | None = collection._port.flow(self._next_flow(collection, "try_next"))
+        return found
+
+    def close(self) -> None:
+        """End the stream."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def __aenter__(self) -> Any:
+        collection = self._model._bind(True)
+        return collection._port.flow(self._open_flow(collection))
+
+    def __aexit__(self, *exc_info: object) -> Any:
+        return self.aclose()
+
+    def __aiter__(self) -> Changes[T]:
+        return self
+
+    def __anext__(self) -> Any:
+        collection = self._model._bind(True)
+        return collection._port.flow(self._next_flow(collection, "next"))
+
+    def atry_next(self) -> Any:
+        """As `try_next`, on asyncio."""
+        collection = self._model._bind(True)
+        return collection._port.flow(self._next_flow(collection, "try_next"))
+
+    def aclose(self) -> Any:
+        """As `close`, on asyncio."""
+        stream, self._stream = self._stream, None
+        return stream.close() if stream is not None else _core.odm_finished(None)
+
+
+def _watch(collection: Any, pipeline: list[Any], options: dict[str, Any]) -> Any:
+    return collection.watch(pipeline, **options)

@@ -1,0 +1,545 @@
+"""`Document`: a model whose instances are stored in a collection of their own. Spec: crud (write).
+
+Every method that waits exists twice: `x()` blocks, `ax()` returns a coroutine; both run the same flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, ClassVar, Self
+
+from mangonel import _core
+from mangonel.bson import ObjectId
+from mangonel.odm.connections.connection import connection
+from mangonel.odm.expressions.changes import Change
+from mangonel.odm.expressions.expr import Where
+from mangonel.odm.model.base import Base
+from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
+from mangonel.odm.model.fields import Index, field
+from mangonel.odm.query.query import Query
+from mangonel.odm.query.watch import Changes
+from mangonel.odm.store import writes
+from mangonel.odm.store.schema import bson_schema, create_collection_flow, sync_indexes_flow
+
+
+class Document(Base):
+    """A document of a collection.
+
+    The class describes fields by annotations; what may be set in it beside them:
+
+    - `__collection__`: the collection's name; without it the class's, in snake case.
+    - `__connection__`: the alias of the connection; "default".
+    - `__indexes__`: a list of `Index`.
+    - `__root__ = True`: subclasses share the collection, told apart by the key `__tag__`.
+    - `__unknown__`: what becomes of keys that no field has: "keep", "ignore" or "forbid".
+    - `__on_bad__ = "raw"`: values of the wrong type are loaded as they are instead of raising.
+    - `__cast__ = True`: values are converted, as in `age="3"`.
+    - `__tz_aware__ = True`: dates are loaded with a time zone.
+    - `__dynamic__ = True`: `extra` has the keys that no field has, and may be changed.
+
+    Example:
+        >>> class User(Document):
+        ...     name: str
+        ...     age: int = 0
+        >>> User(name="Ada").save().id
+        ObjectId('...')
+        >>> User.find(User.age > 30).all()
+        []
+    """
+
+    __abstract__ = True
+    __is_document__ = True
+
+    __collection__: ClassVar[str | None] = None
+    __connection__: ClassVar[str] = "default"
+    __indexes__: ClassVar[list[Index]] = []
+    __options__: ClassVar[dict[str, Any]] = {}
+    __collection_options__: ClassVar[dict[str, Any]] = {}
+    __default_scope__: ClassVar[Any] = None
+
+    id: ObjectId = field(default_factory=ObjectId, key="_id")
+
+    # What mixins change.
+
+    @classmethod
+    def __stamps__(cls) -> dict[tuple[str, bool], Callable[[], Any]]:
+        """Keys that saves set by themselves, each with whether updates do so too, and the function of the value."""
+        return {}
+
+    def __stamp__(self, is_new: bool) -> None:
+        """Set them."""
+
+    @classmethod
+    def __soft_delete__(cls) -> bool:
+        return False
+
+    @classmethod
+    def __soft_delete_update__(cls) -> dict[str, Any]:
+        return {}
+
+    def __mark_deleted__(self) -> None:
+        return
+
+    @classmethod
+    def __is_root_of_family__(cls) -> bool:
+        return bool(cls.__dict__.get("__root__"))
+
+    # Where it is stored.
+
+    @classmethod
+    def __collection_name__(cls) -> str:
+        name = cls.__collection__
+        return name if name is not None else snake_case(cls.__name__)
+
+    @classmethod
+    def _bind(cls, is_async: bool) -> Any:
+        return connection(cls.__connection__).collection(cls, is_async)
+
+    @classmethod
+    def collection(cls) -> Any:
+        """Return the driver's collection on the blocking face."""
+        return cls._bind(False)
+
+    @classmethod
+    def acollection(cls) -> Any:
+        """Return the driver's collection on the asyncio face."""
+        return cls._bind(True)
+
+    # Asking.
+
+    @classmethod
+    def find(cls, *where: Where) -> Query[Self]:
+        """Return the query for documents that fulfil all conditions; nothing is sent before it is read.
+
+        Args:
+            where: conditions such as `User.age > 3`, or query documents.
+
+        Example:
+            >>> [user.name for user in User.find(User.age > 30).sort("-age").limit(10)]
+            ['Ada']
+        """
+        return Query(cls)._scoped().find(*where)
+
+    @classmethod
+    def unscoped(cls, *where: Where) -> Query[Self]:
+        """As `find`, without the default scope."""
+        return Query(cls).find(*where)
+
+    @classmethod
+    def get(cls, id: Any) -> Self:
+        """Return the document with this id, containers decoded.
+
+        Args:
+            id: the id, or what it can be made of.
+
+        Raises:
+            DocumentNotFound: there is none.
+            ValidationError: a value is not what its field says.
+
+        Example:
+            >>> User.get(user.id).name
+            'Ada'
+        """
+        collection = cls._bind(False)
+        made: Self = collection._port.flow(Query(cls)._by_id(id)._one_flow(collection))
+        return made
+
+    @classmethod
+    def aget(cls, id: Any) -> Coroutine[Any, Any, Self]:
+        """As `get`, on asyncio."""
+        collection = cls._bind(True)
+        made: Coroutine[Any, Any, Self] = collection._port.flow(Query(cls)._by_id(id)._one_flow(collection))
+        return made
+
+    @classmethod
+    def get_or_none(cls, id: Any) -> Self | None:
+        """Return the document with this id, or None.
+
+        Args:
+            id: the id.
+
+        Raises:
+            ValidationError: a value is not what its field says.
+
+        Example:
+            >>> User.get_or_none("nobody") is None
+            True
+        """
+        return Query(cls)._by_id(id).first()
+
+    @classmethod
+    def aget_or_none(cls, id: Any) -> Coroutine[Any, Any, Self | None]:
+        """As `get_or_none`, on asyncio."""
+        return Query(cls)._by_id(id).afirst()
+
+    @classmethod
+    def get_many(cls, ids: Iterable[Any]) -> list[Self]:
+        """Return the documents with these ids, in their order; those that do not exist are left out.
+
+        Args:
+            ids: any iterable of ids.
+
+        Example:
+            >>> [found.name for found in User.get_many([user.id])]
+            ['Ada']
+        """
+        collection = cls._bind(False)
+        made: list[Self] = collection._port.flow(writes.get_many_flow(collection, cls, list(ids)))
+        return made
+
+    @classmethod
+    def aget_many(cls, ids: Iterable[Any]) -> Coroutine[Any, Any, list[Self]]:
+        """As `get_many`, on asyncio."""
+        collection = cls._bind(True)
+        made: Coroutine[Any, Any, list[Self]] = collection._port.flow(
+            writes.get_many_flow(collection, cls, list(ids))
+        )
+        return made
+
+    # Storing.
+
+    def insert(self, *, validate: bool = True) -> Self:
+        """Store a new document.
+
+        Args:
+            validate: run the `validate` hooks.
+
+        Raises:
+            DuplicateKeyError: its id, or another unique value, is taken. Nothing was stored.
+            ValidationError: a value is not what its field says. Nothing was sent.
+
+        Example:
+            >>> Post(title="Tea").insert().title
+            'Tea'
+        """
+        collection = self._bind(False)
+        made: Self = collection._port.flow(writes.insert_flow(self, collection, validate))
+        return made
+
+    def ainsert(self, *, validate: bool = True) -> Coroutine[Any, Any, Self]:
+        """As `insert`, on asyncio."""
+        collection = self._bind(True)
+        made: Coroutine[Any, Any, Self] = collection._port.flow(
+            writes.insert_flow(self, collection, validate)
+        )
+        return made
+
+    def save(self, *, validate: bool = True, cascade: bool = False, where: Where | None = None) -> Self:
+        """Store what changed by the smallest update; a new document is inserted. Without changes nothing is sent.
+
+        Args:
+            validate: run the `validate` hooks.
+            cascade: save loaded references first.
+            where: a condition that the stored document must fulfil.
+
+        Raises:
+            StaleDocument: it has another version than this one, or does not fulfil `where`. Nothing was stored.
+            DocumentNotFound: it does not exist any more.
+            DuplicateKeyError: a unique value is taken. Nothing was stored.
+            ValidationError: a value is not what its field says. Nothing was sent.
+
+        Example:
+            >>> user.age += 1
+            >>> user.save().age
+            37
+        """
+        collection = self._bind(False)
+        made: Self = collection._port.flow(writes.save_flow(self, collection, validate, cascade, where))
+        return made
+
+    def asave(
+        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None
+    ) -> Coroutine[Any, Any, Self]:
+        """As `save`, on asyncio."""
+        collection = self._bind(True)
+        made: Coroutine[Any, Any, Self] = collection._port.flow(
+            writes.save_flow(self, collection, validate, cascade, where)
+        )
+        return made
+
+    def replace(self, *, upsert: bool = False) -> Self:
+        """Store the whole document in place of the one with its id, unknown keys included.
+
+        Args:
+            upsert: True: store it even when there is none with its id.
+
+        Raises:
+            DocumentNotFound: it does not exist, and `upsert` is False.
+            ValueError: the document was partly loaded.
+
+        Example:
+            >>> user.status = "gone"
+            >>> user.replace().status
+            'gone'
+        """
+        collection = self._bind(False)
+        made: Self = collection._port.flow(writes.replace_flow(self, collection, upsert))
+        return made
+
+    def areplace(self, *, upsert: bool = False) -> Coroutine[Any, Any, Self]:
+        """As `replace`, on asyncio."""
+        collection = self._bind(True)
+        made: Coroutine[Any, Any, Self] = collection._port.flow(writes.replace_flow(self, collection, upsert))
+        return made
+
+    def update(self, *changes: Change) -> Self:
+        """Send changes such as `inc(User.age)` for this document, and take over what the server made of it.
+
+        Args:
+            changes: what `inc`, `set_`, `push` and their like return, or update documents.
+
+        Raises:
+            DocumentNotFound: it does not exist any more.
+
+        Example:
+            >>> user.update(inc(User.age), push(User.tags, "new")).tags
+            ['admin', 'new']
+        """
+        collection = self._bind(False)
+        made: Self = collection._port.flow(writes.update_flow(self, collection, changes))
+        return made
+
+    def aupdate(self, *changes: Change) -> Coroutine[Any, Any, Self]:
+        """As `update`, on asyncio."""
+        collection = self._bind(True)
+        made: Coroutine[Any, Any, Self] = collection._port.flow(writes.update_flow(self, collection, changes))
+        return made
+
+    def delete(self) -> None:
+        """Delete the document, by the delete rules of the references to it.
+
+        Raises:
+            DeleteDenied: a rule forbids it. Nothing was deleted.
+            StaleDocument: it has another version than this one.
+        """
+        collection = self._bind(False)
+        collection._port.flow(writes.delete_flow(self, collection))
+
+    def adelete(self) -> Coroutine[Any, Any, None]:
+        """As `delete`, on asyncio."""
+        collection = self._bind(True)
+        made: Coroutine[Any, Any, None] = collection._port.flow(writes.delete_flow(self, collection))
+        return made
+
+    def reload(self) -> Self:
+        """Load the document again; changes that were not saved are lost.
+
+        Raises:
+            DocumentNotFound: it does not exist any more.
+        """
+        collection = self._bind(False)
+        made: Self = collection._port.flow(writes.reload_flow(self, collection))
+        return made
+
+    def areload(self) -> Coroutine[Any, Any, Self]:
+        """As `reload`, on asyncio."""
+        collection = self._bind(True)
+        made: Coroutine[Any, Any, Self] = collection._port.flow(writes.reload_flow(self, collection))
+        return made
+
+    @classmethod
+    def insert_many(cls, documents: Iterable[Self], *, ordered: bool = True) -> int:
+        """Store new documents by as few commands as possible; return how many.
+
+        Args:
+            documents: new documents.
+            ordered: stop at the first that fails. False: try them all.
+
+        Raises:
+            BulkWriteError: some were not stored.
+
+        Example:
+            >>> Post.insert_many([Post(title="Tea"), Post(title="Coffee")])
+            2
+        """
+        collection = cls._bind(False)
+        count: int = collection._port.flow(writes.insert_many_flow(collection, list(documents), ordered))
+        return count
+
+    @classmethod
+    def ainsert_many(cls, documents: Iterable[Self], *, ordered: bool = True) -> Coroutine[Any, Any, int]:
+        """As `insert_many`, on asyncio."""
+        collection = cls._bind(True)
+        count: Coroutine[Any, Any, int] = collection._port.flow(
+            writes.insert_many_flow(collection, list(documents), ordered)
+        )
+        return count
+
+    @classmethod
+    def save_all(cls, documents: Iterable[Self], *, ordered: bool = True) -> int:
+        """Save documents by one bulk write of the smallest updates; return how many had changes.
+
+        Args:
+            documents: new and changed ones; those without changes are passed over.
+            ordered: stop at the first that fails. False: try them all.
+
+        Raises:
+            StaleDocument: one has another version than its stored one; with `ordered=False` the others are stored.
+            BulkWriteError: some were not stored.
+
+        Example:
+            >>> user.age += 1
+            >>> User.save_all([user])
+            1
+        """
+        collection = cls._bind(False)
+        count: int = collection._port.flow(writes.save_all_flow(collection, list(documents), ordered))
+        return count
+
+    @classmethod
+    def asave_all(cls, documents: Iterable[Self], *, ordered: bool = True) -> Coroutine[Any, Any, int]:
+        """As `save_all`, on asyncio."""
+        collection = cls._bind(True)
+        count: Coroutine[Any, Any, int] = collection._port.flow(
+            writes.save_all_flow(collection, list(documents), ordered)
+        )
+        return count
+
+    # Aggregation.
+
+    @classmethod
+    def aggregate(cls, pipeline: Iterable[Any], into: Any = None, **options: Any) -> list[Any]:
+        """Run a pipeline; return documents as dicts, or as instances of `into`.
+
+        Args:
+            pipeline: the stages.
+            into: a model, a dataclass, a TypedDict or another shape.
+            options: as for the driver's `aggregate`.
+
+        Raises:
+            OperationFailure: the server refused.
+
+        Example:
+            >>> User.aggregate([{"$group": {"_id": None, "age": {"$sum": "$age"}}}])
+            [{'_id': None, 'age': 60}]
+        """
+        return cls.find().aggregate(pipeline, into, **options)
+
+    @classmethod
+    def aaggregate(
+        cls, pipeline: Iterable[Any], into: Any = None, **options: Any
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """As `aggregate`, on asyncio."""
+        return cls.find().aaggregate(pipeline, into, **options)
+
+    @classmethod
+    def watch(
+        cls, pipeline: Iterable[Any] = (), *, full_document: str | None = "updateLookup", **options: Any
+    ) -> Changes[Self]:
+        """Return the changes of the collection as events with instances, for either face; opened when first read.
+
+        Args:
+            pipeline: stages that narrow the changes.
+            full_document: what an update brings beside its keys; None for nothing.
+            options: as for the driver's `watch`: `resume_after`, `max_await_time_ms`, ….
+
+        Example:
+            >>> changes = Order.watch([{"$match": {"operationType": "insert"}}], max_await_time_ms=500)
+        """
+        return Changes(cls, pipeline, {"full_document": full_document, **options})
+
+    # Indexes and the collection.
+
+    @classmethod
+    def sync_indexes(cls, *, plan: bool = False, drop: bool = False) -> Any:
+        """Create the declared indexes that are missing, and rebuild those that differ.
+
+        Args:
+            plan: change nothing, and return what would be done.
+            drop: also drop indexes that are not declared.
+
+        Returns:
+            An `IndexPlan`: `create`, `rebuild`, `drop`, `keep`.
+
+        Raises:
+            OperationFailure: the server refused, as for a unique index over values that are not.
+
+        Example:
+            >>> Cafe.sync_indexes(plan=True).create
+            ['loc_2dsphere']
+        """
+        collection = cls._bind(False)
+        return collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
+
+    @classmethod
+    def async_indexes(cls, *, plan: bool = False, drop: bool = False) -> Coroutine[Any, Any, Any]:
+        """As `sync_indexes`, on asyncio; the same as `async_indexes` read as `a` + `sync_indexes`."""
+        collection = cls._bind(True)
+        made: Coroutine[Any, Any, Any] = collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
+        return made
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the model as the server's `$jsonSchema`."""
+        return bson_schema(cls)
+
+    @classmethod
+    def create_collection(cls, *, validate: bool = False) -> None:
+        """Create the collection, with `__collection_options__`: capped, timeseries, ….
+
+        Args:
+            validate: let the server refuse documents that do not fit the model.
+
+        Raises:
+            CollectionInvalid: it exists.
+
+        Example:
+            >>> Cafe.create_collection(validate=True)
+        """
+        collection = cls._bind(False)
+        collection._port.flow(create_collection_flow(cls, collection, validate))
+
+    @classmethod
+    def acreate_collection(cls, *, validate: bool = False) -> Coroutine[Any, Any, None]:
+        """As `create_collection`, on asyncio."""
+        collection = cls._bind(True)
+        made: Coroutine[Any, Any, None] = collection._port.flow(
+            create_collection_flow(cls, collection, validate)
+        )
+        return made
+
+    # What it is.
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was not stored yet."""
+        return bool(_core.odm_flags(self) & NEW)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some fields were loaded."""
+        return bool(_core.odm_flags(self) & PARTIAL)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted through this instance."""
+        return bool(_core.odm_flags(self) & DELETED)
+
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Return the fields that `save()` would store, each with its former and its present value."""
+        former = _core.odm_changes(self)
+        return {name: (old, getattr(self, name)) for name, old in former.items()}
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether `save()` would send something."""
+        return self.is_new or bool(_core.odm_changes(self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Document) or self.__collection_name__() != other.__collection_name__():
+            return NotImplemented
+        return bool(self.id == other.id)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash((self.__collection_name__(), self.id))
+
+
+def snake_case(name: str) -> str:
+    """Return `BlogPost` as `blog_post`."""
+    parts: list[str] = []
+    for index, letter in enumerate(name):
+        is_start = index and letter.isupper()
+        if is_start and (not name[index - 1].isupper() or name[index + 1 : index + 2].islower()):
+            parts.append("_")
+        parts.append(letter.lower())
+    return "".join(parts)

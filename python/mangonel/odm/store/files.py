@@ -1,0 +1,137 @@
+"""Files of documents: a field that holds the id of a file in GridFS. Spec: gridfs."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from mangonel.odm.connections.connection import connection
+
+
+class File:
+    """A file in GridFS; the document stores its id.
+
+    Args:
+        id: of a file that is stored.
+        bucket: the name of its bucket.
+        alias: the connection it is stored by.
+
+    Example:
+        >>> class User(Document):
+        ...     photo: File | None = None
+        >>> user.photo = File.put(b"...", "ada.png")
+        >>> user.save().photo.read()
+        b'...'
+    """
+
+    __slots__ = ("alias", "bucket", "id")
+
+    def __init__(self, id: Any, bucket: str = "fs", alias: str = "default") -> None:
+        self.id = id
+        self.bucket = bucket
+        self.alias = alias
+
+    @classmethod
+    def __from_bson__(cls, value: Any) -> File:
+        return cls(value)
+
+    def __to_bson__(self) -> Any:
+        return self.id
+
+    @classmethod
+    def put(
+        cls, data: Any, name: str = "", *, metadata: Any = None, bucket: str = "fs", alias: str = "default"
+    ) -> File:
+        """Store bytes, or what a binary file object has to read; return the file.
+
+        Args:
+            data: bytes or a binary file object.
+            name: its file name.
+            metadata: a document to store with it.
+            bucket: its bucket.
+            alias: the connection.
+
+        Example:
+            >>> File.put(b"hello", "greeting.txt").read()
+            b'hello'
+        """
+        store, port = _bucket(bucket, alias, False)
+        made: File = port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))
+        return made
+
+    @classmethod
+    def aput(
+        cls, data: Any, name: str = "", *, metadata: Any = None, bucket: str = "fs", alias: str = "default"
+    ) -> Coroutine[Any, Any, File]:
+        """As `put`, on asyncio."""
+        store, port = _bucket(bucket, alias, True)
+        made: Coroutine[Any, Any, File] = port.flow(
+            cls._put_flow(store, port, data, name, metadata, bucket, alias)
+        )
+        return made
+
+    @classmethod
+    async def _put_flow(
+        cls, store: Any, port: Any, data: Any, name: str, metadata: Any, bucket: str, alias: str
+    ) -> File:
+        id = await port.call(_upload, store, name, data, metadata)
+        return cls(id, bucket, alias)
+
+    def read(self) -> bytes:
+        """Return the whole file.
+
+        Raises:
+            NoFile: it does not exist.
+        """
+        store, port = _bucket(self.bucket, self.alias, False)
+        data: bytes = port.flow(self._read_flow(store, port))
+        return data
+
+    def aread(self) -> Coroutine[Any, Any, bytes]:
+        """As `read`, on asyncio."""
+        store, port = _bucket(self.bucket, self.alias, True)
+        data: Coroutine[Any, Any, bytes] = port.flow(self._read_flow(store, port))
+        return data
+
+    async def _read_flow(self, store: Any, port: Any) -> bytes:
+        from io import BytesIO
+
+        target = BytesIO()
+        await port.call(store.download_to_stream, self.id, target)
+        return target.getvalue()
+
+    def delete(self) -> None:
+        """Delete the file; the field still holds its id."""
+        store, port = _bucket(self.bucket, self.alias, False)
+        port.flow(self._delete_flow(store, port))
+
+    def adelete(self) -> Coroutine[Any, Any, None]:
+        """As `delete`, on asyncio."""
+        store, port = _bucket(self.bucket, self.alias, True)
+        done: Coroutine[Any, Any, None] = port.flow(self._delete_flow(store, port))
+        return done
+
+    async def _delete_flow(self, store: Any, port: Any) -> None:
+        await port.call(store.delete, self.id)
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, File) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"File({self.id!r})"
+
+
+def _bucket(name: str, alias: str, is_async: bool) -> tuple[Any, Any]:
+    from mangonel import gridfs
+
+    chosen = connection(alias)
+    database = chosen.database(is_async)
+    kind: Any = gridfs.AsyncGridFSBucket if is_async else gridfs.GridFSBucket
+    return kind(database, bucket_name=name), database._port
+
+
+def _upload(store: Any, name: str, data: Any, metadata: Any) -> Any:
+    return store.upload_from_stream(name, data, metadata=metadata)

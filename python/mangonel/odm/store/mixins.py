@@ -1,0 +1,98 @@
+"""Ready-made parts of models: times of creation and change, and deletion that only marks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, Self
+
+from mangonel.odm.query.query import Query
+from mangonel.odm.store.document import Document
+
+
+def now() -> dt.datetime:
+    """Return the present as models store it: naive, UTC, in whole milliseconds."""
+    moment = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+class Timestamps(Document):
+    """Adds `created_at` and `updated_at`, set by every save, bulk save and query update.
+
+    Example:
+        >>> class Post(Timestamps):
+        ...     title: str
+    """
+
+    __abstract__ = True
+
+    created_at: dt.datetime | None = None
+    updated_at: dt.datetime | None = None
+
+    @classmethod
+    def __stamps__(cls) -> dict[tuple[str, bool], Callable[[], Any]]:
+        created, updated = cls.__fields__["created_at"], cls.__fields__["updated_at"]
+        return {
+            **super().__stamps__(),
+            (created.key or "created_at", False): cls.__now__,
+            (updated.key or "updated_at", True): cls.__now__,
+        }
+
+    @classmethod
+    def __now__(cls) -> dt.datetime:
+        moment = now()
+        return moment.replace(tzinfo=dt.UTC) if cls.__tz_aware__ else moment
+
+    def __stamp__(self, is_new: bool) -> None:
+        super().__stamp__(is_new)
+        moment = self.__now__()
+        if is_new and self.created_at is None:
+            self.created_at = moment
+        self.updated_at = moment
+
+    def touch(self) -> Self:
+        """Set `updated_at` to now; `save()` stores it."""
+        self.updated_at = self.__now__()
+        return self
+
+
+def _not_deleted(query: Query[Any]) -> Query[Any]:
+    return query.find({"deleted_at": None})
+
+
+class SoftDelete(Document):
+    """`delete()` sets `deleted_at`, and queries leave such documents out; `unscoped()` finds them.
+
+    Example:
+        >>> class Note(SoftDelete):
+        ...     text: str
+        >>> note.delete()
+        >>> Note.find().exists(), Note.unscoped().exists()
+        (False, True)
+    """
+
+    __abstract__ = True
+    __default_scope__ = staticmethod(_not_deleted)
+
+    deleted_at: dt.datetime | None = None
+
+    @classmethod
+    def __soft_delete__(cls) -> bool:
+        return True
+
+    @classmethod
+    def __soft_delete_update__(cls) -> dict[str, Any]:
+        return {"$set": {"deleted_at": now()}}
+
+    def __mark_deleted__(self) -> None:
+        self.deleted_at = now()
+
+    def restore(self) -> Self:
+        """Make a deleted document a living one; `save()` stores it."""
+        self.deleted_at = None
+        return self
+
+    @classmethod
+    def deleted(cls) -> Query[Self]:
+        """Return the query for deleted documents."""
+        return cls.unscoped({"deleted_at": {"$ne": None}})

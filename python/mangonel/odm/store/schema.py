@@ -1,0 +1,303 @@
+"""Indexes that models declare, and the `$jsonSchema` of a model. Nothing is created behind the program's back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.expressions.orders import Order
+from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.model.describe import default_of, spec_of
+from mangonel.odm.model.fields import Index
+
+
+@dataclass(slots=True)
+class IndexPlan:
+    """What `sync_indexes` does, or would do: the indexes by name.
+
+    Attributes:
+        create: declared and missing.
+        rebuild: declared with other keys or options than they have.
+        drop: there, not declared, and dropped where that was asked for.
+        unknown: there and not declared.
+        keep: as declared.
+    """
+
+    create: list[str] = field(default_factory=list)
+    rebuild: list[str] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    keep: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.create or self.rebuild or self.drop)
+
+
+# What the server says of an index beside what makes it what it is.
+_NOT_COMPARED = {
+    "v",
+    "ns",
+    "background",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "weights",
+    "default_language",
+    "language_override",
+}
+
+
+def declared_indexes(cls: Any) -> dict[str, dict[str, Any]]:
+    """Return the declared indexes by name, each with `key` and options as the server has them."""
+    found: dict[str, dict[str, Any]] = {}
+    family = [cls, *(model for model in cls.__tagged__() if model is not cls)]
+    for model in family:
+        for name, resolved in model.__plan__.fields.items():
+            for index in resolved.indexes:
+                _declare(found, {resolved.key: index.kind}, index.options)
+            del name
+        _embedded_indexes(model, "", found, [])
+        for index in model.__indexes__:
+            _declare(found, _keys_of(model, index), _options_of(model, index))
+    return found
+
+
+def _embedded_indexes(model: Any, prefix: str, found: dict[str, dict[str, Any]], seen: list[Any]) -> None:
+    if model in seen:
+        return
+    for resolved in model.__plan__.fields.values():
+        path = prefix + resolved.key
+        if prefix:
+            for index in resolved.indexes:
+                _declare(found, {path: index.kind}, index.options)
+        if resolved.model is not None:
+            _embedded_indexes(resolved.model, path + ".", found, [*seen, model])
+
+
+def _keys_of(model: Any, index: Index) -> dict[str, Any]:
+    keys: dict[str, Any] = {}
+    for item in index.fields:
+        kind: Any = index.kind
+        if isinstance(item, Order):
+            item, kind = item.field, item.direction
+        if isinstance(item, str) and item[:1] == "-":
+            item, kind = item[1:], -1
+        keys[item if item == "$**" else key_of(item, model)] = kind
+    return keys
+
+
+def _options_of(model: Any, index: Index) -> dict[str, Any]:
+    del model
+    options = dict(index.options)
+    if index.partial is not None:
+        options["partialFilterExpression"] = query_of(index.partial)
+    return options
+
+
+def _declare(found: dict[str, dict[str, Any]], keys: dict[str, Any], options: dict[str, Any]) -> None:
+    name = options.get("name") or "_".join(f"{key}_{kind}" for key, kind in keys.items())
+    found[name] = {**options, "key": keys, "name": name}
+
+
+async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool) -> IndexPlan:
+    """Compare the declared indexes with those there are, and make the difference good."""
+    port = collection._port
+    declared = declared_indexes(cls)
+    present = _by_name(await port.call(collection.index_information))
+    plan = IndexPlan()
+    for name, index in declared.items():
+        there = present.get(name) or next(
+            (other for other in present.values() if _shape(other) == _shape(index)), None
+        )
+        if there is None:
+            plan.create.append(name)
+        elif _shape(there) == _shape(index):
+            plan.keep.append(there["name"])
+        else:
+            plan.rebuild.append(name)
+    known = {*plan.keep, *plan.rebuild, "_id_"}
+    plan.unknown = [name for name in present if name not in known]
+    if drop:
+        plan.drop = list(plan.unknown)
+    if is_plan:
+        return plan
+    for name in [*plan.drop, *plan.rebuild]:
+        await port.call(collection.drop_index, name)
+    wanted = [declared[name] for name in [*plan.rebuild, *plan.create]]
+    if wanted:
+        await port.call(_create, collection, wanted)
+    return plan
+
+
+def _shape(index: dict[str, Any]) -> Any:
+    """What makes two indexes the same."""
+    keys = index["key"]
+    if any(kind == "text" for kind in keys.values()) or "_fts" in keys:
+        # A declaration may weigh some of its fields; the server names the weight of each.
+        weights = dict.fromkeys((key for key, kind in keys.items() if kind == "text" and key != "_fts"), 1)
+        weights.update(index.get("weights") or {})
+        others = [
+            (key, kind) for key, kind in keys.items() if kind != "text" and key not in ("_fts", "_ftsx")
+        ]
+        return "text", sorted(weights.items()), others, _compared(index)
+    return [(key, kind) for key, kind in keys.items()], _compared(index)
+
+
+def _compared(index: dict[str, Any]) -> dict[str, Any]:
+    options = {
+        name: value
+        for name, value in index.items()
+        if name not in _NOT_COMPARED and name not in ("key", "name") and value
+    }
+    collation = options.get("collation")
+    if collation is not None:
+        options["collation"] = getattr(collation, "document", collation).get("locale")
+    return options
+
+
+def _by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: {**index, "name": name, "key": dict(index["key"])} for name, index in found.items()}
+
+
+def _create(collection: Any, wanted: list[dict[str, Any]]) -> Any:
+    from mangonel.operations import IndexModel
+
+    models = []
+    for index in wanted:
+        options = {name: value for name, value in index.items() if name != "key"}
+        models.append(IndexModel(list(index["key"].items()), **options))
+    return collection.create_indexes(models)
+
+
+async def create_collection_flow(cls: Any, collection: Any, validate: bool) -> None:
+    """Create a model's collection."""
+    options = dict(cls.__collection_options__)
+    if validate:
+        options["validator"] = {"$jsonSchema": bson_schema(cls)}
+    await collection._port.call(_create_collection, collection, options)
+
+
+def _create_collection(collection: Any, options: dict[str, Any]) -> Any:
+    return collection.database.create_collection(collection.name, **options)
+
+
+# The schema.
+
+_BSON_TYPES: dict[str, Any] = {
+    "str": "string",
+    "int": ["int", "long"],
+    "float": ["double", "int", "long"],
+    "bool": "bool",
+    "bytes": "binData",
+    "datetime": "date",
+    "date": "date",
+    "object_id": "objectId",
+    "decimal": "decimal",
+    "none": "null",
+    "list": "array",
+    "set": "array",
+    "frozenset": "array",
+    "tuple": "array",
+    "tuple_of": "array",
+    "refs": "array",
+    "dict": "object",
+    "embedded": "object",
+    "geo": "object",
+}
+_BOUNDS = {
+    "ge": ("minimum", {}),
+    "gt": ("minimum", {"exclusiveMinimum": True}),
+    "le": ("maximum", {}),
+    "lt": ("maximum", {"exclusiveMaximum": True}),
+    "multiple_of": ("multipleOf", {}),
+}
+
+
+def bson_schema(cls: Any) -> dict[str, Any]:
+    """Return a model as the server's `$jsonSchema`."""
+    return _model_schema(cls, [])
+
+
+def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
+    if cls in seen:
+        return {"bsonType": "object"}
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for resolved in cls.__plan__.fields.values():
+        spec = spec_of(resolved.type, resolved.metadata, resolved.nullable, cls, resolved.info)
+        properties[resolved.key] = _type_schema(spec, [*seen, cls])
+        if default_of(cls, resolved, spec)[0] == "required":
+            required.append(resolved.key)
+    schema: dict[str, Any] = {"bsonType": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    if cls.__unknown__ == "forbid":
+        schema["additionalProperties"] = False
+        if cls.__tag_value__ is not None:
+            properties[cls.__tag__] = {"bsonType": "string"}
+    return schema
+
+
+def _type_schema(spec: dict[str, Any], seen: list[Any]) -> dict[str, Any]:
+    op, argument = spec["op"], spec["argument"]
+    schema: dict[str, Any] = {}
+    if op in _BSON_TYPES:
+        schema["bsonType"] = _BSON_TYPES[op]
+    if op in ("list", "set", "frozenset", "tuple_of"):
+        schema["items"] = _type_schema(argument, seen)
+        if op in ("set", "frozenset"):
+            schema["uniqueItems"] = True
+    elif op == "tuple":
+        schema.update(
+            items=[_type_schema(inner, seen) for inner in argument],
+            minItems=len(argument),
+            maxItems=len(argument),
+        )
+    elif op == "dict":
+        inner = _type_schema(argument, seen)
+        if inner:
+            schema["additionalProperties"] = inner
+    elif op == "embedded":
+        schema = _model_schema(argument, seen)
+    elif op == "literal":
+        schema["enum"] = list(argument)
+    elif op == "enum":
+        schema["enum"] = [member.value for member in argument[0]]
+    elif op == "union":
+        schema["anyOf"] = [_model_schema(model, seen) for _, model in argument[1]] + [
+            _type_schema(other, seen) for other in argument[2]
+        ]
+    elif op == "ref":
+        schema = _type_schema(argument[2], seen)
+    elif op == "refs":
+        schema["items"] = _type_schema(argument[2], seen)
+    elif op == "geo":
+        schema["properties"] = {"type": {"enum": [argument[1]]}, "coordinates": {"bsonType": "array"}}
+        schema["required"] = ["type", "coordinates"]
+    for kind, bound in spec["checks"]:
+        _constrain(schema, op, kind, bound)
+    return _nullable(schema) if spec["nullable"] else schema
+
+
+def _constrain(schema: dict[str, Any], op: str, kind: str, bound: Any) -> None:
+    if kind in _BOUNDS and isinstance(bound, (int, float)):
+        name, more = _BOUNDS[kind]
+        schema[name] = bound
+        schema.update(more)
+    elif kind in ("min_length", "max_length"):
+        names = ("minLength", "maxLength") if op == "str" else ("minItems", "maxItems")
+        if op in ("str", "list", "set", "frozenset", "tuple_of"):
+            schema[names[kind == "max_length"]] = bound
+    elif kind == "pattern":
+        schema["pattern"] = bound.__self__.pattern
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    if not schema:
+        return schema
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    kind = schema.get("bsonType")
+    if kind is None:
+        return {"anyOf": [schema, {"bsonType": "null"}]}
+    return {**schema, "bsonType": [*(kind if isinstance(kind, list) else [kind]), "null"]}
