@@ -33,7 +33,6 @@ def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, 
     assert "find-one: one at a time, blocking  (noise: the reference against itself" in text
     assert "floor: raw socket" in text
     assert "PyMongo (again)" in text
-    assert "not measured: mangonel was not chosen" in text
     content = results.load(out)
     names = {entry["contender"] for entry in content["cells"]}
     assert names == {"pymongo", "pymongo#2", "raw-socket"}
@@ -190,13 +189,13 @@ def _plugged(server, tmp_path, monkeypatch, name: str, *words: str) -> str:
     return out
 
 
-def test_report_writes_a_page_and_the_readmes_table(server, tmp_path, monkeypatch, capsys):
+def test_report_writes_a_page_and_marks_a_table(server, tmp_path, monkeypatch, capsys):
     out = _plugged(server, tmp_path, monkeypatch, "r.jsonl", "--report", str(tmp_path / "now.html"))
     assert main(["lab", "report", out, "-o", str(tmp_path / "later.html")]) == 0
     assert (tmp_path / "later.html").read_text().startswith("<!doctype html>")
     assert len((tmp_path / "now.html").read_text()) == len((tmp_path / "later.html").read_text())
     capsys.readouterr()
-    assert main(["lab", "report", out, "--readme"]) == 0
+    assert main(["lab", "marks", out, "--markdown"]) == 0
     assert "| experiment | what | asked |" in capsys.readouterr().out
 
 

@@ -64,13 +64,14 @@ def test_a_failed_cell_gives_no_figure_and_names_the_failure():
     ]
     assert not verdict.met
     assert verdict.reached is None
-    assert "it broke" in verdict.word
+    assert verdict.state == marks.NOT_PLAYED
+    assert "it broke" in verdict.reason
 
 
 def test_an_absent_contender_is_the_reason_of_an_open_mark():
     reason = {"experiment": "import-time", "contender": "mangonel", "reason": "not built"}
     verdict = verdicts(cell("import-time", "import", "pymongo", 9), missing=(reason,))
-    assert verdict["import, against import pymongo"].word == "not measured: mangonel: not built"
+    assert verdict["import, against import pymongo"].reason == "mangonel: not built"
 
 
 def test_unclean_exits_are_counted_over_all_rounds():
@@ -99,19 +100,47 @@ def test_every_mark_names_parts_and_contenders_that_exist_and_meet():
     size = Size(True, {"counted": 1})
     for mark in marks.MARKS:
         parts = {part.id: part for part in experiments[mark.experiment].parts(size)}
-        for part, name in (mark.above, *((mark.below,) if mark.below else ()), *mark.best):
+        for _, part, name in mark.cells:
             assert parts[part].excludes(contenders[name]) == "", (mark.text, part, name)
 
 
 def test_a_mark_whose_part_was_switched_off_says_so_and_blames_no_contender():
     cells = [cell("websessions", "new-visitor", f"web-{name}", 100) for name in ("none", "memory")]
     content = {
-        "plan": {"experiments": ["websessions"], "quick": True, "parameters": {"counted": 0, "requests": 20}},
+        "plan": {
+            "experiments": ["websessions"],
+            "quick": True,
+            "parameters": {"counted": 0, "requests": 20},
+            "contenders": ["web-none", "web-memory"],
+        },
         "cells": cells,
         "missing": [],
     }
     found = {verdict.mark.text: verdict for verdict in marks.verdicts(Results(content))}
     counted = found["anonymous readers, Tornado's instructions against no sessions"]
-    assert counted.word == "not measured: anonymous-counted was off in this form, counted=0"
+    assert counted.reason == "anonymous-counted is no part of this form, counted=0"
     against_redis = found["new visitor writes, requests per second against Redis"]
-    assert "was not chosen" in against_redis.word
+    assert against_redis.reason == "web-redis was not chosen"
+
+
+def test_a_mark_of_an_experiment_that_time_left_out_says_so():
+    content = {
+        "plan": {"experiments": ["find-one"], "quick": True, "contenders": ["pymongo", "mangonel"]},
+        "cells": [],
+        "missing": [],
+        "notes": ["find-one was not played: the 9 s were used up before its turn"],
+    }
+    judged = marks.verdicts(Results(content))
+    assert {verdict.state for verdict in judged} == {marks.NOT_PLAYED}
+    assert {verdict.reason for verdict in judged} == set(content["notes"])
+    assert marks.counts(judged) == f"{len(judged)} not played"
+
+
+def test_a_mark_whose_interval_crosses_the_limit_is_not_called_met_outright():
+    ours, floor = (
+        cell("find-one", "blocking", "mangonel", 100),
+        cell("find-one", "blocking", "raw-socket", 82),
+    )
+    for wall, entry in zip((100, 101, 110), ours["rounds"], strict=True):
+        entry["samples"] = [{**entry["samples"][0], "wall_ns": wall * 1000}]
+    assert verdicts(ours, floor)["blocking, against the raw socket"].state == marks.WITHIN

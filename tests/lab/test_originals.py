@@ -52,7 +52,7 @@ def test_the_factor_of_the_insert_comparison_is_that_of_system_times_only():
 
 
 def test_figures_of_today_come_in_the_printed_unit():
-    assert Figure("x", "x", 1, SECONDS, operations=1000).today(415.0) == pytest.approx(0.415)
+    assert Figure("x", "x", 1, SECONDS).today(415_000.0) == pytest.approx(0.415)
     assert Figure("x", "x", 1, PER_SECOND).today(1000.0) == pytest.approx(1000.0)
     assert Figure("x", "x", 1, MEGABYTES).today(50_000.0, 50_000_000) == pytest.approx(1000.0)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.lab import profile, results
-from mangonel.lab.report import charts, flame, page, pareto, readme
+from mangonel.lab.report import charts, flame, page, pareto
 from mangonel.lab.statistics import Estimate
 
 COMMITTED = sorted((Path(__file__).parents[2] / "docs" / "benchmarks").glob("*.json*"))
@@ -90,10 +90,9 @@ def test_a_page_is_well_formed_offline_and_has_a_table_for_its_charts():
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
-def test_the_committed_result_makes_a_page_and_a_table(path):
+def test_a_committed_result_makes_a_page(path):
     content = results.load(path)
     assert check(page.render(content)).svgs
-    assert readme.render(content).count("\n|") > 2  # a heading, a rule, and a row for each mark
 
 
 def test_figures_below_the_noise_are_grey_and_a_failed_cell_has_none():
@@ -113,14 +112,6 @@ def test_what_makes_a_run_unfit_stands_on_top():
 def test_a_run_without_any_round_still_makes_a_page():
     content = _method().run(1).content
     check(page.render({**content, "cells": []}))
-
-
-def test_the_table_of_the_readme_has_a_row_for_each_mark():
-    content = _method().run(1).content
-    content["plan"]["experiments"] = ["find-one", "subject"]
-    text = readme.render(content)
-    assert "| `find-one` | blocking, against the raw socket | ≤ 1.25 " in text
-    assert "not measured" in text
 
 
 def test_percentile_lines_and_histograms_are_drawn_from_figures():

@@ -18,7 +18,7 @@ BRIEF_BUDGET = 190.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the lab's own sub-commands to its parser."""
     commands = parser.add_subparsers(title="lab commands", metavar="LAB_COMMAND", required=True)
-    for add in (_run, _list, _show, _report, _compare, _guard, _aa, _profile, _doctor, _up, _down):
+    for add in (_run, _list, _show, _report, _marks, _compare, _guard, _aa, _profile, _doctor, _up, _down):
         add(commands)
 
 
@@ -151,12 +151,18 @@ def _show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "report", "look", "make one HTML file of a result file, or the README's table")
+    parser = _add(commands, "report", "look", "make one HTML file of a result file")
     parser.add_argument("file", type=Path)
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the HTML file (default: beside the result file)"
     )
-    parser.add_argument("--readme", action="store_true", help="print the README's table in Markdown instead")
+
+
+def _marks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "marks", "look", "which of the figures this driver is held to a run reached")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--markdown", action="store_true", help="as a table in Markdown")
+    _plain(parser)
 
 
 def _compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

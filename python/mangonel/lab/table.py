@@ -1,4 +1,4 @@
-"""Prints a result file: one table per experiment, the noise, the absent, the unclean exits, the marks.
+"""Prints a result file: one table per experiment, the noise, the absent, the unclean exits.
 
 Uses rich where it is installed and plain text elsewhere; both show the same words.
 """
@@ -12,7 +12,6 @@ from typing import Any
 
 from mangonel.lab import originals, registry, scores
 from mangonel.lab.fingerprint import machine, placement
-from mangonel.lab.marks import Verdict, verdicts
 from mangonel.lab.noise import TRUSTED, unfit
 from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import Estimate
@@ -70,10 +69,6 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
     for title, headings, lines in tables:
         if lines:
             draw(title, headings, lines, write)
-    judged = verdicts(results)
-    if judged:
-        title = f"marks: {sum(verdict.met for verdict in judged)} of {len(judged)} met"
-        draw(title, ["experiment", "what", "asked", "reached [95 %]", "verdict"], _marks(judged), write)
 
 
 def _beside(results: Results, experiment: str, draw: Callable[..., None], write: Write) -> None:
@@ -188,17 +183,6 @@ def _exits(content: dict[str, Any]) -> list[Line]:
         Line([e["experiment"], registry.title(e["contender"]), str(e["round"] + 1), _exit(e)], "failed")
         for e in content["exits"]
     ]
-
-
-def _marks(judged: list[Verdict]) -> list[Line]:
-    lines = []
-    for verdict in judged:
-        mark = verdict.mark
-        reached = "" if verdict.reached is None else _figure(verdict.reached, mark.unit)
-        asked = f"{mark.sign} {mark.limit:g} {mark.unit}".strip()
-        cells = [mark.experiment, mark.text, asked, reached, verdict.word]
-        lines.append(Line(cells, "best" if verdict.met else "failed"))
-    return lines
 
 
 def _unclean(row: Row) -> str:

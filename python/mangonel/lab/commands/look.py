@@ -1,4 +1,4 @@
-"""`mangonel lab show|report|doctor`: what a result file says, and what this machine is like."""
+"""`mangonel lab show|report|marks|doctor`: what a result file says, and what this machine is like."""
 
 from __future__ import annotations
 
@@ -20,15 +20,10 @@ def show_command(options: argparse.Namespace) -> int:
 
 
 def report_command(options: argparse.Namespace) -> int:
-    """Write the HTML report of a result file, or print the README's table."""
+    """Write the HTML report of a result file."""
     content = read(options.file)
     if content is None:
         return 1
-    if options.readme:
-        from mangonel.lab.report import readme
-
-        print(readme.render(content), end="")
-        return 0
     from mangonel.lab.report import page
 
     out: Path = options.out or options.file.with_suffix(".html")
@@ -36,6 +31,29 @@ def report_command(options: argparse.Namespace) -> int:
     out.write_text(page.render(content))
     print(f"report: {out}")
     return 0
+
+
+def marks_command(options: argparse.Namespace) -> int:
+    """Print what this driver is held to and what a run reached. Exit status 1 when something was missed."""
+    from mangonel.lab import marks
+
+    content = read(options.file)
+    if content is None:
+        return 1
+    judged = marks.verdicts(results.Results(content))
+    headings = ["experiment", "what", "asked", "reached [95 %]", "state"]
+    cells = [[each.mark.experiment, each.mark.text, each.asked, each.words, each.state] for each in judged]
+    if options.markdown:
+        rule = ["---"] * len(headings)
+        for row in (headings, rule, *cells):
+            print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    else:
+        lines = [
+            table.Line(row, "best" if each.met else "failed" if each.state == marks.MISSED else "noise")
+            for row, each in zip(cells, judged, strict=True)
+        ]
+        table.draw(f"marks: {marks.counts(judged)}", headings, lines, plain=options.plain)
+    return int(any(each.state == marks.MISSED for each in judged))
 
 
 def doctor_command(options: argparse.Namespace) -> int:

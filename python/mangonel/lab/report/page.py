@@ -11,7 +11,6 @@ from typing import Any
 
 from mangonel.lab import registry, scores
 from mangonel.lab.fingerprint import machine, placement
-from mangonel.lab.marks import verdicts
 from mangonel.lab.noise import unfit
 from mangonel.lab.report import background, charts, offered, pareto
 from mangonel.lab.report.style import STYLE
@@ -27,7 +26,7 @@ LATENCIES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
 def render(content: dict[str, Any]) -> str:
     """Return the page of what `results.load` returned."""
     results = Results(content)
-    body = [_head(results), "<main>", _marks(results)]
+    body = [_head(results), "<main>"]
     sections: dict[str, list[str]] = {}
     for experiment, part, rows in results.parts():
         sections.setdefault(experiment, []).append(_part(results, part, rows))
@@ -132,30 +131,6 @@ def _contents(names: Sequence[str]) -> str:
     links = "".join(f'<li><a href="#{escape(name)}">{escape(name)}</a></li>' for name in names)
     return (
         f'<nav aria-label="experiments"><ul>{links}<li><a href="#conditions">conditions</a></li></ul></nav>'
-    )
-
-
-def _marks(results: Results) -> str:
-    judged = verdicts(results)
-    if not judged:
-        return ""
-    rows = []
-    for verdict in judged:
-        mark = verdict.mark
-        reached = "" if verdict.reached is None else interval(verdict.reached, lambda v: f"{v:.3g}")
-        sign, kind = ("✓", "met") if verdict.met else ("✗", "unmet")
-        cells = [
-            escape(mark.experiment),
-            escape(mark.text),
-            escape(f"{mark.sign} {mark.limit:g} {mark.unit}"),
-            escape(reached),
-            f'<span class="{kind}">{sign} {escape(verdict.word)}</span>',
-        ]
-        rows.append(("", cells))
-    met = sum(verdict.met for verdict in judged)
-    return (
-        f"<details><summary>{met} of {len(judged)} marks met</summary>"
-        f"{table(('experiment', 'what', 'asked', 'reached [95 %]', 'verdict'), rows)}</details>"
     )
 
 
