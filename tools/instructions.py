@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--update", action="store_true", help="keep what was counted")
     options = parser.parse_args(arguments)
 
-    from mangonel.lab.stores import Missing, find_program
+    from mangonel.engines.programs import Missing, find_program
 
     try:
         valgrind = find_program("valgrind")

@@ -16,7 +16,7 @@ from tls.conftest import certificates
 
 __all__ = ["certificates"]
 
-SUBJECT = "OU=client,O=Tests,CN=ada"
+SUBJECT = "CN=ada,OU=client,O=Tests"
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from mangonel.lab.contenders.pages import ORIGINAL, PREFIX
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments.web import AT_ONCE, PageTask, Site, ensure_posts
 from mangonel.lab.pages.stacks import ORIGINALS, STACKS
+from mangonel.lab.site_process import end
 
 pytest.importorskip("pymongo", reason="the peers of the lab are not installed")
 pytest.importorskip("tornado", reason="the sites of the lab are not installed")
@@ -67,7 +68,7 @@ def test_the_newest_posts_come_first_by_their_index(play, name):
 def test_the_originals_page_has_the_originals_dates(play, name):
     task = play(name, "original-10")
     task.verify()
-    assert b'"created": "2015-11-01 00:00:00"' in task._site.get("/")
+    assert '"created": "2015-11-01 00:00:00"' in task._site.get("/")
 
 
 @pytest.mark.parametrize("has_ab", [True, False])
@@ -128,7 +129,7 @@ def test_the_parts_of_a_worker_share_a_site_and_a_site_that_ended_is_replaced(pl
     task = play("ready", "new-connections")
     site, bench = task._site, task._bench
     assert PageTask(PAGES["kept-connections"], bench)._site is site
-    site._end()
+    end(site.process)
     other = PageTask(PAGES["kept-connections"], bench)
     assert other._site is not site
     other.verify()
@@ -154,7 +155,7 @@ def test_closing_a_site_ends_its_own_process_only(server, database_name):
     other = Site("ready", target, "none", delayed=False, original=False)
     try:
         one.close()
-        assert one._process.poll() == 0
+        assert one.process.poll() == 0
         assert len(json.loads(other.get("/"))) == 30
     finally:
         other.close()

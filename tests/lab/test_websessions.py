@@ -17,7 +17,7 @@ pytest.importorskip("tornado", reason="the site is a Tornado application")
 pytest.importorskip("aiosqlite", reason="one of the two stores")
 
 from mangonel.cli import main
-from mangonel.lab import house, registry, webload
+from mangonel.lab import environment, registry, webload
 from mangonel.lab.conductor import Plan, line_up
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size
@@ -33,9 +33,9 @@ NOWHERE = Target("mongodb://127.0.0.1:1/?", "lab", "none")
 
 
 @pytest.fixture(autouse=True)
-def no_house_is_left() -> Iterator[None]:
+def no_environment_is_left() -> Iterator[None]:
     yield
-    house._close_all()
+    environment._close_all()
 
 
 def part_of(name: str, size: Size = SIZE) -> Part:
@@ -131,8 +131,8 @@ def test_a_stalled_store_holds_up_those_who_need_it_and_nobody_else() -> None:
 
 
 def test_a_count_is_that_of_the_last_begin_and_end(tmp_path: Path) -> None:
-    site: Any = house.Site.__new__(house.Site)
-    site._counts = str(tmp_path)
+    site: Any = environment.Site.__new__(environment.Site)
+    site._counts = tmp_path
     for number, total in ((2, 20), (10, 100), (9, 90)):
         (tmp_path / f"out.{number}").write_text(f"events: Ir\ntotals: {total}\n")
     assert site.counts() == [20, 90, 100]
@@ -199,10 +199,9 @@ def test_tls_and_unix_sockets_are_series_of_their_own(capsys: pytest.CaptureFixt
 def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
     pytest.importorskip("redis")
     needed("redis-server")
-    needed("openssl")
     size = Size(quick=True, parameters={**SIZE.parameters, "tls": 1})
     assert play("web-redis", part_of("new-visitor", size), size)["tornado_us"] > 0
-    where = next(iter(house._houses.values())).url
+    where = next(iter(environment._environments.values())).url
     assert where.startswith("rediss://")
     assert "tlsCAFile=" in where
     address = (urlsplit(where).hostname, urlsplit(where).port)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from types import SimpleNamespace
 
 import pymongo
@@ -10,9 +9,7 @@ import pymongo.errors
 import pytest
 
 from mangonel import server
-from mangonel.lab.certificates import certify
-
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl program")
+from mangonel.engines.certificates import certify
 
 
 @pytest.fixture(scope="module")

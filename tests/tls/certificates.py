@@ -1,36 +1,19 @@
-"""Makes an authority and certificates of every kind that the tests need, with the openssl program."""
+"""An authority and certificates of every kind that the tests need, made with trustme."""
 
 from __future__ import annotations
 
-import subprocess
+import datetime
 from pathlib import Path
 
-PASSWORD = "correct horse"
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
-_CONFIGURATION = """
-[ca]
-default_ca = authority
-[authority]
-database = {folder}/index
-serial = {folder}/serial
-crlnumber = {folder}/crlnumber
-new_certs_dir = {folder}
-certificate = {folder}/ca.pem
-private_key = {folder}/ca.key
-default_md = sha256
-default_days = 2
-default_crl_days = 2
-policy = anything
-unique_subject = no
-copy_extensions = copy
-[anything]
-commonName = supplied
-organizationName = optional
-organizationalUnitName = optional
-[req]
-distinguished_name = empty
-[empty]
-"""
+PASSWORD = "correct horse"
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+HERE = ("localhost", "127.0.0.1")
 
 
 class Certificates:
@@ -38,62 +21,60 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._configuration = folder / "openssl.cnf"
-        self._configuration.write_text(_CONFIGURATION.format(folder=folder))
-        (folder / "index").touch()
-        for counter in ("serial", "crlnumber"):
-            (folder / counter).write_text("1000\n")
-        self.authority = self._authority("ca")
-        self.other_authority = self._authority("other")
-        self.server = self._signed("server", "localhost", "DNS:localhost,IP:127.0.0.1")
-        self.elsewhere = self._signed("elsewhere", "db.example.org", "DNS:db.example.org")
-        self.expired = self._signed(
-            "expired",
-            "localhost",
-            "DNS:localhost,IP:127.0.0.1",
-            ("-startdate", "20200101000000Z", "-enddate", "20200102000000Z"),
-        )
-        self.revoked = self._signed("revoked", "localhost", "DNS:localhost,IP:127.0.0.1")
-        self._openssl("ca", "-config", self._configuration, "-revoke", folder / "revoked.crt")
-        self.revocations = folder / "revocations.pem"
-        self._openssl("ca", "-config", self._configuration, "-gencrl", "-out", self.revocations)
-        self.client = self._signed("client", "ada", "DNS:client")
-        self.locked_client = self._locked("client")
+        self._authority = trustme.CA()
+        self.authority = folder / "ca.pem"
+        self._authority.cert_pem.write_to_path(str(self.authority))
+        self.other_authority = folder / "other.pem"
+        trustme.CA().cert_pem.write_to_path(str(self.other_authority))
+        self.server = self._signed("server", *HERE)
+        self.elsewhere = self._signed("elsewhere", "db.example.org")
+        self.expired = self._signed("expired", *HERE, not_before=LONG_AGO, not_after=LONG_AGO + DAY)
+        self.revoked = self._signed("revoked", *HERE)
+        self.revocations = self._revocations(self.revoked)
+        self.client = self._signed("client", "client", common_name="ada")
+        self.locked_client = self._locked(self.client)
 
-    def _openssl(self, *arguments: object) -> None:
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-    def _authority(self, name: str) -> Path:
-        certificate = self._folder / f"{name}.pem"
-        self._openssl(
-            *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 2, "-subj", f"/CN=Authority {name}"),
-            *("-keyout", self._folder / f"{name}.key", "-out", certificate),
-        )
-        return certificate
-
-    def _signed(self, name: str, common_name: str, names: str, dates: tuple[str, ...] = ()) -> Path:
+    def _signed(
+        self,
+        name: str,
+        *identities: str,
+        common_name: str = "localhost",
+        not_before: datetime.datetime | None = None,
+        not_after: datetime.datetime | None = None,
+    ) -> Path:
         """Return a file with a certificate and its key."""
-        key, request, certificate, both = (
-            self._folder / f"{name}.{kind}" for kind in ("key", "request", "crt", "pem")
+        issued = self._authority.issue_cert(
+            *identities,
+            common_name=common_name,
+            organization_name="Tests",
+            organization_unit_name=name,
+            not_before=not_before,
+            not_after=not_after,
         )
-        self._openssl(
-            *("req", "-newkey", "rsa:2048", "-nodes", "-config", self._configuration),
-            *("-subj", f"/O=Tests/OU={name}/CN={common_name}", "-addext", f"subjectAltName={names}"),
-            *("-keyout", key, "-out", request),
-        )
-        self._openssl(
-            *("ca", "-batch", "-notext", "-config", self._configuration, "-in", request, "-out", certificate),
-            *dates,
-        )
-        both.write_bytes(certificate.read_bytes() + key.read_bytes())
+        both = self._folder / f"{name}.pem"
+        issued.private_key_and_cert_chain_pem.write_to_path(str(both))
         return both
 
-    def _locked(self, name: str) -> Path:
+    def _revocations(self, revoked: Path) -> Path:
+        """Return a file with the authority's list of what it has revoked."""
+        now = datetime.datetime.now(datetime.UTC)
+        number = x509.load_pem_x509_certificate(revoked.read_bytes()).serial_number
+        entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now - DAY).build()
+        issuer = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes()).subject
+        key = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(issuer).add_revoked_certificate(entry)
+        made = builder.last_update(now - DAY).next_update(now + DAY).sign(key, hashes.SHA256())
+        path = self._folder / "revocations.pem"
+        path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        return path
+
+    def _locked(self, both: Path) -> Path:
         """Return the same with the key encrypted."""
-        key, both = self._folder / f"{name}.locked.key", self._folder / f"{name}.locked.pem"
-        self._openssl(
-            *("rsa", "-aes256", "-passout", f"pass:{PASSWORD}", "-in", self._folder / f"{name}.key"),
-            *("-out", key),
-        )
-        both.write_bytes((self._folder / f"{name}.crt").read_bytes() + key.read_bytes())
-        return both
+        content = both.read_bytes()
+        key = serialization.load_pem_private_key(content, None)
+        encryption = serialization.BestAvailableEncryption(PASSWORD.encode())
+        locked = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+        path = both.with_suffix(".locked.pem")
+        path.write_bytes(content[content.index(b"-----BEGIN CERTIFICATE") :] + locked)
+        return path

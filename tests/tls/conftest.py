@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,6 @@ __all__ = ["certificates", "face", "server_context"]
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl program")
     return Certificates(tmp_path_factory.mktemp("tls"))
 
 

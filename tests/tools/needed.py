@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from mangonel.lab.stores import Missing, find_program
+from mangonel.engines.programs import Missing, find_program
 
 
 def needed(program: str) -> str:

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from mangonel.lab.stores import Engine, Missing, running
+from mangonel.engines.engine import Engine
+from mangonel.engines.programs import Missing
+from mangonel.engines.stores import running
 from tools.needed import go_without
 
 sys.path.insert(0, str(Path(__file__).parent))

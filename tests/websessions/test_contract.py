@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engines import STORES
+from store_names import STORES
 
 from mangonel.websessions import UsageError, Visit, WebSessions
 from mangonel.websessions.stores.protocol import Immediate, immediate

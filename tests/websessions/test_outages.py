@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import tornado.web
-from engines import STORES
+from store_names import STORES
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
-from mangonel.lab.stores import Missing, running
+from mangonel.engines.programs import Missing
+from mangonel.engines.stores import running
 from mangonel.server import start
 from mangonel.websessions import StoreError, Visit, WebSessions
 from mangonel.websessions.frameworks.tornado import SessionMixin

@@ -1,6 +1,6 @@
 """Somebody who asks a site for the same page at a steady rate, in a process of his own that does nothing else.
 
-Run as `python -m mangonel.lab.asker HOST PORT COOKIE PATH RATE`. Prints `ready` when it is connected; on a line of
+Run as `python -m mangonel.lab.asker HOST PORT COOKIE PATH RATE`. Prints 0 when it is connected; on a line of
 standard input it begins, on the next it stops and answers with a JSON array: the ns that each request took. One that
 was due while the one before was under way counts from when it was due. Ends with its input.
 """
@@ -68,7 +68,7 @@ def main() -> int:
     """Ask until the input ends."""
     host, port, cookie, path, rate = sys.argv[1:]
     line = Line(host, int(port), cookie, path)
-    print("ready", flush=True)
+    print(0, flush=True)
     while sys.stdin.readline():
         print(json.dumps(_ask_until_told(line, float(rate))), flush=True)
         sys.stdin.readline()

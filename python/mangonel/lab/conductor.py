@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mangonel.engines.delay import Delay
 from mangonel.lab import registry, sentinel
 from mangonel.lab.checks import disagreeing, grown, other_concern
 from mangonel.lab.contender import Contender
-from mangonel.lab.delay import Delay
 from mangonel.lab.experiment import Experiment, Part
 from mangonel.lab.noise import marked_rounds
 from mangonel.lab.protocol import Child, ChildError, Message

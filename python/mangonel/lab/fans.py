@@ -1,6 +1,6 @@
 """Browsers for the experiment `live`, without browsers: WebSockets in one process, which note what comes when.
 
-Run as `python -m mangonel.lab.fans HOST PORT COOKIE COUNT`. Prints `ready` once all of them have a state. For each line
+Run as `python -m mangonel.lab.fans HOST PORT COOKIE COUNT`. Prints 0 once all of them have a state. For each line
 on standard input it answers with a JSON object: for the numbers of the customers in a frame, as their names have them,
 with commas between, the monotonic times in ns that such frames came at. Ends with its input.
 
@@ -148,7 +148,7 @@ async def _run(host: str, port: int, cookie: str, count: int) -> None:
         _, fan = await loop.create_connection(lambda: Fan(host, port, cookie, seen), host, port)
         fans.append(fan)
     await asyncio.gather(*(fan.ready for fan in fans))
-    print("ready", flush=True)
+    print(0, flush=True)
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while await reader.readline():

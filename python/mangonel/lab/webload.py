@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mangonel.engines.programs import find_program
 from mangonel.lab import cores
-from mangonel.lab.stores import find_program
 
 __all__ = ["PERCENTILES", "AbRun", "Seen", "generate", "run_ab", "run_wrk", "visit_all"]
 

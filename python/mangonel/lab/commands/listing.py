@@ -7,11 +7,11 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 
+from mangonel.engines.programs import installing_nothing
 from mangonel.lab import registry
 from mangonel.lab.commands.play import check
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part, Size
-from mangonel.lab.stores import installing_nothing
 
 # Where a contender is asked whether it could play: on a server like the lab's own.
 LOCAL = "mongodb://127.0.0.1:27017/?replicaSet=rs0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mangonel.lab import standing
-from mangonel.lab.stores import ENGINES
+from mangonel.engines import daemon
+from mangonel.engines.stores import ENGINES
 
 
 def up_command(options: argparse.Namespace) -> int:
@@ -16,8 +16,8 @@ def up_command(options: argparse.Namespace) -> int:
             options.parser.error(f"no store is called {name!r}; there are {', '.join(ENGINES)}")
     order = {"stores": sorted(set(options.store)), "latency_ms": options.latency}
     try:
-        found, is_new = standing.up(order, standing.folder())
-    except standing.StandingError as error:
+        found, is_new = daemon.up(order, daemon.folder())
+    except daemon.DaemonError as error:
         print(f"nothing was started: {error}", file=sys.stderr)
         return 1
     width = max(map(len, found.uris))
@@ -31,5 +31,5 @@ def up_command(options: argparse.Namespace) -> int:
 
 def down_command(options: argparse.Namespace) -> int:
     """End what `up` started, and nothing else; with nothing to end that is said, and no failure."""
-    print("ended" if standing.down(standing.folder()) else "nothing stands", file=sys.stderr)
+    print("ended" if daemon.down(daemon.folder()) else "nothing stands", file=sys.stderr)
     return 0

@@ -44,7 +44,7 @@ CLIENTS = {
 
 def _needs(store: str) -> Callable[[str], str]:
     def unsuited(uri: str) -> str:
-        from mangonel.lab.stores import Missing, find_program
+        from mangonel.engines.programs import Missing, find_program
 
         try:
             find_program("ab")

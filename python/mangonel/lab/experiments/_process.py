@@ -118,7 +118,7 @@ class OriginalTask(ProgramTask):
         source = make(kind, self._bench.target)
         inside_read, inside_write = os.pipe()
         try:
-            with _Terminal() as terminal:
+            with Terminal() as terminal:
                 actions = [
                     (os.POSIX_SPAWN_DUP2, terminal.writer, 1),
                     (os.POSIX_SPAWN_DUP2, inside_write, INSIDE_FD),
@@ -146,7 +146,7 @@ class OriginalTask(ProgramTask):
         }
 
 
-class _Terminal:
+class Terminal:
     """A pseudo terminal with a thread that reads from it, as whoever looked at the original did."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class _Terminal:
         self.lines = 0
         self._thread = threading.Thread(target=self._drain, daemon=True)
 
-    def __enter__(self) -> _Terminal:
+    def __enter__(self) -> Terminal:
         self._thread.start()
         return self
 

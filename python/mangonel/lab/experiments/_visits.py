@@ -10,14 +10,13 @@ import tempfile
 import threading
 import time
 import urllib.error
-import urllib.request
 from collections import Counter
 from typing import Any
 
 from mangonel.lab.contenders.web import TITLES
 from mangonel.lab.digest import digest
+from mangonel.lab.environment import Environment, Layout, Site, environment_for
 from mangonel.lab.experiment import Bench, Part, Task
-from mangonel.lab.house import House, Site, house_for
 from mangonel.lab.webload import generate, percentile, run_ab, run_wrk, visit_all
 
 __all__ = ["CountTask", "LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask", "VisitTask"]
@@ -56,7 +55,7 @@ def _met_themselves(foretold: dict[str, int], calls: dict[str, int]) -> bool:
 
 
 class VisitTask(Task):
-    """What all have in common: a house, a site, and the counting."""
+    """What all have in common: an environment, a site, and the counting."""
 
     def __init__(self, part: Part, bench: Bench, *, own: bool = False) -> None:
         self._part = part
@@ -65,16 +64,16 @@ class VisitTask(Task):
         name = bench.contender.copy_of or bench.contender.id
         self._store = name.removeprefix("web-").partition("#")[0]
         assert self._store in TITLES
-        self._house: House = house_for(
+        layout = Layout(
             self._store,
-            bench.target,
             durable=part.id.endswith("-durable"),
-            own=own,
+            own=own and self._store in ("mongodb", "pymongo"),
             unix=bool(bench.size.parameters.get("unix", 0)),
             tls=bool(bench.size.parameters.get("tls", 0)),
         )
+        self._environment: Environment = environment_for(layout, bench.target)
         is_seed = self._kind == "seed"
-        self._site: Site = self._house.site(4 if is_seed else 1, behind_nginx=is_seed)
+        self._site: Site = self._environment.site(4 if is_seed else 1, behind_nginx=is_seed)
         self._loads = 0
         self._size = bench.size.parameters.get("payload", len(PAYLOAD))
         self._payload = "x" * self._size
@@ -261,7 +260,7 @@ class ParallelTask(VisitTask):
         # A write reads once; each conflict reads and writes once more.
         if calls.get("get") != calls.get("put") or calls.get("put", 0) < writes:
             raise RuntimeError(f"void: expected a get for each put of {writes} writes, there were {calls}")
-        kept = int(self._ask_keys())
+        kept = int(self._site.get("/keys", self._cookie))
         if kept != writes + 1:
             raise RuntimeError(f"void: {writes + 1} keys were acknowledged, {kept} are kept")
         return {"tornado_us": cpu / writes * 1e6, "conflicts": calls["put"] / writes - 1}
@@ -271,14 +270,6 @@ class ParallelTask(VisitTask):
 
     def _burst(self, name: str) -> None:
         self._visit([(f"/add?key={name}-{number}", self._cookie) for number in range(WRITERS)], WRITERS)
-
-    def _ask_keys(self) -> bytes:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self._site.port}/keys", headers={"Cookie": self._cookie}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            body: bytes = answer.read()
-        return body
 
 
 class LoginTask(VisitTask):
@@ -327,7 +318,7 @@ class CountTask(VisitTask):
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
-        self._site = self._house.counted_site()
+        self._site = self._environment.counted_site()
 
     def warm_up(self) -> None:
         """Let the interpreter specialise what it does often, and count once: a first count is 3 % above the others."""
@@ -375,16 +366,16 @@ class StallTask(VisitTask):
         def stall() -> None:
             try:
                 time.sleep(0.6)  # until the load has begun
-                self._house.stall()
+                self._environment.stall()
                 try:
                     waiting = threading.Thread(target=self._wait_for_the_store, args=(told,))
                     waiting.start()
                     time.sleep(self._seconds)
                 finally:
-                    self._house.resume()
+                    self._environment.resume()
                 told["recovery_ms"] = self._recovery()
                 waiting.join()
-                if not self._bench.size.quick and self._house.restart():
+                if not self._bench.size.quick and self._environment.restart():
                     told["restart_ms"] = self._recovery()
             except BaseException as error:
                 trouble.append(error)

@@ -8,11 +8,11 @@ import hashlib
 import random
 from typing import Any
 
+from mangonel.engines.delay import Delay
 from mangonel.lab.contender import GRIDFS_READS, GRIDFS_SHARES, GRIDFS_WRITES
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._pymongo_like import uri_with
 from mangonel.lab.contenders._shelves import BUCKET, open_shelf
-from mangonel.lab.delay import Delay
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 

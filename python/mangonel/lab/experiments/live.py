@@ -14,8 +14,6 @@ import datetime as dt
 import http.client
 import json
 import re
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -26,10 +24,11 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.latency import Latencies
 from mangonel.lab.meters import cpu_ns
+from mangonel.lab.site_process import SiteProcess
 
 RATE = 1000
 IN_FLIGHT = 50
-REQUESTS_PER_SECOND = 50
+RATE_BESIDE = "50"  # requests a second
 HOST = "127.0.0.1"
 PASSWORD = "mangonel"
 PAGE = "/api/posts?size=10"
@@ -44,18 +43,18 @@ class Site:
     def __init__(self, uri: str, database: str, browsers: int) -> None:
         self._stack = ExitStack()
         try:
-            command = [sys.executable, "-m", "mangonel", "demo", "--uri", uri, "--database", database]
-            self._web = self._start([*command, "--port", "0", "--rate", "0", "--password", PASSWORD])
-            self.port = int(self._line(self._web).rstrip("/\n").rpartition(":")[2])
+            demo = ["mangonel", "demo", "--uri", uri, "--database", database, "--port", "0", "--rate", "0"]
+            self._web = self._start(*demo, "--password", PASSWORD)
+            self.port = self._web.port
             self.cookie = self._log_in()
-            self._fans: subprocess.Popen[str] | None = None
-            ask = [sys.executable, "-m", "mangonel.lab.asker", HOST, str(self.port), self.cookie, PAGE]
-            self._asker = self._start([*ask, str(REQUESTS_PER_SECOND)])
-            self._line(self._asker)
+            self._asker = self._start(
+                "mangonel.lab.asker", HOST, str(self.port), self.cookie, PAGE, RATE_BESIDE
+            )
+            self._fans = None
             if browsers:
-                watch = [sys.executable, "-m", "mangonel.lab.fans", HOST, str(self.port), self.cookie]
-                self._fans = self._start([*watch, str(browsers)])
-                self._line(self._fans)
+                self._fans = self._start(
+                    "mangonel.lab.fans", HOST, str(self.port), self.cookie, str(browsers)
+                )
         except BaseException:
             self._stack.close()
             raise
@@ -68,42 +67,26 @@ class Site:
         """Return the frames that came since this was asked before: for the customers in them, when."""
         if self._fans is None:
             return {}
-        self._tell(self._fans)
-        found: dict[str, list[int]] = json.loads(self._line(self._fans))
+        self._fans.tell()
+        found: dict[str, list[int]] = json.loads(self._fans.line())
         return found
 
     def begin(self) -> None:
         """Let requests be sent."""
-        self._tell(self._asker)
+        self._asker.tell()
 
     def stop(self) -> list[int]:
         """Let no more be sent, and return the ns that each took."""
-        self._tell(self._asker)
-        found: list[int] = json.loads(self._line(self._asker))
+        self._asker.tell()
+        found: list[int] = json.loads(self._asker.line())
         return found
 
     def cpu(self) -> float:
         """Return the processor seconds that the web process has used, all its threads together."""
-        return cpu_ns(self._web.pid) / 1e9
+        return cpu_ns(self._web.process.pid) / 1e9
 
-    def _start(self, command: list[str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._stack.callback(_end, process)
-        return process
-
-    @staticmethod
-    def _tell(process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-
-    @staticmethod
-    def _line(process: subprocess.Popen[str]) -> str:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError("a process of the site ended; its error is above")
-        return line
+    def _start(self, *arguments: str) -> SiteProcess:
+        return self._stack.enter_context(contextlib.closing(SiteProcess(*arguments)))
 
     def _log_in(self) -> str:
         line = http.client.HTTPConnection(HOST, self.port, timeout=30)
@@ -121,15 +104,6 @@ class Site:
             if answer.status != 302:
                 raise RuntimeError(f"expected to be logged in, got {answer.status}")
             return (answer.getheader("Set-Cookie") or "").partition(";")[0]
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 class LiveTask(Task):

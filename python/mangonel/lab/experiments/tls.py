@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from mangonel.engines.certificates import certify
 from mangonel.lab import documents
-from mangonel.lab.certificates import certify
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES, Target
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task

@@ -7,14 +7,13 @@ very bytes that the first, checked answer had. The client CPU of a row is the si
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib.util
 import json
-import threading
-import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
+from mangonel.engines.delay import Delay
+from mangonel.engines.programs import has_program
 from mangonel.lab import cores, documents
 from mangonel.lab.clerk import DATASETS, modules, numbered_post
 from mangonel.lab.contender import Target
@@ -27,10 +26,10 @@ from mangonel.lab.contenders.pages import (
     SHORT,
     SHORT_DELAYED,
 )
-from mangonel.lab.delay import Delay
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.stores import Missing, find_program
+from mangonel.lab.experiments._process import Terminal
+from mangonel.lab.site_process import SiteProcess
 from mangonel.lab.webload import AbRun, Seen, generate, run_ab, run_wrk
 
 ALL_POSTS, FEW_POSTS = "web-posts", "few-web-posts"
@@ -50,51 +49,29 @@ REQUESTS_IN_TURN = 100
 SHARE = 0.75
 
 
-class Site:
-    """The site's process, told to end by the end of its standard input."""
+class Site(SiteProcess):
+    """The site's process, and the proxy to a database further away."""
 
     def __init__(self, kind: str, target: Target, collection: str, *, delayed: bool, original: bool) -> None:
-        import subprocess
-        import sys
-
         self._stack = ExitStack()
         self._asked = 0.0
-        try:
-            far = ""
-            if delayed:
-                with cores.kept("servers"):
-                    delay = Delay(_wire.address(target.uri)[1], DELAY_MS)
-                self._stack.callback(delay.close)
-                far = f"mongodb://127.0.0.1:{delay.port}/?directConnection=true"
-            order = {
-                "kind": kind,
-                "original": original,
-                "uri": target.uri,
-                "delayed": far,
-                "database": target.database,
-                "collection": collection,
-            }
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "mangonel.lab.pages.site", json.dumps(order)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._terminal() if original else None,
-            )
-            self._stack.callback(self._end)
-            assert self._process.stdout is not None
-            line = self._process.stdout.readline()
-            if not line:
-                raise RuntimeError("the site did not start; its error is above")
-            self.port = int(line)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def get(self, path: str) -> bytes:
-        """Return the body of one answer."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
-            body: bytes = answer.read()
-        return body
+        far = ""
+        if delayed:
+            with cores.kept("servers"):
+                delay = self._stack.enter_context(closing(Delay(_wire.address(target.uri)[1], DELAY_MS)))
+            far = f"mongodb://127.0.0.1:{delay.port}/?directConnection=true"
+        order = {
+            "kind": kind,
+            "original": original,
+            "uri": target.uri,
+            "delayed": far,
+            "database": target.database,
+            "collection": collection,
+        }
+        # The original logged each request to a terminal.
+        terminal = self._stack.enter_context(Terminal()) if original else None
+        errors = terminal.writer if terminal else None
+        super().__init__("mangonel.lab.pages.site", json.dumps(order), errors=errors)
 
     def cpu(self) -> float:
         """Return the processor seconds that the site used since this was asked before."""
@@ -102,52 +79,17 @@ class Site:
         used, self._asked = now - self._asked, now
         return used
 
-    def is_over(self) -> bool:
-        """Return whether the process has ended by itself."""
-        return self._process.poll() is not None
-
     def close(self) -> None:
         """End the process, and the proxy."""
+        super().close()
         self._stack.close()
-
-    def _end(self) -> None:
-        import subprocess
-
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    def _terminal(self) -> int:
-        """Return a terminal that a thread reads from: the original logged each request to one."""
-        import os
-        import pty
-
-        reader, writer = pty.openpty()
-
-        def drain() -> None:
-            try:
-                while os.read(reader, 65536):
-                    pass
-            except OSError:
-                pass  # the last writer is gone
-            os.close(reader)
-
-        threading.Thread(target=drain, daemon=True).start()
-        self._stack.callback(os.close, writer)
-        return writer
 
 
 def _site_of(bench: Bench, kind: str, collection: str, *, original: bool) -> Site:
     """Return the worker's site, which all parts of a form use: to start one takes longer than to load it."""
     name = "original" if original else "site"
     site: Site | None = bench.kept.get(name)
-    if site is not None and not site.is_over():
+    if site is not None and not site.is_over:
         return site
     if site is not None:
         site.close()
@@ -187,7 +129,7 @@ class PageTask(Task):
         found = json.loads(body)
         if found != wanted:
             raise AssertionError(f"expected the page {str(wanted)[:200]}, got {str(found)[:200]}")
-        self._body = body.decode()
+        self._body = body
         return digest(json.dumps(found, sort_keys=True))
 
     def warm_up(self) -> None:
@@ -252,16 +194,6 @@ class PageTask(Task):
         if self._seen is None or importlib.util.find_spec("hdrh") is None:
             return {}
         return self._seen.histograms()
-
-
-@functools.cache
-def has_program(name: str) -> bool:
-    """Return whether a program can be had, after installing it where that is wanted."""
-    try:
-        find_program(name)
-    except Missing:
-        return False
-    return True
 
 
 def _as_extras(run: AbRun) -> dict[str, float]:

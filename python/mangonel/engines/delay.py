@@ -1,6 +1,6 @@
 """A line with latency: a proxy in a process of its own that holds every byte for some milliseconds, each way.
 
-Started as `python -m mangonel.lab.delay PORT MS`; says its own port on standard output and ends when standard input
+Started as `python -m mangonel.engines.delay PORT MS`; says its own port on standard output and ends when standard input
 does. It limits nothing else: any number of bytes may be under way. Knows nothing of MongoDB.
 """
 
@@ -28,7 +28,7 @@ class Delay:
 
     def __init__(self, port: int, delay_ms: float) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mangonel.lab.delay", str(port), str(delay_ms)],
+            [sys.executable, "-m", "mangonel.engines.delay", str(port), str(delay_ms)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mangonel.lab.delay import Delay
+from mangonel.engines.delay import Delay
 
 DELAY_MS = 20.0
 

@@ -2,7 +2,7 @@
 
 A keeper process of its own holds them; the state file names every process with the moment of its start, so that
 nothing is ended but what was started here, even when a number has been given to somebody else since. Run as
-`python -m mangonel.lab.standing FOLDER ORDER`. Knows no driver.
+`python -m mangonel.engines.daemon FOLDER ORDER`. Knows no driver.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Standing", "StandingError", "down", "folder", "started", "state", "up"]
+__all__ = ["Daemon", "DaemonError", "down", "folder", "started", "state", "up"]
 
-PATIENCE = 120.0  # seconds that all servers together may take to come up
-END_PATIENCE = 30.0
+START_TIMEOUT = 120.0  # seconds that all servers together may take to come up
+END_TIMEOUT = 30.0
 LOOK_S = 0.05
 FILE, LOG = "servers.json", "servers.log"
 
 
-class StandingError(Exception):
+class DaemonError(Exception):
     """The servers did not come up; the text says why."""
 
 
-class Standing:
+class Daemon:
     """What stands: where it is reached, and by which processes."""
 
     def __init__(self, content: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Standing:
         """End everything; with the keeper gone, each process that is still the one that was started."""
         if _lives(*self._keeper):
             _signal(self._keeper[0], signal.SIGTERM)
-            _wait_for([self._keeper], END_PATIENCE)
+            _wait_for([self._keeper], END_TIMEOUT)
         for number in (signal.SIGTERM, signal.SIGKILL):
             left = [each for each in (self._keeper, *self._processes) if _lives(*each)]
             for pid, _ in left:
@@ -67,15 +67,15 @@ def folder() -> Path:
     return Path(base) / "mangonel"
 
 
-def state(where: Path) -> Standing | None:
+def state(where: Path) -> Daemon | None:
     """Return what the state file says, None where there is none."""
     try:
-        return Standing(json.loads((where / FILE).read_text()))
+        return Daemon(json.loads((where / FILE).read_text()))
     except (FileNotFoundError, ValueError, KeyError):
         return None
 
 
-def up(order: dict[str, Any], where: Path) -> tuple[Standing, bool]:
+def up(order: dict[str, Any], where: Path) -> tuple[Daemon, bool]:
     """Start servers unless they stand; return them, and whether they were started now.
 
     Args:
@@ -83,14 +83,14 @@ def up(order: dict[str, Any], where: Path) -> tuple[Standing, bool]:
         where: folder of the state file.
 
     Raises:
-        StandingError: others stand already, or they did not come up.
+        DaemonError: others stand already, or they did not come up.
     """
     with _locked(where):
         found = state(where)
         if found is not None and found.is_kept:
             if found.order != order:
-                raise StandingError(
-                    f"expected nothing to stand, or the same; there is {_words(found.order)}: "
+                raise DaemonError(
+                    f"expected no servers, or the same; there are {_words(found.order)}: "
                     "`mangonel lab down` ends it"
                 )
             return found, False
@@ -127,24 +127,24 @@ def started(pid: int) -> str:
     return told.stdout.strip()
 
 
-def _start(order: dict[str, Any], where: Path) -> Standing:
+def _start(order: dict[str, Any], where: Path) -> Daemon:
     with open(where / LOG, "wb") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "mangonel.lab.standing", str(where), json.dumps(order)],
+            [sys.executable, "-m", "mangonel.engines.daemon", str(where), json.dumps(order)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_TIMEOUT
     while (found := state(where)) is None:
         if keeper.poll() is not None:
             words = (where / LOG).read_text(errors="replace").strip().splitlines()
-            raise StandingError(words[-1] if words else "the keeper of the servers ended without a word")
+            raise DaemonError(words[-1] if words else "the keeper of the servers ended without a word")
         if time.monotonic() > deadline:
             keeper.terminate()
-            keeper.wait(END_PATIENCE)
-            raise StandingError(f"the servers were not up within {PATIENCE:.0f} s; see {where / LOG}")
+            keeper.wait(END_TIMEOUT)
+            raise DaemonError(f"the servers were not up within {START_TIMEOUT:.0f} s; see {where / LOG}")
         time.sleep(LOOK_S)
     return found
 
@@ -163,8 +163,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _wait_for(processes: list[tuple[int, str]], patience: float) -> None:
-    deadline = time.monotonic() + patience
+def _wait_for(processes: list[tuple[int, str]], timeout: float) -> None:
+    deadline = time.monotonic() + timeout
     while any(_lives(*each) for each in processes) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
 
@@ -181,8 +181,8 @@ def _locked(where: Path) -> Iterator[None]:
 
 def _keep(where: Path, order: dict[str, Any]) -> None:
     """Start the servers, say where they are, and hold them until the signal."""
-    from mangonel.lab.delay import Delay
-    from mangonel.lab.stores import running
+    from mangonel.engines.delay import Delay
+    from mangonel.engines.stores import running
     from mangonel.server import start
 
     with ExitStack() as stack:

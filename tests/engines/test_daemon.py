@@ -13,23 +13,23 @@ import pytest
 
 from mangonel import MongoClient
 from mangonel.cli import main
-from mangonel.lab import standing
+from mangonel.engines import daemon
 
 
 @pytest.fixture
 def where(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    yield standing.folder()
-    standing.down(standing.folder())
+    yield daemon.folder()
+    daemon.down(daemon.folder())
 
 
 def content(where) -> dict:
-    return json.loads((where / standing.FILE).read_text())
+    return json.loads((where / daemon.FILE).read_text())
 
 
 def lives(found: dict) -> list[bool]:
-    return [standing.started(pid) == start for pid, start in [found["keeper"], *found["processes"]]]
+    return [daemon.started(pid) == start for pid, start in [found["keeper"], *found["processes"]]]
 
 
 def test_what_stands_is_printed_reached_and_ended(where, tmp_path, capsys):
@@ -57,18 +57,18 @@ def test_what_stands_is_printed_reached_and_ended(where, tmp_path, capsys):
 
 
 def test_what_a_keeper_left_behind_is_ended_by_the_next_command(where):
-    _, is_new = standing.up({"stores": [], "latency_ms": 5.0}, where)
+    _, is_new = daemon.up({"stores": [], "latency_ms": 5.0}, where)
     assert is_new
     found = content(where)
     os.kill(found["keeper"][0], signal.SIGKILL)
     deadline = time.monotonic() + 20
-    while standing.started(found["keeper"][0]) == found["keeper"][1] and time.monotonic() < deadline:
+    while daemon.started(found["keeper"][0]) == found["keeper"][1] and time.monotonic() < deadline:
         time.sleep(0.02)
 
-    assert standing.down(where)
+    assert daemon.down(where)
     assert not any(lives(found))
     assert not os.path.exists(found["data"])
-    assert not (where / standing.FILE).exists()
+    assert not (where / daemon.FILE).exists()
 
 
 def test_a_process_that_has_the_number_of_an_ended_one_is_left_alone(where, tmp_path):
@@ -81,9 +81,9 @@ def test_a_process_that_has_the_number_of_an_ended_one_is_left_alone(where, tmp_
         "processes": [[other.pid, "2"]],
         "data": str(tmp_path / "none"),
     }
-    (where / standing.FILE).write_text(json.dumps(told))
+    (where / daemon.FILE).write_text(json.dumps(told))
 
-    assert standing.down(where)
+    assert daemon.down(where)
     assert other.poll() is None
     other.communicate()
 
@@ -92,7 +92,7 @@ def test_servers_that_do_not_come_up_leave_nothing_and_say_why(where, monkeypatc
     monkeypatch.setenv("MANGONEL_MONGOD", "/nowhere/mongod")
     assert main(["lab", "up"]) == 1
     assert "/nowhere/mongod" in capsys.readouterr().err
-    assert not (where / standing.FILE).exists()
+    assert not (where / daemon.FILE).exists()
 
 
 def test_a_store_that_nobody_knows_is_refused(where, capsys):

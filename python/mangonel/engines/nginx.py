@@ -1,0 +1,50 @@
+"""nginx in front of some local sites, as a reverse proxy with connections that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mangonel.engines.engine import Engine, accepts, free_port
+from mangonel.engines.programs import find_program
+
+__all__ = ["nginx"]
+
+CONFIGURATION = """
+worker_processes 1; daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log crit;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  upstream site {{ {servers} keepalive 64; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=1024;
+    location / {{ proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def nginx(ports: Sequence[int]) -> Iterator[int]:
+    """Run nginx before the sites on these ports; yield its own port.
+
+    Raises:
+        Missing: it cannot be had here.
+    """
+    with TemporaryDirectory(prefix="mangonel-nginx-") as folder:
+        port = free_port()
+        servers = " ".join(f"server 127.0.0.1:{each};" for each in ports)
+        path = Path(folder, "nginx.conf")
+        path.write_text(CONFIGURATION.format(folder=folder, servers=servers, port=port))
+        command = [find_program("nginx"), "-c", str(path), "-p", folder]
+        engine = Engine(
+            "nginx", f"http://127.0.0.1:{port}", port, command, folder, None, lambda: accepts(port)
+        )
+        try:
+            engine.start()
+            yield port
+        finally:
+            engine.stop()

@@ -1,0 +1,121 @@
+"""Finds Debian's programs, and installs what is missing when MANGONEL_INSTALL_SERVERS is set and this user may."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["PACKAGES", "Missing", "find_program", "has_program", "installing_nothing"]
+
+# Debian's package of each program.
+PACKAGES = {
+    "redis-server": "redis-server",
+    "memcached": "memcached",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "postgres": "postgresql",
+    "initdb": "postgresql",
+    "nginx": "nginx",
+    "ab": "apache2-utils",
+    "chromium": "chromium",
+    "strace": "strace",
+    "valgrind": "valgrind",
+    "wrk": "wrk",
+}
+
+# The variable that wants missing programs installed.
+WISH = "MANGONEL_INSTALL_SERVERS"
+
+# Programs that do as well, where the first is not there.
+STAND_INS = {"redis-server": ("valkey-server",)}
+
+# Where Debian puts what is not on everybody's PATH.
+FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postgresql/*/bin", "/usr/libexec")
+
+INSTALL_TIMEOUT = 600.0
+
+
+class Missing(Exception):
+    """A program cannot be had here; the text says why and what would help."""
+
+
+def find_program(name: str) -> str:
+    """Return a program's path, after installing its package if that is wanted and allowed.
+
+    Raises:
+        Missing: it is not there.
+    """
+    names = (name, *STAND_INS.get(name, ()))
+    found = next((path for each in names if (path := _look_for(each)) is not None), None)
+    if found is None and os.environ.get(WISH):
+        problem = _install(PACKAGES[name])
+        found = _look_for(name)
+        if found is None:
+            raise Missing(f"{name} is not installed, and installing {PACKAGES[name]} failed: {problem}")
+    if found is None:
+        raise Missing(f"{name} is not installed; Debian's package is {PACKAGES[name]}")
+    return found
+
+
+def has_program(name: str) -> bool:
+    """Return whether `find_program` finds it."""
+    try:
+        find_program(name)
+    except Missing:
+        return False
+    return True
+
+
+@contextmanager
+def installing_nothing() -> Iterator[None]:
+    """Let `find_program` look, but install nothing within this block."""
+    wish = os.environ.pop(WISH, None)
+    try:
+        yield
+    finally:
+        if wish is not None:
+            os.environ[WISH] = wish
+
+
+def _look_for(name: str) -> str | None:
+    found = shutil.which(name)
+    if found is None:
+        for folder in FOLDERS:
+            for candidate in sorted(glob.glob(os.path.join(folder, name)), reverse=True):
+                if os.access(candidate, os.X_OK):
+                    return candidate
+    return found
+
+
+def _install(package: str) -> str:
+    """Install a Debian package; return what went wrong, "" for nothing."""
+    apt = shutil.which("apt-get")
+    if apt is None:
+        return "this system has no apt-get"
+    prefix: list[str] = []
+    if os.geteuid() != 0:
+        sudo = shutil.which("sudo")
+        if sudo is None or subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode:
+            return "this user is not root and may not sudo without a password"
+        prefix = [sudo, "-n", "-E"]
+    # RUNLEVEL=1: the package's own service, on its usual port, need not start.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", package]
+    with open(os.path.join(tempfile.gettempdir(), "mangonel-install.lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (install, [*prefix, apt, "update", "-qq"], install):
+            try:
+                result = subprocess.run(
+                    command, env=environment, capture_output=True, timeout=INSTALL_TIMEOUT, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return f"{' '.join(command)} took more than {INSTALL_TIMEOUT} s"
+            if result.returncode == 0 and command is install:
+                return ""
+    return result.stderr[-300:].decode(errors="replace").strip()

@@ -1,0 +1,186 @@
+"""The engines that websessions can be stored in, each on a free loopback port with temporary data.
+
+MongoDB is not here: `mangonel.server` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from mangonel.engines.certificates import Certificates
+from mangonel.engines.engine import START_TIMEOUT, Engine, accepts, free_port
+from mangonel.engines.programs import Missing, find_program
+
+__all__ = ["ENGINES", "running"]
+
+# Databases that refuse to run as root run as this user then.
+UNPRIVILEGED = "nobody"
+
+
+@contextmanager
+def running(name: str, *, durable: bool = False, tls: Certificates | None = None) -> Iterator[Engine]:
+    """Run an engine by its name in ENGINES, and remove it with its data at the end.
+
+    Args:
+        durable: an acknowledged write is on the disk. Otherwise the last second may be lost.
+        tls: what it encrypts its connections with; its URL verifies that. There is no Unix socket then.
+
+    Raises:
+        Missing: it cannot be had here.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"mangonel-{name}-", ignore_cleanup_errors=True) as directory:
+        engine = ENGINES[name](directory, durable, tls)
+        try:
+            if tls is not None:
+                engine.unix_url = ""
+            engine.start()
+            yield engine
+        finally:
+            engine.kill()
+
+
+def _redis(directory: str, durable: bool, tls: Certificates | None) -> Engine:
+    program, port = find_program("redis-server"), free_port()
+    command = [
+        program,
+        "--port",
+        "0" if tls else str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        directory,
+        "--save",
+        "",
+    ]
+    command += ["--appendonly", "yes", "--appendfsync", "always" if durable else "everysec"]
+    command += ["--unixsocket", f"{directory}/socket"]
+    url = f"redis://127.0.0.1:{port}/0"
+    if tls is not None:
+        command += ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", str(tls.ca)]
+        command += ["--tls-cert-file", str(tls.certificate), "--tls-key-file", str(tls.key)]
+        url = f"rediss://127.0.0.1:{port}/0?tlsCAFile={quote(str(tls.ca))}"
+    engine = Engine("redis", url, port, command, directory, None, lambda: accepts(port))
+    engine.unix_url = f"unix://{directory}/socket"
+    return engine
+
+
+def _memcached(directory: str, durable: bool, tls: Certificates | None) -> Engine:
+    program, port = find_program("memcached"), free_port()
+    command = [program, "-p", str(port), "-l", "127.0.0.1", "-c", "2048", "-m", "256"]
+    if os.geteuid() == 0:
+        command += ["-u", UNPRIVILEGED]
+    url = f"memcached://127.0.0.1:{port}"
+    if tls is not None:
+        told = subprocess.run([program, "-h"], capture_output=True, timeout=START_TIMEOUT, check=False)
+        if b"--enable-ssl" not in told.stdout:
+            raise Missing(f"{program} was built without TLS; Debian's memcached has it")
+        command += ["-Z", "-o", f"ssl_chain_cert={tls.certificate},ssl_key={tls.key}"]
+        url += f"?tls=1&tlsCAFile={quote(str(tls.ca))}"
+    return Engine("memcached", url, port, command, directory, None, lambda: accepts(port))
+
+
+def _mysql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
+    install, program, port = find_program("mariadb-install-db"), find_program("mariadbd"), free_port()
+    data, socket_path = os.path.join(directory, "data"), os.path.join(directory, "socket")
+    user = [f"--user={_user_name()}"] if os.geteuid() == 0 else []
+    make = [install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+    _run([*make, "--skip-test-db", *user])
+    command = [
+        program,
+        "--no-defaults",
+        f"--datadir={data}",
+        f"--socket={socket_path}",
+        f"--port={port}",
+        *user,
+    ]
+    command += ["--bind-address=127.0.0.1", "--max-connections=400", "--skip-name-resolve"]
+    command += ["--log-bin=binlog", "--sync-binlog=1", "--server-id=1"] if durable else ["--skip-log-bin"]
+    command += [f"--innodb-flush-log-at-trx-commit={1 if durable else 2}", "--innodb-buffer-pool-size=64M"]
+    url = f"mysql://root@127.0.0.1:{port}/mysql"
+    engine = Engine("mysql", url, port, command, directory, None, lambda: _greets(port))
+    engine.unix_url = f"{url}?socket={socket_path}"
+    if tls is not None:
+        command += [f"--ssl-cert={tls.certificate}", f"--ssl-key={tls.key}", "--require-secure-transport=ON"]
+        engine.url += f"?tls=1&tlsCAFile={quote(str(tls.ca))}"
+    return engine
+
+
+def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
+    initdb, port = find_program("initdb"), free_port()
+    # A wrapper on PATH may point elsewhere; the two must be of one version.
+    program = os.path.join(os.path.dirname(os.path.realpath(initdb)), "postgres")
+    data = os.path.join(directory, "data")
+    user = UNPRIVILEGED if os.geteuid() == 0 else None
+    if user:
+        shutil.chown(directory, user)
+        os.chmod(directory, 0o755)
+    _run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"], user)
+    command = [program, "-D", data, "-p", str(port), "-k", directory, "-h", "127.0.0.1"]
+    for setting in ("max_connections=200", f"synchronous_commit={'on' if durable else 'off'}", "jit=off"):
+        command += ["-c", setting]
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    if tls is not None:
+        own = [shutil.copy(path, directory) for path in (tls.certificate, tls.key)]
+        for path in own:  # it takes no key that another user may read
+            os.chmod(path, 0o600)
+            if user:
+                shutil.chown(path, user)
+        for setting in ("ssl=on", f"ssl_cert_file={own[0]}", f"ssl_key_file={own[1]}"):
+            command += ["-c", setting]
+        url += f"?sslmode=verify-full&sslrootcert={quote(str(tls.ca))}"
+    return Engine("postgresql", url, port, command, directory, user, lambda: _speaks_postgres(port))
+
+
+ENGINES: dict[str, Callable[[str, bool, Certificates | None], Engine]] = {
+    "redis": _redis,
+    "memcached": _memcached,
+    "mysql": _mysql,
+    "postgresql": _postgresql,
+}
+
+
+def _run(command: list[str], user: str | None = None) -> None:
+    keywords: dict[str, Any] = {"user": user, "group": "nogroup"} if user else {}
+    result = subprocess.run(
+        command, capture_output=True, timeout=START_TIMEOUT, check=False, cwd="/", **keywords
+    )
+    if result.returncode:
+        raise Missing(
+            f"{command[0]} failed: {(result.stderr or result.stdout)[-600:].decode(errors='replace')}"
+        )
+
+
+def _user_name() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _greets(port: int) -> bool:
+    """Whether a server sends something by itself, as MySQL does once it is up."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.settimeout(2)
+            return bool(connection.recv(1))
+    except OSError:
+        return False
+
+
+def _speaks_postgres(port: int) -> bool:
+    """Whether a start-up message is answered with something other than "the database system is starting up"."""
+    body = b"\0\3\0\0user\0postgres\0database\0postgres\0\0"
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.settimeout(2)
+            connection.sendall((len(body) + 4).to_bytes(4, "big") + body)
+            return connection.recv(1) == b"R"
+    except OSError:
+        return False

@@ -1,0 +1,93 @@
+"""A web site in a process of its own, as the experiments load them. Knows no site."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+
+__all__ = ["SiteProcess", "end"]
+
+
+class SiteProcess:
+    """A module that prints its port when it is up, serves, and ends with its standard input.
+
+    Args:
+        arguments: the module and what it is told on its command line.
+        before: a command in front of the interpreter.
+        environment: None for this process's own.
+        errors: a descriptor for its error output, None for ours.
+
+    Raises:
+        RuntimeError: it ended before it was up.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        before: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        errors: int | None = None,
+    ) -> None:
+        self._name = arguments[0]
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-m", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            text=True,
+        )
+        try:
+            # A site may print its whole address.
+            self.port = int(self.line().strip().rstrip("/").rpartition(":")[2])
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has ended by itself."""
+        return self.process.poll() is not None
+
+    def line(self) -> str:
+        """Return the next line that it prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._name} ended; its error is above")
+        return line
+
+    def tell(self) -> None:
+        """Give it an empty line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def get(self, path: str, cookie: str = "") -> str:
+        """Return the body of one answer."""
+        headers = {"Cookie": cookie} if cookie else {}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=110) as answer:
+            body: bytes = answer.read()
+        return body.decode()
+
+    def close(self) -> None:
+        """End it."""
+        end(self.process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Close a process's input, and insist after a while."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
