@@ -3,16 +3,9 @@
 
 use mangonel_bson::{RawDocument, RawValue, writer};
 
-use crate::client::Client;
 use crate::operation::Kind;
-use crate::pool::LinkId;
 use crate::session::ServerSession;
-use crate::time::Instant;
-use crate::transaction::{End, State, Transaction, WrongState, releases_pin};
-
-/// Names an explicit session in its client.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SessionId(pub u64);
+use crate::transaction::{End, State, Transaction, releases_pin};
 
 /// Reads that wait for what the session did before (causal-consistency, "read commands").
 const CAUSAL_READS: &[&str] = &["find", "aggregate", "count", "distinct"];
@@ -129,7 +122,7 @@ impl ClientSession {
     }
 
     /// Gives it the server session that it will use from now on.
-    fn adopt(&mut self, mut server: ServerSession) {
+    pub(crate) fn adopt(&mut self, mut server: ServerSession) {
         server.txn_number += std::mem::take(&mut self.uncounted);
         self.server = Some(server);
     }
@@ -265,8 +258,8 @@ impl ClientSession {
         releases_pin(body)
     }
 
-    /// The line broke under one of its commands, or its reply was no reply.
-    pub fn handle_broken_line(&mut self) {
+    /// The connection broke under one of its commands, or its reply was no reply.
+    pub fn handle_broken_connection(&mut self) {
         if let Some(server) = &mut self.server {
             server.is_dirty = true;
         }
@@ -275,78 +268,6 @@ impl ClientSession {
     fn note_snapshot(&mut self, at: u64) {
         if self.is_snapshot && self.snapshot_time.is_none() {
             self.snapshot_time = Some(at);
-        }
-    }
-}
-
-impl Client {
-    /// Opens an explicit session; nothing is sent.
-    pub fn open_session(&mut self, session: ClientSession) -> SessionId {
-        self.next_session += 1;
-        let id = SessionId(self.next_session);
-        self.open_sessions.insert(id, session);
-        id
-    }
-
-    /// Returns an explicit session; `None` once it was ended, or in a forked child, whose parent it belongs to.
-    pub fn session(&self, id: SessionId) -> Option<&ClientSession> {
-        self.open_sessions.get(&id)
-    }
-
-    /// Returns an explicit session, to change it.
-    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut ClientSession> {
-        self.open_sessions.get_mut(&id)
-    }
-
-    /// Returns an explicit session with a server session in it.
-    pub fn ready_session(&mut self, id: SessionId, now: Instant) -> Option<&mut ClientSession> {
-        if self.open_sessions.get(&id)?.server.is_none() {
-            let server = self.take_session(now);
-            self.open_sessions.get_mut(&id)?.adopt(server);
-        }
-        self.open_sessions.get_mut(&id)
-    }
-
-    /// Ends an explicit session. A transaction must have been aborted before; one that was not is left to the server's
-    /// own time limit.
-    pub fn end_session(&mut self, id: SessionId, now: Instant) {
-        let Some(mut session) = self.open_sessions.remove(&id) else { return };
-        let link = session.transaction.unpin();
-        self.give_back_pinned(link, now);
-        if let Some(server) = session.release() {
-            self.give_back_session(server, now);
-        }
-    }
-
-    /// Starts a transaction in a session. The concerns are documents, or empty.
-    ///
-    /// # Errors
-    /// When the session was ended, or one is active.
-    pub fn start_transaction(
-        &mut self,
-        id: SessionId,
-        read_concern: Vec<u8>,
-        write_concern: Vec<u8>,
-        now: Instant,
-    ) -> Result<(), WrongState> {
-        let session = self.open_sessions.get_mut(&id).ok_or(WrongState(ENDED))?;
-        let link = session.transaction.leave();
-        session.transaction.start(read_concern, write_concern)?;
-        session.count_transaction();
-        self.give_back_pinned(link, now);
-        Ok(())
-    }
-
-    /// Notes that the answer to a commit or an abort is there, or will not be.
-    pub fn finish_transaction(&mut self, id: SessionId, end: End, now: Instant) {
-        let link = self.open_sessions.get_mut(&id).and_then(|session| session.transaction.finish_end(end));
-        self.give_back_pinned(link, now);
-    }
-
-    /// Gives back the connection that a transaction was pinned to.
-    pub(crate) fn give_back_pinned(&mut self, link: Option<LinkId>, now: Instant) {
-        if let Some(link) = link {
-            self.release_pinned(link, true, now);
         }
     }
 }

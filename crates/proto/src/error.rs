@@ -37,11 +37,11 @@ pub enum Failure {
     /// The operation's time is over, or what is left is less than the way to the server takes. Nothing was sent in
     /// this attempt.
     TimeLimit(String),
-    /// The line broke, or its read timed out; the command may or may not have run.
+    /// The connection broke, or its read timed out; the command may or may not have run.
     Network {
         /// What happened, with the server's address.
         message: String,
-        /// Whether waiting took too long, rather than the line breaking.
+        /// Whether waiting took too long, rather than the connection breaking.
         timed_out: bool,
     },
     /// The server answered with bytes that are no answer.

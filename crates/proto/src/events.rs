@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use mangonel_bson::ObjectId;
 
-use crate::client_session::SessionId;
 use crate::error::Failure;
-use crate::pool::LinkId;
+use crate::ids::{LinkId, SessionId};
 use crate::topology::{self, Address, TopologyDescription};
 
 /// Which kinds of events somebody wants, as bits.
@@ -64,9 +63,9 @@ pub struct CommandFacts {
 pub enum CommandFailure {
     /// The server said so in this reply, a whole BSON document; of a sensitive command only what may be shown.
     Reply(Vec<u8>),
-    /// The line broke.
+    /// The connection broke.
     Network(String),
-    /// The line was silent for too long.
+    /// No reply came in time.
     Timeout(String),
     /// What came is no reply.
     Protocol(String),

@@ -4,10 +4,10 @@
 
 use mangonel_bson::{RawDocument, writer};
 
-use crate::client::ClientOptions;
 use crate::error::ProtocolError;
 use crate::message::{Command, Replies};
-use crate::topology::monitor::HelloRequest;
+use crate::options::ClientOptions;
+use crate::topology::HelloRequest;
 
 /// Returns the hello that was asked for, stamped and ready to be sent.
 ///

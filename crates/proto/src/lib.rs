@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod chunk_filter;
 pub mod client;
 pub mod client_session;
 pub mod compress;
@@ -12,14 +13,15 @@ pub mod events;
 pub mod exchange;
 pub mod frame;
 pub mod hello;
+pub mod ids;
 pub mod message;
 pub mod operation;
+pub mod options;
 pub mod pool;
 pub mod read_preference;
 pub mod reply;
 pub mod retry;
 pub mod session;
-pub mod sieve;
 pub mod srv;
 pub mod time;
 pub mod topology;

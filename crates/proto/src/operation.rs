@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use mangonel_bson::writer;
 
-use crate::client_session::SessionId;
 use crate::error::ProtocolError;
+use crate::ids::{LinkId, SessionId};
 use crate::message::{Command, Replies};
-use crate::pool::LinkId;
 use crate::read_preference::ReadPreference;
 use crate::session::ServerSession;
 use crate::topology::Address;
@@ -15,7 +14,7 @@ use crate::topology::Address;
 /// What a command does to the server, which decides where it may go and whether it may be sent twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Reads; sent again once when the line breaks and `retryReads` is on.
+    /// Reads; sent again once when the connection breaks and `retryReads` is on.
     Read,
     /// Reads from a place only it knows, such as `getMore`; never sent twice.
     ReadOnce,

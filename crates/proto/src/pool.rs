@@ -8,39 +8,13 @@
 //! - A link of an older generation is closed instead of being handed out or taken back.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 use mangonel_bson::ObjectId;
 
 use crate::events::{CloseReason, PoolEvent};
+use crate::ids::{ExchangeId, LinkId};
+use crate::options::PoolOptions;
 use crate::time::Instant;
-
-/// Names one connection for as long as its client lives.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct LinkId(pub u32);
-
-/// Names one exchange for as long as its client lives.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ExchangeId(pub u64);
-
-/// The limits of a pool, from the client's options.
-#[derive(Clone, Debug)]
-pub struct PoolOptions {
-    /// The most connections at once; 0 for no limit.
-    pub max_pool_size: usize,
-    /// How many connections are kept open when nobody needs them.
-    pub min_pool_size: usize,
-    /// The most connections being opened at once.
-    pub max_connecting: usize,
-    /// How long a connection may stand idle before it is closed instead of used.
-    pub max_idle_time: Option<Duration>,
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        PoolOptions { max_pool_size: 100, min_pool_size: 0, max_connecting: 2, max_idle_time: None }
-    }
-}
 
 /// What a check-out is answered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -397,6 +371,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use CheckOut::{Establish, Ready, Wait};
 

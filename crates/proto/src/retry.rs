@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::client::ClientOptions;
 use crate::operation::Kind;
+use crate::options::ClientOptions;
 use crate::reply::Facts;
 
 /// Codes after which a read may be sent again.
@@ -41,7 +41,7 @@ pub enum Again {
     AfterBackoff,
 }
 
-/// Whether the command may be sent again after the line broke under it.
+/// Whether the command may be sent again after the connection broke under it.
 pub fn after_network_error(kind: Kind, options: &ClientOptions) -> bool {
     match kind {
         Kind::Read => options.retry_reads,

@@ -3,7 +3,7 @@
 
 use mangonel_bson::{RawDocument, RawValue, writer};
 
-use crate::pool::LinkId;
+use crate::ids::LinkId;
 use crate::topology::Address;
 
 /// How long the server may wait to confirm a commit that is sent again, in milliseconds (transactions, "majority write

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use bench::{address, bson, find, op_msg, options, request_id, standalone};
 use mangonel_bson::RawDocument;
-use mangonel_proto::client::{Client, ShardId};
+use mangonel_proto::client::Client;
 use mangonel_proto::error::Failure;
 use mangonel_proto::events::{Event, Interests, PoolEvent};
 use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::ids::ShardId;
 use mangonel_proto::operation::Operation;
 use mangonel_proto::pool::Pool;
 use mangonel_proto::time::Instant;
@@ -22,7 +23,7 @@ use mangonel_proto::topology::{ApplicationError, Cause, Phase, ServerType, Step 
 use serde_json::{Value, json};
 
 /// Longer than anything a case waits for, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One check-out, or one connection that is opened for nobody.
 struct Held {
@@ -103,7 +104,7 @@ impl Sim {
         // What the owner of a client does after every change; nobody here holds sockets.
         let closed = self.client.poll_closing();
         self.client.poll_wakers();
-        self.client.poll_errands();
+        self.client.poll_actions();
         for link in closed {
             let hit = self.held.iter_mut().find(|held| held.exchange.link() == Some(link));
             // A socket that was shut down breaks whoever waits in it; whoever only holds it does not notice.
@@ -182,7 +183,7 @@ impl Sim {
         moved | self.run_threads()
     }
 
-    /// Whether the exchange looks for a server again, or waits to: its check-out came to nothing.
+    /// Whether the exchange looks for a server again, or waits to: its check-out failed.
     fn gave_up(&self, index: usize) -> bool {
         let exchange = &self.held[index].exchange;
         let waits_in_pool = || {
@@ -232,7 +233,7 @@ impl Sim {
             let next = due.chain(upkeep).filter(|due| *due > self.now).min();
             match next {
                 Some(next) if next <= end => self.now = next,
-                _ if limit < PATIENCE => {
+                _ if limit < TIME_LIMIT => {
                     self.now = end;
                     while self.step() {}
                     return Ok(());
@@ -309,7 +310,7 @@ impl Sim {
             }
             let now = self.now;
             self.client.with_topology(|topology| {
-                topology.handle_monitor_error(&server, "silent", MonitorFailure::Timeout, now);
+                topology.handle_monitor_error(&server, "timed out", MonitorFailure::Timeout, now);
                 topology.poll_monitor(&server, now);
             });
         } else {
@@ -352,21 +353,21 @@ impl Sim {
             }
             "waitForThread" => {
                 let thread = operation["target"].as_str().unwrap().to_owned();
-                self.run_until(PATIENCE, |sim| {
+                self.run_until(TIME_LIMIT, |sim| {
                     !sim.is_busy(&thread) && sim.threads.get(&thread).is_none_or(VecDeque::is_empty)
                 })?;
             }
             "waitForEvent" => {
                 let event = operation["event"].as_str().unwrap().to_owned();
                 let count = operation["count"].as_u64().unwrap() as usize;
-                self.run_until(PATIENCE, |sim| {
+                self.run_until(TIME_LIMIT, |sim| {
                     sim.events.iter().filter(|seen| seen["type"] == event.as_str()).count() >= count
                 })?;
             }
             "checkOut" => {
                 self.begin(operation, None);
                 let index = self.held.len() - 1;
-                self.run_until(PATIENCE, |sim| sim.held[index].is_settled())?;
+                self.run_until(TIME_LIMIT, |sim| sim.held[index].is_settled())?;
             }
             _ => self.begin(operation, None),
         }

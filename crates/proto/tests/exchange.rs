@@ -5,7 +5,7 @@ mod bench;
 use std::time::Duration;
 
 use bench::*;
-use mangonel_proto::client::Errand;
+use mangonel_proto::client::Action;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::Replies;
@@ -125,9 +125,9 @@ fn a_timed_out_read_is_sent_again_and_leaves_other_connections_alone() {
     let mut bench = Bench::primary();
     let (mut idle, mut slow) = (bench.sent(find()), bench.sent(find()));
     bench.reply(&mut idle, &json!({"ok": 1}));
-    slow.handle_network_error(&mut bench.client, "silent", true, bench.now);
+    slow.handle_network_error(&mut bench.client, "timed out", true, bench.now);
     assert_eq!(slow.step(), Step::Write, "the idle connection is used at once");
-    slow.handle_network_error(&mut bench.client, "silent", true, bench.now);
+    slow.handle_network_error(&mut bench.client, "timed out", true, bench.now);
     assert!(matches!(slow.failure(), Some(Failure::Network { timed_out: true, .. })));
 }
 
@@ -255,7 +255,7 @@ fn the_handshake_names_the_driver_and_carries_no_session() {
     let hello = outbound(&exchange);
     assert_eq!(hello["client"]["driver"]["name"], "test");
     assert!(hello.get("lsid").is_none() && exchange.expects_reply());
-    assert_eq!(exchange.line_timeout(&bench.client, bench.now), Some(Duration::from_secs(20)));
+    assert_eq!(exchange.step_timeout(&bench.client, bench.now), Some(Duration::from_secs(20)));
 }
 
 // The pool
@@ -624,10 +624,10 @@ fn a_find_that_is_given_up_has_its_session_killed_and_a_write_has_not() {
     for (operation, is_killed) in [(find(), true), (insert(), false)] {
         let mut exchange = bench.sent(operation);
         let id = exchange.session().unwrap().id;
-        bench.client.poll_errands();
+        bench.client.poll_actions();
         bench.close(&mut exchange);
-        let kills = bench.client.poll_errands();
-        assert_eq!(kills.contains(&Errand::KillSession(address(), id)), is_killed);
+        let kills = bench.client.poll_actions();
+        assert_eq!(kills.contains(&Action::KillSession(address(), id)), is_killed);
     }
 }
 
@@ -638,7 +638,7 @@ fn the_session_of_a_find_is_not_killed_while_it_is_tried_again() {
     bench.break_line(&mut exchange);
     bench.settle(&mut exchange);
     let kills = |bench: &mut Bench| {
-        bench.client.poll_errands().iter().filter(|errand| matches!(errand, Errand::KillSession(..))).count()
+        bench.client.poll_actions().iter().filter(|action| matches!(action, Action::KillSession(..))).count()
     };
     assert_eq!(kills(&mut bench), 0);
     bench.reply(&mut exchange, &json!({"ok": 1}));

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bench::*;
 use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::Replies;
 use mangonel_proto::operation::{Kind, SessionChoice};
-use mangonel_proto::pool::LinkId;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -195,7 +195,7 @@ impl Face {
     fn deliver(&mut self) {
         self.bench.discover();
         while self.bench.client.has_news() {
-            self.bench.client.poll_errands();
+            self.bench.client.poll_actions();
             for link in self.bench.client.poll_closing() {
                 self.open.remove(&link);
             }

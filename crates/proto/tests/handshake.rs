@@ -7,10 +7,10 @@ use bench::*;
 use mangonel_proto::auth::external::{Hidden, Word};
 use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::{Credential, Mechanism, Secret};
-use mangonel_proto::client::ClientOptions;
 use mangonel_proto::compress::Compressor;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
+use mangonel_proto::options::ClientOptions;
 use mangonel_proto::topology::ServerType;
 use serde_json::{Value, json};
 

@@ -17,7 +17,7 @@ fn within(milliseconds: u64, mut operation: Operation) -> Operation {
 }
 
 fn left(bench: &Bench, exchange: &Exchange) -> Option<u128> {
-    exchange.line_timeout(&bench.client, bench.now).map(|left| left.as_millis())
+    exchange.step_timeout(&bench.client, bench.now).map(|left| left.as_millis())
 }
 
 fn overloaded() -> Value {
@@ -248,7 +248,7 @@ fn a_back_off_never_outlives_the_operations_limit() {
 }
 
 #[test]
-fn a_line_that_was_silent_for_the_whole_limit_is_not_tried_again() {
+fn a_connection_without_a_reply_for_the_whole_limit_is_not_tried_again() {
     let mut bench = Bench::primary();
     let mut exchange = bench.sent(within(500, find()));
     // A wait in whole milliseconds may end a fraction early.

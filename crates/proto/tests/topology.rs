@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mangonel_bson::{self as bson, ObjectId, RawDocument};
 use mangonel_proto::time::Instant;
-use mangonel_proto::topology::monitor::HelloRequest;
+use mangonel_proto::topology::HelloRequest;
 use mangonel_proto::topology::{
     Address, ApplicationError, Cause, Effect, Event, Failure, MonitorSettings, Phase, ServerMonitoringMode,
     ServerType, Step, Topology, TopologySettings, TopologyType,

@@ -120,7 +120,7 @@ class AioPort:
         elif link.fd < 0:
             raise ConnectionResetError("the connection was closed")
         if not link.has_message:
-            timeout = exchange.line_timeout
+            timeout = exchange.step_timeout
             if timeout is not None:
                 home.expire(waiter, timeout)
             await waiter
@@ -130,7 +130,7 @@ class AioPort:
     async def _prepare(self, home: _Home, exchange: _core.Exchange, step: int) -> None:
         if step == CONNECT:
             try:
-                connection = await home.connect(exchange.address, exchange.line_timeout)
+                connection = await home.connect(exchange.address, exchange.step_timeout)
             except OSError as error:
                 exchange.handle_network_error(error, isinstance(error, TimeoutError))
             else:
@@ -286,7 +286,7 @@ class _Home:
                 return
             heapq.heappop(self._deadlines)
             if not future.done():
-                future.set_exception(TimeoutError("timed out: the line was silent for too long"))
+                future.set_exception(TimeoutError("timed out"))
 
     async def connect(self, address: Address, timeout: float | None) -> _Connection:
         """Return an open connection, not yet read from. `timeout`: seconds for each address of the name."""
@@ -362,7 +362,7 @@ class _Home:
                 if sent == total:
                     done.set_result(None)
 
-        timeout = exchange.line_timeout
+        timeout = exchange.step_timeout
         if timeout is not None:
             self.expire(done, timeout)
         self.loop.add_writer(fd, writable)
@@ -422,7 +422,7 @@ class _Connection:
         """Nothing: whoever is in the connection at this moment, on the loop's thread, closes it on the way out."""
 
     def abandon(self) -> None:
-        """Close this process's copy of the socket, as a forked child must: the loop and the line are the parent's."""
+        """Close this process's copy of the socket, as a forked child must: loop and connection are the parent's."""
         self.fd, self._link = -1, None
         self._sock.close()
 
@@ -441,7 +441,7 @@ class _Connection:
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
-    """Drop what `future` came to, without the loop's complaint that nobody looked at it."""
+    """Drop the result of `future`, without the loop's complaint that nobody looked at it."""
     if not future.cancel() and not future.cancelled():
         future.exception()
 

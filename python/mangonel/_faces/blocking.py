@@ -74,9 +74,9 @@ class BlockingLoop:
         sock: socket | SecureSocket
         try:
             if self._security is None:
-                sock = open_socket(exchange.address, exchange.line_timeout)
+                sock = open_socket(exchange.address, exchange.step_timeout)
             else:
-                sock = _open_secure(exchange.address, exchange.line_timeout, self._security)
+                sock = _open_secure(exchange.address, exchange.step_timeout, self._security)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
@@ -111,7 +111,7 @@ class BlockingLoop:
             return
         sock = transport.sock
         try:
-            timeout = exchange.line_timeout
+            timeout = exchange.step_timeout
             if sock.gettimeout() != timeout:
                 sock.settimeout(timeout)
             if is_write:
@@ -126,7 +126,7 @@ class BlockingLoop:
             while not is_whole:
                 is_whole = link.received(sock.recv_into(link))
                 if exchange.is_limited and not is_whole:
-                    sock.settimeout(exchange.line_timeout)
+                    sock.settimeout(exchange.step_timeout)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         except ProtocolError as error:
@@ -282,5 +282,5 @@ class _Transport:
             return
 
     def abandon(self) -> None:
-        """Close this process's copy of the socket, as a forked child must: the line is the parent's."""
+        """Close this process's copy of the socket, as a forked child must: the connection is the parent's."""
         self.sock.close()

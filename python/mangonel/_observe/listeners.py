@@ -100,7 +100,7 @@ class Attention:
         """Look again at each check of a server, and when one of the driver's loggers gets another level."""
         # The core keeps this object.
         self._core = ref(core)
-        core.set_attention(self)
+        core.set_listener_check(self)
         if hasattr(sys.modules.get("logging"), "Logger"):
             from mangonel._observe.log_levels import watch
 

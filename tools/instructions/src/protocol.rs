@@ -7,12 +7,13 @@ use mangonel_bson::{
     RawDocument, RawValue, append_i32, append_i64, append_str, append_value, begin_array, begin_subdocument,
     end_document, parse_json,
 };
-use mangonel_proto::client::{Client, ClientOptions, ShardId};
+use mangonel_proto::client::Client;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::frame::Deframer;
+use mangonel_proto::ids::ShardId;
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
-use mangonel_proto::pool::PoolOptions;
+use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::select::{self, Criteria};
 use mangonel_proto::topology::{Address, ServerType, Step as MonitorStep, Topology, TopologySettings};

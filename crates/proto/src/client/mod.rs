@@ -2,83 +2,39 @@
 //! The owner keeps it behind a lock that is held for about a microsecond, never across I/O.
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
-mod lines;
+mod connections;
 mod news;
 mod pools;
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::lines::Line;
-use crate::auth::login::Login;
-use crate::client_session::{ClientSession, ClusterTime, SessionId, keep_newer};
-use crate::compress::Compressor;
+pub(crate) use self::connections::ConnectionFacts;
+use crate::client_session::{ClientSession, ClusterTime, keep_newer};
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
+use crate::ids::{ExchangeId, LinkId, SessionId, ShardId};
 use crate::message::Command;
-use crate::pool::{ExchangeId, LinkId, Pool, PoolOptions};
+use crate::options::ClientOptions;
+use crate::pool::Pool;
 use crate::session::{IdSource, ServerSession, SessionPool};
 use crate::srv;
 use crate::time::Instant;
-use crate::topology::monitor::HelloRequest;
+use crate::topology::HelloRequest;
 use crate::topology::select::{self, Criteria, SelectionError};
 use crate::topology::{
-    Address, Effect, ServerDescription, ServerType, Topology, TopologyDescription, TopologySettings,
-    TopologyType,
+    Address, Effect, ServerDescription, ServerType, Topology, TopologyDescription, TopologyType,
 };
-
-/// The options that the core decides by.
-#[derive(Debug, Clone)]
-pub struct ClientOptions {
-    /// The deployment as the user described it.
-    pub topology: TopologySettings,
-    /// How much slower than the fastest suitable server another one may be.
-    pub local_threshold: Duration,
-    /// Whether the user has a say in which of the suitable servers are taken.
-    pub has_selector: bool,
-    /// The limits of each pool.
-    pub pool: PoolOptions,
-    /// How long to wait for a connection to become free; `None` for no limit.
-    pub wait_queue_timeout: Option<Duration>,
-    /// How long opening a connection may take, handshake included; `None` for no limit.
-    pub connect_timeout: Option<Duration>,
-    /// How long the line may be silent while a reply is owed; `None` for no limit.
-    pub socket_timeout: Option<Duration>,
-    /// How long to look for a suitable server.
-    pub server_selection_timeout: Duration,
-    /// Whether reads are sent again once.
-    pub retry_reads: bool,
-    /// Whether writes are sent again once.
-    pub retry_writes: bool,
-    /// How often at most a command is sent again because the server has too much to do.
-    pub max_adaptive_retries: u32,
-    /// Whether a server that has too much to do is avoided in the next attempt.
-    pub enable_overload_retargeting: bool,
-    /// How long an operation may take, all attempts included; `None` for no limit. `wait_queue_timeout` and
-    /// `socket_timeout` do not count for an operation with a limit.
-    pub timeout: Option<Duration>,
-    /// The `client` document of the handshake, as BSON.
-    pub metadata: Vec<u8>,
-    /// `apiVersion` and its companions as one BSON document; empty without them.
-    pub server_api: Vec<u8>,
-    /// Who its connections authenticate as; `None` for nobody.
-    pub login: Option<Login>,
-    /// How messages may be compressed, the most wanted first; empty for not at all.
-    pub compressors: Vec<Compressor>,
-}
 
 /// Longer than any session lasts.
 const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A face, or one event loop of it. Connections never cross from one to another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ShardId(pub u32);
-
 /// Something that the face has to do for the deployment, besides what exchanges ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Errand {
+pub enum Action {
     /// Start driving the monitor of this server.
     Watch(Address),
     /// Start driving the pinger of this server.
@@ -113,9 +69,9 @@ pub struct Client {
     selecting: Vec<ExchangeId>,
     woken: Vec<ExchangeId>,
     closing: Vec<LinkId>,
-    errands: Vec<Errand>,
+    actions: Vec<Action>,
     events: EventQueue,
-    lines: HashMap<LinkId, Line>,
+    connections: HashMap<LinkId, ConnectionFacts>,
     balanced_service: Option<Arc<ServerDescription>>,
     sessions: SessionPool,
     pub(crate) open_sessions: BTreeMap<SessionId, ClientSession>,
@@ -130,7 +86,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client that has contacted nobody yet; its first errands wait until they are asked for.
+    /// Makes a client that has contacted nobody yet; its first actions wait until they are asked for.
     /// `seed`: good randomness for session ids.
     pub fn new(options: ClientOptions, seed: [u8; 16], now: Instant) -> Self {
         Self::observed(options, Interests::default(), seed, now)
@@ -153,9 +109,9 @@ impl Client {
             selecting: Vec::new(),
             woken: Vec::new(),
             closing: Vec::new(),
-            errands: Vec::new(),
+            actions: Vec::new(),
             events: EventQueue::new(interests),
-            lines: HashMap::new(),
+            connections: HashMap::new(),
             balanced_service: None,
             sessions: SessionPool::new(ids),
             open_sessions: BTreeMap::new(),
@@ -206,9 +162,9 @@ impl Client {
         self.selecting.clear();
         self.woken.clear();
         self.closing.clear();
-        self.errands.clear();
+        self.actions.clear();
         self.events.clear();
-        self.lines.clear();
+        self.connections.clear();
         self.sessions.restart(IdSource::new(seed));
         self.open_sessions.clear();
         self.choices = IdSource::new(seed);
@@ -227,7 +183,7 @@ impl Client {
         options.topology.has_listeners = self.options.topology.has_listeners;
         self.options = options;
         self.servers.clear();
-        self.errands.clear();
+        self.actions.clear();
         self.events.clear();
         self.topology = Topology::new(self.options.topology.clone(), now);
         self.settle();
@@ -310,11 +266,11 @@ impl Client {
                     }
                     self.publish_pool(&address, || PoolEvent::Closed);
                 }
-                Effect::StartMonitor { address } => self.errands.push(Errand::Watch(address)),
-                Effect::StartPinger { address } => self.errands.push(Errand::Ping(address)),
-                Effect::WakeMonitor { address } => self.errands.push(Errand::Wake(address)),
-                Effect::InterruptMonitor { address } => self.errands.push(Errand::Interrupt(address)),
-                Effect::StopMonitor { address } => self.errands.push(Errand::Stop(address)),
+                Effect::StartMonitor { address } => self.actions.push(Action::Watch(address)),
+                Effect::StartPinger { address } => self.actions.push(Action::Ping(address)),
+                Effect::WakeMonitor { address } => self.actions.push(Action::Wake(address)),
+                Effect::InterruptMonitor { address } => self.actions.push(Action::Interrupt(address)),
+                Effect::StopMonitor { address } => self.actions.push(Action::Stop(address)),
                 Effect::WakeSelections => self.woken.append(&mut self.selecting),
             }
         }
@@ -451,7 +407,7 @@ impl Client {
     /// Takes back a session that a cursor held.
     pub fn give_back_session(&mut self, session: ServerSession, now: Instant) {
         if let (true, Some(server)) = (self.sessions.is_own(&session), &session.left_cursor_at) {
-            self.errands.push(Errand::KillSession(server.clone(), session.id));
+            self.actions.push(Action::KillSession(server.clone(), session.id));
         }
         let timeout = self.session_timeout();
         self.sessions.give_back(session, timeout, now);

@@ -1,10 +1,11 @@
-//! What the owner drains after the lock was released: links to close, exchanges to wake, errands, events.
+//! What the owner drains after the lock was released: links to close, exchanges to wake, actions, events.
 
 use std::collections::VecDeque;
 
-use super::{Client, Errand};
+use super::{Action, Client};
 use crate::events::{Event, Interests, PoolEvent};
-use crate::pool::{ExchangeId, LinkId, Pool};
+use crate::ids::{ExchangeId, LinkId};
+use crate::pool::Pool;
 use crate::topology::Address;
 
 impl Client {
@@ -19,7 +20,7 @@ impl Client {
         let mut pools = self.servers.values().flat_map(|server| server.pools.values());
         !self.woken.is_empty()
             || !self.closing.is_empty()
-            || !self.errands.is_empty()
+            || !self.actions.is_empty()
             || !self.events.is_empty()
             || pools.any(Pool::has_news)
     }
@@ -29,7 +30,7 @@ impl Client {
         let mut closing = std::mem::take(&mut self.closing);
         let pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
         pools.for_each(|pool| closing.append(&mut pool.poll_closing()));
-        self.forget_lines(&closing);
+        self.forget_connections(&closing);
         closing
     }
 
@@ -42,8 +43,8 @@ impl Client {
     }
 
     /// Returns what the face has to do for the deployment since the last call.
-    pub fn poll_errands(&mut self) -> Vec<Errand> {
-        std::mem::take(&mut self.errands)
+    pub fn poll_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
     }
 
     /// Returns what happened since the last call, in order; only of the kinds that are wanted.

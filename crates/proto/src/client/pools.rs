@@ -3,9 +3,11 @@
 
 use std::collections::btree_map::Entry;
 
-use super::{Client, Errand, ShardId};
+use super::{Action, Client};
+
 use crate::events::Interests;
-use crate::pool::{LinkId, Pool};
+use crate::ids::{LinkId, ShardId};
+use crate::pool::Pool;
 use crate::time::Instant;
 use crate::topology::Address;
 
@@ -28,7 +30,7 @@ impl Client {
             links.append(&mut pool.poll_closing());
             self.events.push_log(address, pool.take_log());
         }
-        self.forget_lines(&links);
+        self.forget_connections(&links);
         links
     }
 
@@ -119,8 +121,8 @@ impl Client {
     pub(super) fn ask_for_upkeep(&mut self) {
         let pool = &self.options.pool;
         let is_needed = pool.min_pool_size > 0 || pool.max_idle_time.is_some();
-        if is_needed && !self.errands.contains(&Errand::KeepUp) {
-            self.errands.push(Errand::KeepUp);
+        if is_needed && !self.actions.contains(&Action::KeepUp) {
+            self.actions.push(Action::KeepUp);
         }
     }
 

@@ -11,9 +11,9 @@ use crate::events::{
     CheckOutFailure, CloseReason, CommandFacts, CommandFailure, Event, HARMLESS, Interests, PoolEvent,
     SelectionEvent, is_hello, is_sensitive,
 };
+use crate::ids::LinkId;
 use crate::message::Replies;
 use crate::operation::SessionChoice;
-use crate::pool::LinkId;
 use crate::time::Instant;
 
 /// How much listeners have heard of the attempt in flight.
@@ -70,7 +70,7 @@ impl Exchange {
         if is_secret {
             command = EMPTY.to_vec();
         }
-        let line = client.line(link);
+        let facts = client.connection_facts(link);
         let facts = Arc::new(CommandFacts {
             name: name.into(),
             database,
@@ -78,8 +78,8 @@ impl Exchange {
             request_id: self.request_id,
             operation_id,
             link,
-            server_connection_id: line.server_connection_id,
-            service_id: line.service_id,
+            server_connection_id: facts.server_connection_id,
+            service_id: facts.service_id,
             is_sensitive: is_secret,
         });
         if authenticating.is_none() {
@@ -266,7 +266,7 @@ impl Exchange {
         }
     }
 
-    /// Tells listeners that the check-out came to nothing.
+    /// Tells listeners that the check-out failed.
     pub(super) fn announce_no_connection(
         &mut self,
         client: &mut Client,

@@ -217,7 +217,7 @@ impl Exchange {
         self.phase = Phase::BackingOff(until);
     }
 
-    /// Keeps what this attempt came to, unless it wrote nothing and an earlier one says more.
+    /// Keeps the result of this attempt, unless it wrote nothing and an earlier one says more.
     fn keep_failure(&mut self, message: &[u8]) {
         let failure = self.failure.take();
         if self.facts.labels.wrote_nothing && self.earlier.is_some() {
@@ -227,7 +227,7 @@ impl Exchange {
         self.earlier = Some(Box::new(Earlier { failure, facts, reply: message.to_vec() }));
     }
 
-    /// Ends with what an earlier attempt came to, if there was one; returns whether there was.
+    /// Ends with the result of an earlier attempt, if there was one; returns whether there was.
     pub(super) fn report_earlier(&mut self) -> bool {
         let Some(earlier) = &mut self.earlier else { return false };
         self.failure = earlier.failure.take();

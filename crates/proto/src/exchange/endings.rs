@@ -1,5 +1,7 @@
-//! How an exchange ends, or an attempt of it: lines that broke, what is said of the server then, and what is given back.
+//! How an exchange ends, or an attempt of it: connections that broke, what is said of the server then, and what is given back.
 //! Spec: server-discovery-and-monitoring (error handling), connection-monitoring-and-pooling, sessions.
+
+use std::time::Duration;
 
 use super::{Exchange, Phase};
 use crate::client::Client;
@@ -15,12 +17,8 @@ use crate::topology::{self, ApplicationError, Cause};
 const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
 
 /// What to do when the time of an operation was over before its reply came.
-const TIME_LIMIT_REMEDY: &str = "; the operation's time limit is over, and it may have been done nevertheless: raise \
-                                 timeoutMS, or the argument of timeout()";
-
-/// What to do when a reply took longer than the line may be silent.
-const SOCKET_TIMEOUT_REMEDY: &str =
-    "; no reply came within socketTimeoutMS, and the operation may have been done nevertheless: raise it";
+const TIME_LIMIT_REMEDY: &str = ": no reply before the operation's time limit, and it may have been done \
+                                 nevertheless: raise timeoutMS, or the argument of timeout()";
 
 impl Exchange {
     /// What arrived cannot be a message, or is not the one that was due. The link is closed; nothing is retried, for
@@ -33,7 +31,7 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// The line broke, or was silent for too long, or could not be opened. `message` says how, without the address.
+    /// The connection broke, did not answer in time, or could not be opened. `message` says how, without the address.
     pub fn handle_network_error(
         &mut self,
         client: &mut Client,
@@ -59,18 +57,17 @@ impl Exchange {
                 self.back_off(client, message, timed_out, now);
             }
             Phase::InFlight => {
-                let remedy = match timed_out {
-                    true if self.until.is_some() => TIME_LIMIT_REMEDY,
-                    true => SOCKET_TIMEOUT_REMEDY,
-                    false => "",
+                let message = match timed_out {
+                    true if self.until.is_some() => message + TIME_LIMIT_REMEDY,
+                    true => message + &late_reply(client.options.socket_timeout),
+                    false => message,
                 };
-                let message = message + remedy;
                 self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 self.spoil_session(client);
                 self.fail(Failure::Network { message, timed_out });
-                // The line is silent for as long as the limit allows, so nothing is left for another attempt.
+                // All the time that the limit allows is over, so nothing is left for another attempt.
                 let is_spent = timed_out && self.until.is_some();
                 if !is_spent
                     && retry::after_network_error(self.operation.kind, &client.options)
@@ -259,4 +256,12 @@ impl Exchange {
         self.failure = Some(failure);
         self.phase = Phase::Done;
     }
+}
+
+/// Says that a reply took too long, and what to do.
+fn late_reply(limit: Option<Duration>) -> String {
+    let limit = limit.map_or(String::new(), |limit| format!(" ({} ms)", limit.as_millis()));
+    format!(
+        ": no reply within socketTimeoutMS{limit}, and the operation may have been done nevertheless: raise it"
+    )
 }

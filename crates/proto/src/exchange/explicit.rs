@@ -5,8 +5,9 @@ use mangonel_bson::RawDocument;
 
 use super::Exchange;
 use crate::client::Client;
-use crate::client_session::{ENDED, SessionId, Stamp};
+use crate::client_session::{ENDED, Stamp};
 use crate::error::Failure;
+use crate::ids::SessionId;
 use crate::operation::SessionChoice;
 use crate::time::Instant;
 use crate::topology::{ServerDescription, ServerType};
@@ -142,7 +143,7 @@ impl Exchange {
         self.note_left_cursor();
         let explicit = self.explicit.as_ref();
         if let Some(session) = explicit.and_then(|explicit| client.session_mut(explicit.id)) {
-            session.handle_broken_line();
+            session.handle_broken_connection();
         }
     }
 

@@ -10,14 +10,15 @@ use super::{Exchange, Phase, Step};
 use crate::auth::external::{Prompt, Word};
 use crate::auth::scram::{KeyRequest, Keys};
 use crate::auth::{self, AUTHENTICATION_FAILED, AuthError, Authentication, Mechanism};
-use crate::client::{Client, ClientOptions};
+use crate::client::Client;
 use crate::compress::is_compressible;
 use crate::error::{Failure, ProtocolError};
 use crate::hello::{auth_command, hello_command};
 use crate::message::Command;
+use crate::options::ClientOptions;
 use crate::reply::Facts;
 use crate::time::Instant;
-use crate::topology::monitor::HelloRequest;
+use crate::topology::HelloRequest;
 use crate::topology::{self, Address, Cause, ServerDescription, is_state_change};
 
 /// What a connection has come to on its way to be usable.
@@ -213,7 +214,7 @@ impl Exchange {
         let Some(handshake) = &mut self.handshake else { return Ok(()) };
         if is_hello {
             handshake.is_hello = false;
-            self.link.into_iter().for_each(|link| client.note_line(link, reply));
+            self.link.into_iter().for_each(|link| client.note_connection(link, reply));
             // The first command of a client has a cluster time to gossip already.
             if let Some(time) = facts.cluster_time.clone() {
                 client.advance_cluster_time(&reply.as_bytes()[time]);
@@ -305,7 +306,7 @@ impl Exchange {
         }
         if self.phase == Phase::Handshake {
             let (link, generation) = (self.link, self.generation);
-            let service = link.and_then(|link| client.line(link).service_id);
+            let service = link.and_then(|link| client.connection_facts(link).service_id);
             let is_load_balanced = client.is_load_balanced();
             let is_filling = self.operation.is_filling;
             if let (Some(link), Some(pool)) = (link, self.pool(client)) {

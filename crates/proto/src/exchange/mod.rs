@@ -38,12 +38,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::handshake::Handshake;
-use crate::client::{Client, ShardId};
+use crate::client::Client;
 use crate::error::{Failure, ProtocolError};
 use crate::events::CheckOutFailure;
+use crate::ids::{ExchangeId, LinkId, ShardId};
 use crate::message::Replies;
 use crate::operation::{Limit, Operation, SessionChoice};
-use crate::pool::{ExchangeId, LinkId, Pool};
+use crate::pool::Pool;
 use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
 use crate::session::ServerSession;
@@ -135,7 +136,7 @@ pub struct Exchange {
     queued: Instant,
     failure: Option<Failure>,
     facts: Facts,
-    /// What the attempt before came to, when another one followed.
+    /// The result of the attempt before, when another one followed.
     earlier: Option<Box<Earlier>>,
     /// Whether that is what the caller is told.
     reports_earlier: bool,
@@ -329,8 +330,8 @@ impl Exchange {
         self.phase != Phase::InFlight || self.operation.replies != Replies::None
     }
 
-    /// Returns how long the current step may take on the line; `None` for no limit.
-    pub fn line_timeout(&self, client: &Client, now: Instant) -> Option<Duration> {
+    /// Returns how long the current step may take; `None` for no limit.
+    pub fn step_timeout(&self, client: &Client, now: Instant) -> Option<Duration> {
         let longest = match self.phase {
             Phase::Connecting | Phase::Handshake | Phase::Reauthenticating => client.options.connect_timeout,
             _ if self.until.is_some() => None,

@@ -25,7 +25,7 @@ pub enum Phase {
 /// What went wrong.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    /// The line broke, or was never there.
+    /// The connection broke, or was never there.
     Network,
     /// The time was up.
     Timeout,

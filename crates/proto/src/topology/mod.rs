@@ -10,6 +10,7 @@ pub mod address;
 pub mod description;
 pub mod event;
 pub mod failure;
+mod hello_request;
 pub mod monitor;
 pub mod rtt;
 pub mod select;
@@ -28,8 +29,9 @@ pub use self::description::{
 pub use self::event::{Effect, Event};
 use self::failure::Verdict;
 pub use self::failure::{ApplicationError, Cause, Phase, is_state_change};
+pub use self::hello_request::{HelloRequest, Step};
 use self::monitor::{Check, Monitor};
-pub use self::monitor::{Failure, MonitorSettings, ServerMonitoringMode, Step};
+pub use self::monitor::{Failure, MonitorSettings, ServerMonitoringMode};
 use self::rtt::RttPinger;
 use crate::time::Instant;
 

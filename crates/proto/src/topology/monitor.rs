@@ -7,6 +7,7 @@ use mangonel_bson::RawDocument;
 
 use super::address::Address;
 use super::description::{ServerDescription, TopologyVersion};
+use super::hello_request::{HelloRequest, Step};
 use super::rtt::RttTracker;
 use crate::time::Instant;
 
@@ -62,51 +63,6 @@ impl MonitorSettings {
     }
 }
 
-/// Which hello to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HelloRequest {
-    /// The first on a connection, with the client's metadata.
-    Handshake,
-    /// A plain one, answered at once.
-    Poll,
-    /// One that the server answers when something changes or the time is up, with `exhaustAllowed` set.
-    Await {
-        /// The state the client knows.
-        topology_version: TopologyVersion,
-        /// The longest the server may wait.
-        max_await_time: Duration,
-    },
-}
-
-/// What a monitor wants done next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Drop the connection, if there is one, and open a new one.
-    Connect {
-        /// Time it may take, TLS included.
-        timeout: Option<Duration>,
-    },
-    /// Send this hello, then read one reply.
-    Write {
-        /// What to send.
-        hello: HelloRequest,
-        /// Time until the reply must be there.
-        timeout: Option<Duration>,
-    },
-    /// Read the next reply of a stream, without sending anything.
-    Read {
-        /// Time until the reply must be there.
-        timeout: Option<Duration>,
-    },
-    /// Do nothing until then, or until woken.
-    Wait {
-        /// When to ask again.
-        until: Instant,
-    },
-    /// Close the connection; there is nothing more to do.
-    Stop,
-}
-
 /// What a check told about the server.
 #[derive(Clone, Debug)]
 pub struct Check {
@@ -123,7 +79,7 @@ pub struct Check {
 /// How a check failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The line broke or was never there.
+    /// The connection broke or was never there.
     Network,
     /// The time was up.
     Timeout,
@@ -260,7 +216,7 @@ impl Monitor {
             self.lose_connection(now);
             return Some(Check { description, duration, is_awaited, failure: Some(Failure::Command) });
         }
-        // A reply the server held back says nothing about the line.
+        // A reply the server held back says nothing about the connection.
         if !is_awaited {
             self.rtt.add_sample(now.saturating_since(self.hello_sent));
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::monitor::{HelloRequest, Step};
+use super::hello_request::{HelloRequest, Step};
 use crate::time::Instant;
 
 /// Weight of the newest sample in the average.

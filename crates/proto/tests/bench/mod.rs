@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use mangonel_bson::{RawDocument, parse_json};
-use mangonel_proto::client::{Client, ClientOptions, ShardId};
+use mangonel_proto::client::Client;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::ids::{LinkId, ShardId};
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
-use mangonel_proto::pool::{LinkId, PoolOptions};
+use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::read_preference::{Mode, ReadPreference};
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::{Address, ServerType, Step as MonitorStep, Topology, TopologySettings};
@@ -83,8 +84,8 @@ pub fn options() -> ClientOptions {
 }
 
 pub fn with(
-    change: impl FnOnce(&mut mangonel_proto::client::ClientOptions),
-) -> mangonel_proto::client::ClientOptions {
+    change: impl FnOnce(&mut mangonel_proto::options::ClientOptions),
+) -> mangonel_proto::options::ClientOptions {
     let mut options = options();
     change(&mut options);
     options

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use mangonel_bson::RawDocument;
-use mangonel_proto::client::{Client, Errand, ShardId};
+use mangonel_proto::client::{Action, Client};
 use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::ids::{LinkId, ShardId};
 use mangonel_proto::operation::Kind;
-use mangonel_proto::pool::LinkId;
 use mangonel_proto::time::Instant;
-use mangonel_proto::topology::monitor::{Failure as CheckFailure, HelloRequest};
+use mangonel_proto::topology::HelloRequest;
+use mangonel_proto::topology::monitor::Failure as CheckFailure;
 use mangonel_proto::topology::{Address, Step as MonitorStep, TopologySettings};
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ struct Held {
     ticket: u64,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Default)]
 pub struct Outcome {
     pub acknowledged: Vec<i64>,
@@ -95,12 +96,12 @@ pub struct Simulator {
     current: BTreeMap<Agent, u64>,
     workers: Vec<Worker>,
     /// Where the agent's connection leads: a member, and which start of it.
-    lines: BTreeMap<LinkId, (usize, u32)>,
+    connections: BTreeMap<LinkId, (usize, u32)>,
     observed: BTreeMap<Agent, (usize, u32)>,
     held: Vec<Held>,
     /// The counter in the last hello that each watcher was sent.
     told: BTreeMap<Agent, i64>,
-    /// The observers that wait for a line, not for a moment.
+    /// The observers that wait for a connection, not for a moment.
     on_line: BTreeSet<Agent>,
     /// What arrived at members that are paused.
     inbox: Vec<(usize, Event)>,
@@ -130,7 +131,7 @@ impl Simulator {
             ticket: 0,
             current: BTreeMap::new(),
             workers: Vec::new(),
-            lines: BTreeMap::new(),
+            connections: BTreeMap::new(),
             observed: BTreeMap::new(),
             held: Vec::new(),
             told: BTreeMap::new(),
@@ -246,13 +247,13 @@ impl Simulator {
                     self.drive(worker);
                 }
             }
-            for errand in self.client.poll_errands() {
-                match errand {
-                    Errand::Watch(server) => self.observe(Agent::Watcher(member_of(&server))),
-                    Errand::Ping(server) => self.observe(Agent::Pinger(member_of(&server))),
-                    Errand::Wake(server) => self.observe(Agent::Watcher(member_of(&server))),
-                    Errand::Interrupt(server) => self.failed(Agent::Watcher(member_of(&server)), false),
-                    Errand::Stop(_) => panic!("no member leaves this set"),
+            for action in self.client.poll_actions() {
+                match action {
+                    Action::Watch(server) => self.observe(Agent::Watcher(member_of(&server))),
+                    Action::Ping(server) => self.observe(Agent::Pinger(member_of(&server))),
+                    Action::Wake(server) => self.observe(Agent::Watcher(member_of(&server))),
+                    Action::Interrupt(server) => self.failed(Agent::Watcher(member_of(&server)), false),
+                    Action::Stop(_) => panic!("no member leaves this set"),
                     _ => {}
                 }
             }
@@ -275,7 +276,7 @@ impl Simulator {
         let ticket = self.renew(agent);
         let Some(exchange) = &mut self.workers[worker].exchange else { return };
         exchange.announce(&mut self.client, self.now);
-        if let Some(limit) = exchange.line_timeout(&self.client, self.now)
+        if let Some(limit) = exchange.step_timeout(&self.client, self.now)
             && matches!(exchange.step(), Step::Connect | Step::Write | Step::Read)
         {
             self.queue.push(Reverse((self.now + limit, ticket, Event::TimedOut(agent, ticket))));
@@ -289,7 +290,7 @@ impl Simulator {
                 let body = outbound(exchange).to_string();
                 let link = exchange.link().expect("a connection is held");
                 exchange.handle_sent(&mut self.client, self.now);
-                let (member, boot) = self.lines[&link];
+                let (member, boot) = self.connections[&link];
                 self.after(WAY_MS, Event::Arrived(agent, ticket, member, boot, body));
             }
             Step::Wait => {
@@ -386,7 +387,7 @@ impl Simulator {
         }
     }
 
-    // The line
+    // The connections
 
     fn connect(&mut self, agent: Agent, ticket: u64, member: usize) {
         let event = match self.set.members[member].state {
@@ -403,7 +404,7 @@ impl Simulator {
             let exchange = self.workers[worker].exchange.as_mut().expect("it connects");
             let member = member_of(exchange.server().expect("a server was selected"));
             let link = exchange.opening().unwrap_or_else(|| self.client.next_link());
-            self.lines.insert(link, (member, self.set.members[member].boot));
+            self.connections.insert(link, (member, self.set.members[member].boot));
             exchange.handle_connected(&mut self.client, link, now);
             return self.drive(worker);
         }
@@ -458,15 +459,15 @@ impl Simulator {
     fn failed(&mut self, agent: Agent, timed_out: bool) {
         let now = self.now;
         if let Agent::Worker(worker) = agent {
-            let exchange = self.workers[worker].exchange.as_mut().expect("it uses a line");
-            exchange.handle_network_error(&mut self.client, "the line broke", timed_out, now);
+            let exchange = self.workers[worker].exchange.as_mut().expect("it uses a connection");
+            exchange.handle_network_error(&mut self.client, "the connection broke", timed_out, now);
             return self.drive(worker);
         }
         let server = address(observed_by(agent));
         let failure = if timed_out { CheckFailure::Timeout } else { CheckFailure::Network };
         self.client.with_topology(|topology| match agent {
             Agent::Pinger(_) => topology.handle_pinger_error(&server, now),
-            _ => topology.handle_monitor_error(&server, "the line broke", failure, now),
+            _ => topology.handle_monitor_error(&server, "the connection broke", failure, now),
         });
         self.observe(agent);
     }
@@ -531,16 +532,21 @@ impl Simulator {
         }
     }
 
-    /// Breaks the lines of all who wait for a member that died.
+    /// Breaks the connections of all who wait for a member that died.
     fn break_lines(&mut self, member: usize) {
         let boot = self.set.members[member].boot;
-        let is_old =
-            |line: Option<&(usize, u32)>| line.is_some_and(|(of, since)| *of == member && *since != boot);
-        let mut broken: Vec<Agent> =
-            self.observed.iter().filter(|(_, line)| is_old(Some(line))).map(|(agent, _)| *agent).collect();
+        let is_old = |connection: Option<&(usize, u32)>| {
+            connection.is_some_and(|(of, since)| *of == member && *since != boot)
+        };
+        let mut broken: Vec<Agent> = self
+            .observed
+            .iter()
+            .filter(|(_, connection)| is_old(Some(connection)))
+            .map(|(agent, _)| *agent)
+            .collect();
         for (number, worker) in self.workers.iter().enumerate() {
             let link = worker.exchange.as_ref().and_then(Exchange::link);
-            if link.is_some_and(|link| is_old(self.lines.get(&link))) {
+            if link.is_some_and(|link| is_old(self.connections.get(&link))) {
                 broken.push(Agent::Worker(number));
             }
         }

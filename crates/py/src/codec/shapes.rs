@@ -26,7 +26,7 @@ const MOST_FIELDS: u32 = 1024;
 /// All templates together, in bytes.
 const MOST_MEMORY: usize = 8 << 20;
 /// Documents that found no place before the tree is emptied.
-const PATIENCE: usize = 4 * MOST_NODES;
+const MOST_REJECTED: usize = 4 * MOST_NODES;
 /// Below this many fields a template dict is slower than filling a new one.
 const WIDE: u32 = 11;
 
@@ -90,7 +90,7 @@ impl Walk {
         let (root, released) = unsafe {
             SHAPES.with(py, |shapes| {
                 let mut released = Vec::new();
-                if shapes.active == 0 && (shapes.rejected > PATIENCE || shapes.nodes.is_empty()) {
+                if shapes.active == 0 && (shapes.rejected > MOST_REJECTED || shapes.nodes.is_empty()) {
                     released = shapes.reset();
                 }
                 shapes.active += 1;
@@ -108,7 +108,7 @@ impl Walk {
 /// Lets the tree be emptied at the next occasion.
 pub(super) fn forget(py: Python<'_>) {
     // SAFETY: a number is set.
-    unsafe { SHAPES.with(py, |shapes| shapes.rejected = PATIENCE + 1) };
+    unsafe { SHAPES.with(py, |shapes| shapes.rejected = MOST_REJECTED + 1) };
 }
 
 impl Drop for Walk {

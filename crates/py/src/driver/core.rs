@@ -4,11 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use mangonel_proto::client::{Client, ClientOptions, Errand, ShardId};
-use mangonel_proto::client_session::SessionId;
+use mangonel_proto::client::{Action, Client};
+
+use mangonel_proto::ids::{ExchangeId, LinkId, SessionId, ShardId};
+
 use mangonel_proto::compress::Compressor;
 use mangonel_proto::events::{Event, Interests};
-use mangonel_proto::pool::{ExchangeId, LinkId, PoolOptions};
+use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::monitor::MIN_HEARTBEAT;
@@ -95,14 +97,14 @@ impl State {
             events: self.client.poll_events(),
             ..News::default()
         };
-        for errand in self.client.poll_errands() {
-            match errand {
-                Errand::Watch(address) => news.starting.push((address, Role::Watch)),
-                Errand::Ping(address) => news.starting.push((address, Role::Ping)),
-                Errand::KillSession(address, id) => news.killing.push((address, id)),
-                Errand::Wake(address) => self.rouse(address, Role::Watch, &mut news),
-                Errand::Interrupt(address) => self.interrupt(address, Role::Watch, &mut news),
-                Errand::KeepUp => match self.keeper.take() {
+        for action in self.client.poll_actions() {
+            match action {
+                Action::Watch(address) => news.starting.push((address, Role::Watch)),
+                Action::Ping(address) => news.starting.push((address, Role::Ping)),
+                Action::KillSession(address, id) => news.killing.push((address, id)),
+                Action::Wake(address) => self.rouse(address, Role::Watch, &mut news),
+                Action::Interrupt(address) => self.interrupt(address, Role::Watch, &mut news),
+                Action::KeepUp => match self.keeper.take() {
                     Some(keeper) => news.waking.push(keeper),
                     None if self.has_keeper => {}
                     None => {
@@ -110,7 +112,7 @@ impl State {
                         news.is_upkeep_due = true;
                     }
                 },
-                Errand::Stop(address) => {
+                Action::Stop(address) => {
                     for role in [Role::Watch, Role::Ping] {
                         self.interrupt(address.clone(), role, &mut news);
                         self.rouse(address.clone(), role, &mut news);
@@ -201,7 +203,7 @@ pub struct Core {
     /// Whose methods are called with the events, when there is anyone to hear of them.
     publisher: Mutex<Option<Py<PyAny>>>,
     /// Called at each check of a server, to find out whether anyone has begun to listen.
-    attention: Mutex<Option<Py<PyAny>>>,
+    listener_check: Mutex<Option<Py<PyAny>>>,
     /// The user's function that narrows the suitable servers.
     pub(crate) selector: Option<Py<PyAny>>,
     /// How the faces secure connections; None for plain ones.
@@ -234,15 +236,15 @@ impl Core {
     }
 
     /// Has somebody look whether anyone has begun to listen.
-    pub fn attend(&self, py: Python<'_>) {
-        let attention = {
-            let held = self.attention.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            held.as_ref().map(|attention| attention.clone_ref(py))
+    pub fn check_listeners(&self, py: Python<'_>) {
+        let listener_check = {
+            let held = self.listener_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            held.as_ref().map(|listener_check| listener_check.clone_ref(py))
         };
-        if let Some(attention) = attention
-            && let Err(error) = attention.call0(py)
+        if let Some(listener_check) = listener_check
+            && let Err(error) = listener_check.call0(py)
         {
-            error.write_unraisable(py, Some(attention.bind(py)));
+            error.write_unraisable(py, Some(listener_check.bind(py)));
         }
     }
 
@@ -411,7 +413,7 @@ impl Core {
             responder,
             epoch,
             publisher: Mutex::new(publisher),
-            attention: Mutex::new(None),
+            listener_check: Mutex::new(None),
             selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
             security: PyOnceLock::new(),
         })
@@ -426,11 +428,11 @@ impl Core {
         self.lock().client.set_interests(Interests(interests));
     }
 
-    /// Call `attention` at each check of a server.
-    fn set_attention(&self, attention: Py<PyAny>) {
+    /// Call `listener_check` at each check of a server.
+    fn set_listener_check(&self, listener_check: Py<PyAny>) {
         let _replaced = {
-            let mut held = self.attention.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            held.replace(attention)
+            let mut held = self.listener_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            held.replace(listener_check)
         };
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mangonel_bson::{RawDocument, RawValue};
-use mangonel_proto::client::ShardId;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
+use mangonel_proto::ids::ShardId;
 use mangonel_proto::message::{has_more_to_come, read_reply};
 use mangonel_proto::reply::CursorFacts;
 use mangonel_proto::time::Instant;
@@ -23,11 +23,11 @@ use super::chunks::ChunkTarget;
 use super::core::{Core, State};
 use super::deadline;
 use super::descriptions;
+use super::direct_receive::DirectReceive;
 use super::failure;
 use super::link::Link;
 use super::operation::{Operation, Reading};
 use super::session::ImplicitSession;
-use super::siphon::Siphon;
 use super::tls::Tls;
 use crate::codec::{self, Codec};
 
@@ -146,8 +146,8 @@ impl Exchange {
     fn lay(&mut self, py: Python<'_>) -> PyResult<()> {
         let (Some((target, at)), Some(link)) = (&self.sink, &self.link) else { return Ok(()) };
         let mut link = link.bind(py).try_borrow_mut()?;
-        if self.inner.step() == Step::Write && !self.inner.is_handshake() && link.siphon.is_none() {
-            link.siphon = Some(Box::new(Siphon::new(py, target, *at)?));
+        if self.inner.step() == Step::Write && !self.inner.is_handshake() && link.direct_receive.is_none() {
+            link.direct_receive = Some(Box::new(DirectReceive::new(py, target, *at)?));
         }
         Ok(())
     }
@@ -230,8 +230,10 @@ impl Exchange {
             link.idle_since = std::time::Instant::now();
             let message = link.take_message(py);
             // Of the next reply on this connection another exchange knows more, unless it follows unasked.
-            if link.siphon.is_some() && !message.as_ref().is_ok_and(|message| has_more_to_come(message)) {
-                link.siphon = None;
+            if link.direct_receive.is_some()
+                && !message.as_ref().is_ok_and(|message| has_more_to_come(message))
+            {
+                link.direct_receive = None;
             }
             (message, told)
         };
@@ -525,14 +527,14 @@ impl Exchange {
         self.inner.expects_reply()
     }
 
-    /// Seconds that the current step may take on the line, or None.
+    /// Seconds that the current step may take, or None.
     #[getter]
-    pub(crate) fn line_timeout(&self) -> Option<f64> {
+    pub(crate) fn step_timeout(&self) -> Option<f64> {
         let now = self.core.get().now();
-        self.core.get().peek(|state| self.inner.line_timeout(&state.client, now)).map(seconds)
+        self.core.get().peek(|state| self.inner.step_timeout(&state.client, now)).map(seconds)
     }
 
-    /// Whether `line_timeout` shrinks from call to call, since it is what is left of the whole operation's time.
+    /// Whether `step_timeout` shrinks from call to call, since it is what is left of the whole operation's time.
     #[getter]
     pub(crate) fn is_limited(&self) -> bool {
         self.inner.is_limited()
@@ -629,7 +631,7 @@ impl Exchange {
         self.protocol_broken(py, message);
     }
 
-    /// The line broke, could not be opened, or (`timed_out`) was silent for too long.
+    /// The connection broke, could not be opened, or (`timed_out`) did not answer in time.
     #[pyo3(signature = (error, timed_out=false))]
     fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
         self.network_error(error.py(), &PyErr::from_value(error.clone()), timed_out);

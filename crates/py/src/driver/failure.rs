@@ -40,7 +40,7 @@ pub fn document_too_large(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "DocumentTooLarge", message)
 }
 
-/// The peer closed the line; an `OSError`, as the socket module's own failures are.
+/// The peer closed the connection; an `OSError`, as the socket module's own failures are.
 pub fn connection_closed(_py: Python<'_>) -> PyErr {
     PyConnectionResetError::new_err("the server closed the connection")
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use mangonel_proto::compress::{self, Compressor};
 use mangonel_proto::frame::Deframer;
-use mangonel_proto::pool::LinkId;
+use mangonel_proto::ids::LinkId;
 use pyo3::exceptions::{PyBufferError, PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use super::direct_receive::DirectReceive;
 use super::failure;
-use super::siphon::Siphon;
 use super::tls::Tls;
 use super::waiter::Waiter;
 
@@ -52,7 +52,7 @@ pub struct Link {
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<Waiter>>,
     /// Where the data of the chunks that are due goes, for the paths that skip the socket object; none for other replies.
-    pub(crate) siphon: Option<Box<Siphon>>,
+    pub(crate) direct_receive: Option<Box<DirectReceive>>,
     /// The working memory of compression, made when the first compressed message comes or goes.
     packer: Option<Box<compress::Codec>>,
 }
@@ -78,7 +78,7 @@ impl Link {
             is_doomed: false,
             idle_since: std::time::Instant::now(),
             waiter: None,
-            siphon: None,
+            direct_receive: None,
             packer: None,
         }
     }

@@ -3,8 +3,8 @@
 use std::os::raw::c_int;
 use std::time::Duration;
 
+use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, read_reply};
-use mangonel_proto::pool::LinkId;
 use mangonel_proto::topology::{Address, Failure, Step};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -108,7 +108,7 @@ impl Monitor {
             });
         });
         if role == Role::Watch {
-            self.core.get().attend(py);
+            self.core.get().check_listeners(py);
         }
         self.advance(py);
         Ok(())
@@ -165,9 +165,9 @@ impl Monitor {
         false
     }
 
-    /// Seconds that the current step may take on the line, or None.
+    /// Seconds that the current step may take, or None.
     #[getter]
-    fn line_timeout(&self) -> Option<f64> {
+    fn step_timeout(&self) -> Option<f64> {
         let (Step::Connect { timeout } | Step::Write { timeout, .. } | Step::Read { timeout }) = self.step
         else {
             return None;
@@ -243,7 +243,7 @@ impl Monitor {
         self.lost(py, message, Failure::Network);
     }
 
-    /// The line broke, could not be opened, or (`timed_out`) was silent for too long.
+    /// The connection broke, could not be opened, or (`timed_out`) did not answer in time.
     #[pyo3(signature = (error, timed_out=false))]
     fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
         let (py, failure) = (error.py(), if timed_out { Failure::Timeout } else { Failure::Network });

@@ -1,9 +1,9 @@
 //! A command from Python, encoded: floor 7 says what to run and how its reply is to be read.
 
 use mangonel_bson::RawDocument;
+use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, Limit, Operation as CoreOperation, SessionChoice};
-use mangonel_proto::pool::LinkId;
 use mangonel_proto::read_preference::ReadPreference;
 use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;

@@ -2,7 +2,8 @@
 //! The state of an opened one stays in the core behind its lock; here is its name.
 
 use mangonel_bson::RawDocument;
-use mangonel_proto::client_session::{ClientSession, ENDED, SessionId};
+use mangonel_proto::client_session::{ClientSession, ENDED};
+use mangonel_proto::ids::SessionId;
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::transaction::{End, State as TransactionState, WrongState};
 use pyo3::exceptions::PyValueError;
@@ -109,7 +110,7 @@ impl Session {
         Ok(PyBytes::new(py, &self.server(py)?.0))
     }
 
-    /// Whether a line broke under it, so that its server session will not be used again.
+    /// Whether a connection broke under it, so that its server session will not be used again.
     #[getter]
     fn is_dirty(&self) -> bool {
         self.look(|session| session.server().is_some_and(|server| server.is_dirty)).unwrap_or(false)

@@ -38,7 +38,7 @@ pub struct Tls {
     unsent_plain: usize,
 }
 
-/// What decrypting came to.
+/// The result of decrypting.
 enum Decrypted {
     Whole,
     NotYet,
@@ -74,7 +74,7 @@ impl Tls {
     pub fn converse(
         &mut self,
         py: Python<'_>,
-        line: transfer::Line,
+        socket: transfer::Socket,
         outbound: &[u8],
         expects_reply: bool,
         deframer: &mut Deframer,
@@ -86,7 +86,7 @@ impl Tls {
                 Err(error) => return Ok(self.raised(py, error)),
             };
             let mut bytes = data.bind(py).as_bytes();
-            match transfer::insist(py, || line.send_all(&mut bytes))? {
+            match transfer::insist(py, || socket.send_all(&mut bytes))? {
                 Ended::Whole => {}
                 other => return Ok(other),
             }
@@ -99,7 +99,7 @@ impl Tls {
         buffer.resize(RECEIVE_SIZE, 0);
         let ended = loop {
             let mut count = 0;
-            match transfer::insist(py, || line.receive_some(&mut buffer, &mut count)) {
+            match transfer::insist(py, || socket.receive_some(&mut buffer, &mut count)) {
                 Ok(Ended::Whole) => {}
                 other => break other,
             }

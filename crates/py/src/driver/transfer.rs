@@ -9,13 +9,13 @@ use mangonel_proto::frame::Deframer;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
+use super::direct_receive::DirectReceive;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
-use super::siphon::Siphon;
 use super::waiter::Waiter;
 
-/// What one system call came to.
+/// The result of one system call.
 pub enum Progress {
     Moved(usize),
     WouldBlock,
@@ -45,7 +45,7 @@ fn receive(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
     outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
 }
 
-/// Tells whether the peer has closed the line or sent something that nobody waits for.
+/// Tells whether the peer has closed the connection or sent something that nobody waits for.
 pub fn has_ended(fd: i32) -> bool {
     !matches!(receive(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT), Ok(Progress::WouldBlock))
 }
@@ -63,16 +63,16 @@ fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progr
     }
 }
 
-/// A plain socket, and how long it may be silent.
+/// A plain socket, and how long it may take.
 #[derive(Clone, Copy)]
-pub struct Line {
+pub struct Socket {
     pub fd: i32,
     pub timeout: Option<Duration>,
     /// When everything must be done; the time-out counts from each progress, this does not.
     pub until: Option<Instant>,
 }
 
-/// What a conversation, or a part of it, came to.
+/// The result of a conversation, or of a part of it.
 pub enum Ended {
     /// All was sent, or a whole message is there.
     Whole,
@@ -86,7 +86,7 @@ pub enum Ended {
     Broken(String),
 }
 
-impl Line {
+impl Socket {
     /// Sends everything, and shortens `outbound` by what was sent.
     pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
         // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
@@ -145,14 +145,14 @@ impl Line {
 
 /// One blocking conversation: everything out, then one whole message in.
 struct Conversation<'a> {
-    line: Line,
+    socket: Socket,
     outbound: &'a [u8],
     expects_reply: bool,
 }
 
 impl Conversation<'_> {
-    fn run(&mut self, deframer: &mut Deframer, siphon: &mut Option<Box<Siphon>>) -> Ended {
-        match self.line.send_all(&mut self.outbound) {
+    fn run(&mut self, deframer: &mut Deframer, direct_receive: &mut Option<Box<DirectReceive>>) -> Ended {
+        match self.socket.send_all(&mut self.outbound) {
             Ended::Whole => {}
             other => return other,
         }
@@ -161,16 +161,18 @@ impl Conversation<'_> {
         }
         loop {
             let mut count = 0;
-            let line = self.line;
-            let ended = match siphon {
-                Some(siphon) => line.receive_by(&mut || siphon.receive(line.fd, 0), &mut count),
-                None => line.receive_some(deframer.window(), &mut count),
+            let socket = self.socket;
+            let ended = match direct_receive {
+                Some(direct_receive) => {
+                    socket.receive_by(&mut || direct_receive.receive(socket.fd, 0), &mut count)
+                }
+                None => socket.receive_some(deframer.window(), &mut count),
             };
             match ended {
                 Ended::Whole => {}
                 other => return other,
             }
-            match arrived(deframer, siphon, count) {
+            match arrived(deframer, direct_receive, count) {
                 Ok(true) => return Ended::Whole,
                 Ok(false) => {}
                 Err(error) => return Ended::Broken(error.to_string()),
@@ -182,13 +184,13 @@ impl Conversation<'_> {
 /// Takes in what was received; returns whether a whole message is there.
 fn arrived(
     deframer: &mut Deframer,
-    siphon: &mut Option<Box<Siphon>>,
+    direct_receive: &mut Option<Box<DirectReceive>>,
     count: usize,
 ) -> Result<bool, ProtocolError> {
-    let Some(sifting) = siphon else { return deframer.received(count) };
-    let is_whole = sifting.sift(deframer);
-    if sifting.is_plain {
-        *siphon = None;
+    let Some(receiving) = direct_receive else { return deframer.received(count) };
+    let is_whole = receiving.take_in(deframer);
+    if receiving.is_plain {
+        *direct_receive = None;
     }
     is_whole
 }
@@ -239,31 +241,31 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
             continue;
         }
         exchange.announce(py);
-        let (fd, mut deframer, mut tls, mut siphon) = {
+        let (fd, mut deframer, mut tls, mut direct_receive) = {
             let mut link = link.try_borrow_mut()?;
             if link.fd < 0 {
                 return Ok(false);
             }
             link.check_not_lent()?;
-            (link.fd, link.enter(), link.tls.take(), link.siphon.take())
+            (link.fd, link.enter(), link.tls.take(), link.direct_receive.take())
         };
-        let timeout = exchange.line_timeout().map(Duration::from_secs_f64);
+        let timeout = exchange.step_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
         let outbound = if is_read { &[][..] } else { exchange.outbound() };
         let until =
             if exchange.is_limited() { timeout.map(|timeout| Instant::now() + timeout) } else { None };
-        let line = Line { fd, timeout, until };
+        let socket = Socket { fd, timeout, until };
         let ended = match &mut tls {
             None => {
-                let mut conversation = Conversation { line, outbound, expects_reply };
-                insist(py, || conversation.run(&mut deframer, &mut siphon))
+                let mut conversation = Conversation { socket, outbound, expects_reply };
+                insist(py, || conversation.run(&mut deframer, &mut direct_receive))
             }
-            Some(tls) => tls.converse(py, line, outbound, expects_reply, &mut deframer),
+            Some(tls) => tls.converse(py, socket, outbound, expects_reply, &mut deframer),
         };
         let ending = {
             let mut link = link.try_borrow_mut()?;
             link.tls = tls;
-            link.siphon = siphon;
+            link.direct_receive = direct_receive;
             link.leave(py, deframer)
         };
         Link::finish(py, ending);
@@ -273,10 +275,8 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
             Ended::Whole => exchange.sent(py),
             Ended::Closed => exchange.network_error(py, &failure::connection_closed(py), false),
             Ended::TimedOut => {
-                // "timed out" is what programs look for in the field.
-                let spent = (timeout.unwrap_or_default().as_secs_f64() * 1e3).round() / 1e3;
-                let error = PyTimeoutError::new_err(format!("timed out: the line was silent for {spent} s"));
-                exchange.network_error(py, &error, true);
+                // As the socket module says it; the core adds which limit it was.
+                exchange.network_error(py, &PyTimeoutError::new_err("timed out"), true);
             }
             Ended::Failed(error) => exchange.network_error(py, &PyErr::from(error), false),
             Ended::Raised(error) => exchange.network_error(py, &error, false),
@@ -298,7 +298,7 @@ fn ask(exchange: &Bound<'_, Exchange>, event_loop: Py<PyAny>) -> PyResult<Py<PyA
     let link = link.bind(py);
     let is_simple = exchange.step() == super::exchange::WRITE
         && exchange.expects_reply()
-        && exchange.line_timeout().is_none()
+        && exchange.step_timeout().is_none()
         && link.try_borrow()?.is_ready();
     if !is_simple {
         return nothing();
@@ -351,7 +351,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
         match books.tls.take() {
             None => {
                 let books = &mut *books;
-                receive_plain(fd, &mut books.deframer, &mut books.siphon)
+                receive_plain(fd, &mut books.deframer, &mut books.direct_receive)
             }
             Some(mut tls) => {
                 // Decrypting releases the interpreter's lock, so others may meet the link meanwhile.
@@ -382,15 +382,15 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
     if is_good { resolved } else { lose.call0().and(resolved) }
 }
 
-fn receive_plain(fd: i32, deframer: &mut Deframer, siphon: &mut Option<Box<Siphon>>) -> Ended {
-    let moved = match siphon {
-        Some(siphon) => siphon.receive(fd, libc::MSG_DONTWAIT),
+fn receive_plain(fd: i32, deframer: &mut Deframer, direct_receive: &mut Option<Box<DirectReceive>>) -> Ended {
+    let moved = match direct_receive {
+        Some(direct_receive) => direct_receive.receive(fd, libc::MSG_DONTWAIT),
         None => receive_now(fd, deframer.window()),
     };
     match moved {
         Ok(Progress::WouldBlock | Progress::Interrupted) => Ended::Interrupted,
         Ok(Progress::Moved(0)) => Ended::Closed,
-        Ok(Progress::Moved(count)) => match arrived(deframer, siphon, count) {
+        Ok(Progress::Moved(count)) => match arrived(deframer, direct_receive, count) {
             Ok(false) => Ended::Interrupted,
             Ok(true) => Ended::Whole,
             Err(error) => Ended::Broken(error.to_string()),

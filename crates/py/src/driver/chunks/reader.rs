@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use mangonel_bson::{RawDocument, RawValue};
+use mangonel_proto::chunk_filter::{LAID, Laid, read_laid};
 use mangonel_proto::message::read_reply;
-use mangonel_proto::sieve::{LAID, Laid, read_laid};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

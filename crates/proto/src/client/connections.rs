@@ -7,13 +7,13 @@ use mangonel_bson::{ObjectId, RawDocument};
 
 use super::Client;
 use crate::compress::{Compressor, negotiate};
-use crate::pool::LinkId;
+use crate::ids::LinkId;
 use crate::time::Instant;
 use crate::topology::ServerDescription;
 
 /// What a server said of a connection in its handshake.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct ConnectionFacts {
     /// The server's own number for it.
     pub(crate) server_connection_id: Option<i64>,
     /// The service behind a load balancer.
@@ -26,14 +26,14 @@ pub(crate) struct Line {
 
 impl Client {
     /// Keeps what the server said of a connection in its handshake, until the connection is closed.
-    pub(crate) fn note_line(&mut self, link: LinkId, hello: RawDocument<'_>) {
-        let line = Line {
+    pub(crate) fn note_connection(&mut self, link: LinkId, hello: RawDocument<'_>) {
+        let connection = ConnectionFacts {
             server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
             service_id: hello.get_object_id("serviceId").ok().flatten(),
             compressor: read_compression(hello, &self.options.compressors),
             token: 0,
         };
-        self.lines.insert(link, line);
+        self.connections.insert(link, connection);
         if self.is_load_balanced()
             && let Some(address) = self.description().servers.keys().next()
         {
@@ -44,29 +44,29 @@ impl Client {
 
     /// Returns how messages on a connection are compressed, as its handshake settled it; `None` for not at all.
     pub fn compressor(&self, link: LinkId) -> Option<Compressor> {
-        self.lines.get(&link)?.compressor
+        self.connections.get(&link)?.compressor
     }
 
     /// Notes which token a connection was authenticated with.
     pub(crate) fn note_token(&mut self, link: LinkId, token: u64) {
-        if let Some(line) = self.lines.get_mut(&link) {
-            line.token = token;
+        if let Some(connection) = self.connections.get_mut(&link) {
+            connection.token = token;
         }
     }
 
     /// Returns the number of the token that a connection was authenticated with; 0 for none.
     pub(crate) fn token(&self, link: LinkId) -> u64 {
-        self.lines.get(&link).map_or(0, |line| line.token)
+        self.connections.get(&link).map_or(0, |connection| connection.token)
     }
 
-    pub(super) fn forget_lines(&mut self, links: &[LinkId]) {
+    pub(super) fn forget_connections(&mut self, links: &[LinkId]) {
         for link in links {
-            self.lines.remove(link);
+            self.connections.remove(link);
         }
     }
 
-    pub(crate) fn line(&self, link: LinkId) -> Line {
-        self.lines.get(&link).copied().unwrap_or_default()
+    pub(crate) fn connection_facts(&self, link: LinkId) -> ConnectionFacts {
+        self.connections.get(&link).copied().unwrap_or_default()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sifts the `data` of chunk documents out of a cursor's reply while it arrives, so that its owner can receive it
+//! Filters the `data` of chunk documents out of a cursor's reply while it arrives, so that its owner can receive it
 //! where it belongs. Receives nothing itself, and knows of chunks only that their bytes are binary and called "data".
 //! Spec: OP_MSG, gridfs.
 //!
@@ -8,7 +8,7 @@
 
 use crate::frame::MAX_MESSAGE_SIZE;
 
-/// The element that is added: for each sifted document its place in the batch, where its data was laid, and its size.
+/// The element that is added: for each filtered document its place in the batch, where its data was laid, and its size.
 pub const LAID: &str = "$laid";
 
 /// The least data worth laying aside; less is copied sooner than it is noted.
@@ -26,14 +26,14 @@ const NEXT_BATCH: &[u8] = b"\x04nextBatch\0";
 
 /// What the owner has to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sifting {
-    /// Copy so many of [`Sieve::ready`] to the place that was told last, then [`Sieve::placed`].
+pub enum FilterStep {
+    /// Copy so many of [`ChunkFilter::ready`] to the place that was told last, then [`ChunkFilter::placed`].
     Place(usize),
-    /// Receive at most so many bytes there, and behind them into [`Sieve::window`], then [`Sieve::received`].
+    /// Receive at most so many bytes there, and behind them into [`ChunkFilter::window`], then [`ChunkFilter::received`].
     Receive(usize),
-    /// [`Sieve::take`] has a whole message.
+    /// [`ChunkFilter::take`] has a whole message.
     Whole,
-    /// This message is not to be sifted: [`Sieve::take`] has its start, and the rest of it is not for the sieve.
+    /// This message is not to be filtered: [`ChunkFilter::take`] has its start, and the rest of it is not for the filter.
     Plain,
 }
 
@@ -52,15 +52,15 @@ enum Stage {
     Rest,
 }
 
-/// Sifts one message after the other.
-pub struct Sieve {
+/// Filters one message after the other.
+pub struct ChunkFilter {
     kept: Vec<u8>,
     window: Box<[u8; WINDOW]>,
     /// The bytes of the window that were received and not looked at yet.
     start: usize,
     end: usize,
     stage: Stage,
-    /// The message's length on the line, and how many of its bytes were looked at.
+    /// The message's length as it was sent, and how many of its bytes were looked at.
     length: usize,
     seen: usize,
     /// Where the lengths of the cursor, the batch and the document stand in `kept`.
@@ -76,10 +76,10 @@ pub struct Sieve {
     room: usize,
 }
 
-impl Sieve {
-    /// Makes a sieve that lays data one after the other into `room` bytes, from `at` on.
+impl ChunkFilter {
+    /// Makes a filter that lays data one after the other into `room` bytes, from `at` on.
     pub fn new(at: usize, room: usize) -> Self {
-        Sieve {
+        ChunkFilter {
             kept: Vec::with_capacity(16 * 1024),
             window: Box::new([0; WINDOW]),
             start: 0,
@@ -147,43 +147,43 @@ impl Sieve {
     }
 
     /// Looks at what was received, as far as it goes.
-    pub fn poll(&mut self) -> Sifting {
+    pub fn poll(&mut self) -> FilterStep {
         loop {
             let available = self.end - self.start;
             match self.stage {
-                Stage::Data(left) if available > 0 => return Sifting::Place(left.min(available)),
-                Stage::Data(left) => return Sifting::Receive(left),
+                Stage::Data(left) if available > 0 => return FilterStep::Place(left.min(available)),
+                Stage::Data(left) => return FilterStep::Receive(left),
                 Stage::Keep(left) => {
                     self.keep(left.min(available));
                     self.stage =
                         if left <= available { Stage::Element } else { Stage::Keep(left - available) };
                     if left > available {
-                        return Sifting::Receive(0);
+                        return FilterStep::Receive(0);
                     }
                 }
                 Stage::Rest => {
                     let left = self.length.saturating_sub(self.seen);
                     self.keep(left.min(available));
-                    return if left <= available { Sifting::Whole } else { Sifting::Receive(0) };
+                    return if left <= available { FilterStep::Whole } else { FilterStep::Receive(0) };
                 }
                 Stage::Head => {
                     if available < HEAD {
-                        return Sifting::Receive(0);
+                        return FilterStep::Receive(0);
                     }
                     self.length = usize::try_from(self.i32_at(0)).unwrap_or(0);
                     let is_message = self.i32_at(12) == OP_MSG && self.ready()[20] == 0;
                     if !is_message || !(HEAD..=MAX_MESSAGE_SIZE).contains(&self.length) {
-                        return Sifting::Plain;
+                        return FilterStep::Plain;
                     }
                     self.keep(HEAD);
                     self.stage = Stage::Cursor;
                 }
                 Stage::Cursor => {
                     if self.is_cut(CURSOR.len() + 4) {
-                        return Sifting::Receive(0);
+                        return FilterStep::Receive(0);
                     }
                     if !self.here().starts_with(CURSOR) {
-                        return Sifting::Plain;
+                        return FilterStep::Plain;
                     }
                     self.keep(CURSOR.len());
                     self.cursor_at = self.kept.len();
@@ -192,11 +192,11 @@ impl Sieve {
                 }
                 Stage::Batch => {
                     if self.is_cut(FIRST_BATCH.len() + 4) {
-                        return Sifting::Receive(0);
+                        return FilterStep::Receive(0);
                     }
                     let name = if self.here().starts_with(FIRST_BATCH) { FIRST_BATCH } else { NEXT_BATCH };
                     if !self.here().starts_with(name) {
-                        return Sifting::Plain;
+                        return FilterStep::Plain;
                     }
                     self.keep(name.len());
                     self.batch_at = self.kept.len();
@@ -205,7 +205,7 @@ impl Sieve {
                 }
                 Stage::Item | Stage::Element => {
                     if !self.read_head() {
-                        return Sifting::Receive(0);
+                        return FilterStep::Receive(0);
                     }
                 }
             }

@@ -5,17 +5,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use mangonel_proto::chunk_filter::{ChunkFilter, FilterStep};
 use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
-use mangonel_proto::sieve::{Sieve, Sifting};
 use pyo3::prelude::*;
 
 use super::chunks::ChunkTarget;
 use super::transfer::{Progress, outcome};
 
-/// A sieve, and the memory that it lays data into.
-pub struct Siphon {
-    sieve: Sieve,
+/// A chunk filter, and the memory that it lays data into.
+pub struct DirectReceive {
+    filter: ChunkFilter,
     /// Keeps the memory where it is.
     _target: Py<ChunkTarget>,
     start: usize,
@@ -23,16 +23,16 @@ pub struct Siphon {
     landed: Arc<AtomicUsize>,
     /// How many of the next bytes are data.
     direct: usize,
-    /// Whether what arrives is not for the sieve: it is given up, and the deframer has all that came.
+    /// Whether what arrives is not for the filter: it is given up, and the deframer has all that came.
     pub is_plain: bool,
 }
 
-impl Siphon {
+impl DirectReceive {
     /// Makes one that lays data into `target`, from `at` on.
     pub fn new(py: Python<'_>, target: &Py<ChunkTarget>, at: usize) -> PyResult<Self> {
         let (start, size, landed) = target.bind(py).try_borrow()?.memory();
-        Ok(Siphon {
-            sieve: Sieve::new(at, size),
+        Ok(DirectReceive {
+            filter: ChunkFilter::new(at, size),
             _target: target.clone_ref(py),
             start,
             landed,
@@ -41,10 +41,10 @@ impl Siphon {
         })
     }
 
-    /// Receives once: data to its place, and what is between into the sieve.
+    /// Receives once: data to its place, and what is between into the filter.
     pub fn receive(&mut self, fd: i32, flags: i32) -> io::Result<Progress> {
-        let place = self.start + self.sieve.place();
-        let window = self.sieve.window();
+        let place = self.start + self.filter.place();
+        let window = self.filter.window();
         let mut parts = [
             libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(place), iov_len: self.direct },
             libc::iovec { iov_base: window.as_mut_ptr().cast(), iov_len: window.len() },
@@ -53,44 +53,44 @@ impl Siphon {
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = parts.as_mut_ptr();
         header.msg_iovlen = 2;
-        // SAFETY: the first part lies in the target's memory, since a sieve announces no more data than there is room
+        // SAFETY: the first part lies in the target's memory, since a filter announces no more data than there is room
         // for behind its place, and the target lets go of the memory only when nothing lays into it; the second part
         // is the window.
         let moved = outcome(unsafe { libc::recvmsg(fd, &raw mut header, flags) })?;
         if let Progress::Moved(count) = moved {
             let direct = count.min(self.direct);
-            self.sieve.received(direct, count - direct);
+            self.filter.received(direct, count - direct);
         }
         Ok(moved)
     }
 
     /// Looks at what was received; whole messages go to `deframer`. Returns whether it has one.
-    pub fn sift(&mut self, deframer: &mut Deframer) -> Result<bool, ProtocolError> {
+    pub fn take_in(&mut self, deframer: &mut Deframer) -> Result<bool, ProtocolError> {
         let mut is_whole = deframer.message().is_some();
         loop {
-            match self.sieve.poll() {
-                Sifting::Place(count) => {
-                    let place = self.start + self.sieve.place();
-                    let ready = &self.sieve.ready()[..count];
+            match self.filter.poll() {
+                FilterStep::Place(count) => {
+                    let place = self.start + self.filter.place();
+                    let ready = &self.filter.ready()[..count];
                     // SAFETY: the place and `count` bytes behind it lie in the target's memory, as for `receive`.
                     unsafe {
                         let place = std::ptr::with_exposed_provenance_mut::<u8>(place);
                         std::ptr::copy_nonoverlapping(ready.as_ptr(), place, count);
                     }
-                    self.sieve.placed(count);
+                    self.filter.placed(count);
                 }
-                Sifting::Receive(direct) => {
+                FilterStep::Receive(direct) => {
                     self.direct = direct;
-                    self.landed.fetch_max(self.sieve.place(), Ordering::Relaxed);
+                    self.landed.fetch_max(self.filter.place(), Ordering::Relaxed);
                     return Ok(is_whole);
                 }
-                Sifting::Whole => {
-                    is_whole = feed(deframer, &self.sieve.take())?;
+                FilterStep::Whole => {
+                    is_whole = feed(deframer, &self.filter.take())?;
                 }
-                Sifting::Plain => {
+                FilterStep::Plain => {
                     self.is_plain = true;
-                    is_whole |= feed(deframer, &self.sieve.take())?;
-                    return feed(deframer, self.sieve.ready()).map(|more| is_whole | more);
+                    is_whole |= feed(deframer, &self.filter.take())?;
+                    return feed(deframer, self.filter.ready()).map(|more| is_whole | more);
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! A sifted reply is the reply: what was laid aside and what stays make it up, however the bytes arrive.
+//! A filtered reply is the reply: what was laid aside and what stays make it up, however the bytes arrive.
 
 use mangonel_bson::{RawDocument, RawValue, writer};
+use mangonel_proto::chunk_filter::{ChunkFilter, FilterStep, LAID, Laid, read_laid};
 use mangonel_proto::message::read_reply;
 use mangonel_proto::reply::Facts;
-use mangonel_proto::sieve::{LAID, Laid, Sieve, Sifting, read_laid};
 use proptest::prelude::*;
 
 /// A chunk document: `extra` puts another field between, and `n` behind the data.
@@ -49,35 +49,36 @@ fn reply(chunks: &[Chunk], batch: &str, leading: bool) -> Vec<u8> {
 }
 
 /// Feeds `bytes` in pieces; returns the messages that came out and the memory that was laid into.
-fn sift(mut bytes: &[u8], room: usize, pieces: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
-    let (mut sieve, mut memory, mut messages, mut turn) = (Sieve::new(0, room), vec![0; room], Vec::new(), 0);
+fn filter(mut bytes: &[u8], room: usize, pieces: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
+    let (mut filter, mut memory, mut messages, mut turn) =
+        (ChunkFilter::new(0, room), vec![0; room], Vec::new(), 0);
     loop {
-        match sieve.poll() {
-            Sifting::Place(count) => {
-                let at = sieve.place();
-                memory[at..at + count].copy_from_slice(&sieve.ready()[..count]);
-                sieve.placed(count);
+        match filter.poll() {
+            FilterStep::Place(count) => {
+                let at = filter.place();
+                memory[at..at + count].copy_from_slice(&filter.ready()[..count]);
+                filter.placed(count);
             }
-            Sifting::Receive(direct) => {
+            FilterStep::Receive(direct) => {
                 if bytes.is_empty() {
                     return (messages, memory, false);
                 }
                 let take = pieces[turn % pieces.len()].min(bytes.len());
                 turn += 1;
                 let direct = direct.min(take);
-                let at = sieve.place();
+                let at = filter.place();
                 memory[at..at + direct].copy_from_slice(&bytes[..direct]);
-                let window = sieve.window();
+                let window = filter.window();
                 assert!(!window.is_empty());
                 let windowed = (take - direct).min(window.len());
                 window[..windowed].copy_from_slice(&bytes[direct..direct + windowed]);
-                sieve.received(direct, windowed);
+                filter.received(direct, windowed);
                 bytes = &bytes[direct + windowed..];
             }
-            Sifting::Whole => messages.push(sieve.take()),
-            Sifting::Plain => {
-                let mut rest = sieve.take();
-                rest.extend_from_slice(sieve.ready());
+            FilterStep::Whole => messages.push(filter.take()),
+            FilterStep::Plain => {
+                let mut rest = filter.take();
+                rest.extend_from_slice(filter.ready());
                 rest.extend_from_slice(bytes);
                 messages.push(rest);
                 return (messages, memory, true);
@@ -120,7 +121,7 @@ fn plain(size: usize) -> Chunk {
 #[test]
 fn data_is_laid_one_after_the_other() {
     let chunks: Vec<_> = [5000, 2000, 9000].map(plain).into();
-    let (messages, memory, _) = sift(&reply(&chunks, "nextBatch", false), 16_000, &[3000]);
+    let (messages, memory, _) = filter(&reply(&chunks, "nextBatch", false), 16_000, &[3000]);
 
     let laid = laid_of(&messages[0]);
     assert_eq!(
@@ -134,7 +135,7 @@ fn data_is_laid_one_after_the_other() {
 #[test]
 fn data_without_room_stays_in_the_message() {
     let chunks: Vec<_> = [5000, 2000, 1024].map(plain).into();
-    let (messages, memory, _) = sift(&reply(&chunks, "firstBatch", false), 6500, &[100]);
+    let (messages, memory, _) = filter(&reply(&chunks, "firstBatch", false), 6500, &[100]);
 
     assert_eq!(laid_of(&messages[0]).len(), 1);
     assert_eq!(
@@ -144,9 +145,9 @@ fn data_without_room_stays_in_the_message() {
 }
 
 #[test]
-fn messages_back_to_back_are_sifted_into_one_memory() {
+fn messages_back_to_back_are_filtered_into_one_memory() {
     let (one, two) = (reply(&[plain(4000)], "nextBatch", false), reply(&[plain(3000)], "nextBatch", false));
-    let (messages, memory, _) = sift(&[one, two].concat(), 7000, &[1500, 7]);
+    let (messages, memory, _) = filter(&[one, two].concat(), 7000, &[1500, 7]);
 
     assert_eq!(messages.len(), 2);
     assert_eq!(laid_of(&messages[1])[0], Laid { index: 0, at: 4000, size: 3000 });
@@ -158,12 +159,12 @@ fn a_message_of_another_kind_comes_out_as_it_went_in() {
     for (at, value) in [(12, 2012i32.to_le_bytes()), (0, 10i32.to_le_bytes()), (20, [1, 0, 0, 0])] {
         let mut sent = reply(&[plain(4000)], "nextBatch", false);
         sent[at..at + 4].copy_from_slice(&value);
-        let (messages, _, is_plain) = sift(&sent, 7000, &[11]);
+        let (messages, _, is_plain) = filter(&sent, 7000, &[11]);
         assert!(is_plain);
         assert_eq!(messages, [sent]);
     }
     let sent = reply(&[plain(4000)], "nextBatch", true);
-    assert_eq!(sift(&sent, 7000, &[11]).0, [sent]);
+    assert_eq!(filter(&sent, 7000, &[11]).0, [sent]);
 }
 
 fn chunk() -> impl Strategy<Value = Chunk> {
@@ -179,7 +180,7 @@ proptest! {
         pieces in prop::collection::vec(1usize..5000, 1..6),
     ) {
         let sent = reply(&chunks, "nextBatch", false);
-        let (messages, memory, is_plain) = sift(&sent, room, &pieces);
+        let (messages, memory, is_plain) = filter(&sent, room, &pieces);
 
         prop_assert!(!is_plain);
         prop_assert_eq!(messages.len(), 1);
@@ -198,7 +199,7 @@ proptest! {
         let place = place % sent.len();
         sent[place] = value;
         sent.truncate(sent.len() - cut % sent.len());
-        let (messages, _, _) = sift(&sent, 3000, &pieces);
+        let (messages, _, _) = filter(&sent, 3000, &pieces);
         for message in messages {
             let _ = read_reply(&message).map(|reply| Facts::read(reply.body));
         }
