@@ -24,7 +24,7 @@ from werkzeug.wrappers import Response
 from mangonel import MongoClient
 from mangonel.bson import ObjectId
 from mangonel.errors import DuplicateKeyError
-from mangonel.websessions import WebSessions
+from mangonel.websessions import Cookie, Lifetime, WebSessions
 from mangonel.websessions.frameworks.flask import check_csrf
 
 # A websession, which can more than Flask says of its own.
@@ -54,7 +54,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
     client = MongoClient[Any](uri, timeoutMS=5000)
     shop = client.get_default_database("shop")
     secure = "INSECURE_COOKIES" not in os.environ if secure is None else secure
-    sessions: WebSessions[Any] = WebSessions(uri, secure=secure, idle="30m")
+    sessions: WebSessions[Any] = WebSessions(uri, cookie=Cookie(secure=secure), lifetime=Lifetime(idle="30m"))
     sessions.init_flask(app)
     # What a password is compared with when there is no such user, so that the answer takes as long.
     nobody = {"password": hash_password("nobody", b"salt of nobody"), "salt": b"salt of nobody"}

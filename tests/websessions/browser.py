@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.websessions import MemoryStore, Visit, WebSession, WebSessions
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.stores.meter import Meter
 from mangonel.websessions.testing import FakeClock, RecordingEvents
 
@@ -31,8 +32,8 @@ class Browser:
     async def end(self, session: WebSession[Any], is_lost: bool = False) -> list[tuple[str, str]]:
         """Commit and take the cookie, unless the answer is lost on its way."""
         await self.sessions.asynchronous.commit(session)
-        headers = session._headers()
-        session._cookie = None
+        headers = headers_of(session)
+        session.state.cookie = None
         if not is_lost:
             self.take(headers)
         self.last_headers = headers

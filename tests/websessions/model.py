@@ -24,8 +24,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mangonel.websessions import Visit, WebSession, WebSessions
-from mangonel.websessions.flows import FOLLOW, commit_flow, load_flow
-from mangonel.websessions.session import END, NOTHING, ROTATE
+from mangonel.websessions.answer import headers_of
+from mangonel.websessions.commit import commit_flow
+from mangonel.websessions.follow import FOLLOW
+from mangonel.websessions.load import load_flow
+from mangonel.websessions.machine import END, NOTHING, ROTATE, decide
 from mangonel.websessions.testing import FakeClock
 from mangonel.websessions.users import revoke_user_flow
 
@@ -313,8 +316,8 @@ class WebSessionModel(RuleBasedStateMachine):
         session = request.session
         assert session is not None
         if expected is not None:
-            assert session._record is not None, "somebody was logged out who came back in time"
-            assert session._record.sid == expected
+            assert session.state.record is not None, "somebody was logged out who came back in time"
+            assert session.state.record.sid == expected
             assert session.user == self.user_of[expected]
         self._act(request, action)
         self._answer(request)
@@ -386,8 +389,8 @@ class WebSessionModel(RuleBasedStateMachine):
     def _answer(self, request: Request) -> None:
         session = request.session
         assert session is not None
-        request.plan, request.change, request.decided = session._decide(), session._change, self.clock.now
-        request.old_sid = session._record.sid if session._record is not None else None
+        request.plan, request.change, request.decided = decide(session), session.state.change, self.clock.now
+        request.old_sid = session.state.record.sid if session.state.record is not None else None
         self._note_use(request)
         if request.plan == NOTHING:
             self._answered(request)
@@ -460,7 +463,7 @@ class WebSessionModel(RuleBasedStateMachine):
         assert session is not None
         for key in session:
             assert key.startswith(f"b{request.browser}k"), f"browser {request.browser} sees {key}"
-        record = session._record
+        record = session.state.record
         if record is None:
             assert not session
             return
@@ -476,8 +479,8 @@ class WebSessionModel(RuleBasedStateMachine):
         )
         assert request.looked - self.used[sid] < IDLE, "a websession was served beyond its idle limit"
         self._note_use(request)
-        if session._cookie is not None:
-            token = session._cookie.partition(";")[0].partition("=")[2]
+        if session.state.cookie is not None:
+            token = session.state.cookie.partition(";")[0].partition("=")[2]
             self.issued[request.browser].append(token)
             self.newest[sid] = token
             self.kept_alive[sid] = max(self.kept_alive[sid], request.looked)
@@ -485,8 +488,8 @@ class WebSessionModel(RuleBasedStateMachine):
     def _note_use(self, request: Request) -> None:
         session = request.session
         assert session is not None
-        if session._record is not None:
-            sid = session._record.sid
+        if session.state.record is not None:
+            sid = session.state.record.sid
             self.used[sid] = max(self.used.get(sid, 0.0), self.clock.now)
 
     def _answered(self, request: Request) -> None:
@@ -494,11 +497,11 @@ class WebSessionModel(RuleBasedStateMachine):
         session = request.session
         assert session is not None
         self.requests.remove(request)
-        headers = session._headers()
-        session._cookie = None
+        headers = headers_of(session)
+        session.state.cookie = None
         self.answers.append((request.browser, headers))
         now = self.clock.now
-        record = session._record
+        record = session.state.record
         if request.plan in (END, ROTATE) and request.old_sid is not None:
             # What nobody has logged in to cannot be found again when renewals left a request far behind.
             is_behind = self.clock.now - request.looked > FOLLOW and self.user_of[request.old_sid] is None

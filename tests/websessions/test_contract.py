@@ -10,6 +10,7 @@ import pytest
 from store_names import STORES
 
 from mangonel.websessions import UsageError, Visit, WebSessions
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.stores.protocol import Immediate, immediate
 from mangonel.websessions.stores.urls import SCHEMES, open_blocking, open_store
 from mangonel.websessions.testing import CONTRACT, a_record, store_contract
@@ -83,11 +84,11 @@ async def test_a_story_on_every_store(url: str) -> None:
     session = await face.load(Visit())
     session["n"] = 1
     await face.commit(session)
-    cookie = session._headers()[0][1].partition(";")[0]
+    cookie = headers_of(session)[0][1].partition(";")[0]
     session = await face.load(Visit(cookie))
     session.login("ada", keep=("n",))
     await face.commit(session)
-    anonymous, cookie = cookie, session._headers()[0][1].partition(";")[0]
+    anonymous, cookie = cookie, headers_of(session)[0][1].partition(";")[0]
     one, other = await asyncio.gather(face.load(Visit(cookie)), face.load(Visit(cookie)))
     one["a"], other["b"] = 1, 2
     await asyncio.gather(face.commit(one), face.commit(other))

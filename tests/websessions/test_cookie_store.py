@@ -8,20 +8,22 @@ import pytest
 from browser import Browser, Site
 
 from mangonel.websessions import MemoryStore, SessionTooLarge, Unsupported, UsageError, WebSessions, new_key
+from mangonel.websessions.answer import headers_of
 
 
 def a_site(**settings: Any) -> Site:
     return Site(store="cookie:", seal=settings.pop("seal", [new_key()]), **settings)
 
 
-async def test_29_a_cookie_is_4096_bytes_at_most_and_the_error_names_the_largest_key() -> None:
+async def test_a_cookie_is_4096_bytes_at_most_and_the_error_names_the_largest_key() -> None:
+    """Requirement 29."""
     browser = a_site().browser()
     session = await browser.begin()
     session["small"] = "x" * 100
     session["photo"] = "x" * 2900
     with pytest.raises(SessionTooLarge, match="'photo'"):
         await browser.end(session)
-    assert session._headers() == []
+    assert headers_of(session) == []
     session["photo"] = "x" * 2700
     await browser.end(session)
     assert len(browser.last_headers[0][1]) <= 4096

@@ -154,7 +154,8 @@ def test_starlette_forged_requests_are_403(client: TestClient) -> None:
     )
 
 
-def test_41_starlette_answers_an_outage_with_503_and_no_cookie(client: TestClient, site: Site) -> None:
+def test_starlette_answers_an_outage_with_503_and_no_cookie(client: TestClient, site: Site) -> None:
+    """Requirement 41."""
     client.get("/count")
     for calls in (0, 1):
         site.memory.disturb(fail_after=calls)
@@ -331,7 +332,8 @@ def test_flask_refuses_forged_requests(make_flask_client: Callable[..., Any]) ->
     assert client.post("/guarded", data={"_csrf": token}).text == "done"
 
 
-def test_41_flask_answers_an_outage_with_503_and_no_cookie(make_flask_client: Callable[..., Any]) -> None:
+def test_flask_answers_an_outage_with_503_and_no_cookie(make_flask_client: Callable[..., Any]) -> None:
+    """Requirement 41."""
     store = Unreliable()
     client = make_flask_client(WebSessions(store))
     client.get("/count")

@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 import mangonel
-from mangonel.websessions import MemoryStore, Visit, WebSessions
+from mangonel.websessions import Cookie, Lifetime, MemoryStore, Users, Visit, WebSessions
 from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.frameworks.asgi import SessionMiddleware
 from mangonel.websessions.frameworks.wsgi import WSGISessions
@@ -26,6 +26,18 @@ from mangonel.websessions.stores.urls import open_blocking, open_store
         ),
         (lambda: WebSessions("memory:", epochs="app"), "expected a store's URL .* got 'app'"),
         (lambda: WebSessions(None), "expected a store's URL or a store, got NoneType"),
+        (
+            lambda: WebSessions("memory:", idel="1h"),
+            r"no setting 'idel'; the groups are lifetime=Lifetime\(…\), cookie=Cookie\(…\)",
+        ),
+        (
+            lambda: WebSessions("memory:", lifetime=Lifetime(), idle="1h"),
+            r"give idle inside lifetime=Lifetime\(…\)",
+        ),
+        (
+            lambda: WebSessions("memory:", users=Cookie()),  # type: ignore[arg-type]
+            r"expected users=Users\(…\), got Cookie",
+        ),
         (
             lambda: WebSessions("memory:", seal="abc"),
             r"32 bytes, got 2; mangonel\.websessions\.new_key\(\) makes one",
@@ -71,3 +83,20 @@ async def test_a_database_file_in_no_folder_is_named_with_its_whole_path() -> No
         await sessions.asynchronous.load(Visit("__Host-sid=" + "A" * 43))
     with pytest.raises(StoreError, match=message):
         sessions.blocking.load(Visit("__Host-sid=" + "A" * 43))
+
+
+def test_a_setting_means_the_same_alone_and_in_its_group() -> None:
+    alone: WebSessions[Any] = WebSessions("memory:", idle="1h", cookie="shop", secure=False, max_per_user=2)
+    groups: WebSessions[Any] = WebSessions(
+        "memory:",
+        lifetime=Lifetime(idle="1h"),
+        cookie=Cookie(name="shop", secure=False),
+        users=Users(max_per_user=2),
+    )
+    for each in (alone, groups):
+        assert (each.idle, each.cookie.name, each.cookie.secure, each.max_per_user) == (
+            3600,
+            "shop",
+            False,
+            2,
+        )

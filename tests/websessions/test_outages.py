@@ -21,6 +21,7 @@ from mangonel.engines.programs import Missing
 from mangonel.engines.stores import running
 from mangonel.server import start
 from mangonel.websessions import StoreError, Visit, WebSessions
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.frameworks.tornado import SessionMixin
 
 
@@ -30,7 +31,7 @@ async def begin(sessions: WebSessions[Any], cookie: str | None = None) -> Any:
 
 async def end(sessions: WebSessions[Any], session: Any) -> str | None:
     await sessions.asynchronous.commit(session)
-    for name, value in session._headers():
+    for name, value in headers_of(session):
         if name == "Set-Cookie":
             return str(value.partition(";")[0])
     return None

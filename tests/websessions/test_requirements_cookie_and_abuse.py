@@ -22,9 +22,10 @@ from mangonel.websessions import (
     WebSessions,
     new_key,
 )
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.codecs import CODECS
 from mangonel.websessions.cookies import key_of, new_token
-from mangonel.websessions.session import RESERVED
+from mangonel.websessions.merge import RESERVED
 
 PACKAGE = Path(mangonel.websessions.__file__).parent
 
@@ -33,7 +34,8 @@ def set_cookies(browser: Browser) -> list[str]:
     return [value for name, value in browser.last_headers if name == "Set-Cookie"]
 
 
-async def test_27_the_cookie_of_a_default_application() -> None:
+async def test_the_cookie_of_a_default_application() -> None:
+    """Requirement 27."""
     browser = Site().browser()
     await browser.store(n=1)
     assert browser.cookie is not None
@@ -58,18 +60,21 @@ async def test_27_the_cookie_of_a_default_application() -> None:
         {"domain": "a\r\nSet-Cookie: x"},
     ],
 )
-def test_27_cookies_that_browsers_refuse_are_refused_at_the_start(settings: dict[str, Any]) -> None:
+def test_cookies_that_browsers_refuse_are_refused_at_the_start(settings: dict[str, Any]) -> None:
+    """Requirement 27."""
     with pytest.raises(UsageError):
         WebSessions("memory:", **settings)
 
 
-async def test_27_partitioned_and_strict_are_said() -> None:
+async def test_partitioned_and_strict_are_said() -> None:
+    """Requirement 27."""
     browser = Site(partitioned=True, samesite="Strict").browser()
     await browser.store(n=1)
     assert set_cookies(browser)[0].endswith("; HttpOnly; Path=/; SameSite=Strict; Secure; Partitioned")
 
 
-async def test_28_the_cookie_ends_with_the_browser_unless_told_otherwise() -> None:
+async def test_the_cookie_ends_with_the_browser_unless_told_otherwise() -> None:
+    """Requirement 28."""
     for persistent in (False, True):
         browser = Site(persistent=persistent).browser()
         await browser.store(n=1)
@@ -78,7 +83,8 @@ async def test_28_the_cookie_ends_with_the_browser_unless_told_otherwise() -> No
         assert "Expires" not in text
 
 
-async def test_30_the_cookie_is_never_sent_over_plain_http() -> None:
+async def test_the_cookie_is_never_sent_over_plain_http() -> None:
+    """Requirement 30."""
     site = Site()
     browser = site.browser()
     for _ in range(3):
@@ -94,7 +100,8 @@ async def test_30_the_cookie_is_never_sent_over_plain_http() -> None:
     assert dict(session) == {}
 
 
-async def test_31_an_answer_with_the_cookie_is_not_cached() -> None:
+async def test_an_answer_with_the_cookie_is_not_cached() -> None:
+    """Requirement 31."""
     browser = Site().browser()
     await browser.login("alice")
     assert ("Cache-Control", "no-store") in browser.last_headers
@@ -104,7 +111,8 @@ async def test_31_an_answer_with_the_cookie_is_not_cached() -> None:
     assert ("Vary", "Cookie") in browser.last_headers
 
 
-async def test_32_the_cookie_is_sent_only_when_it_changes() -> None:
+async def test_the_cookie_is_sent_only_when_it_changes() -> None:
+    """Requirement 32."""
     site = Site()
     browser = site.browser()
     await browser.read()
@@ -118,8 +126,8 @@ async def test_32_the_cookie_is_sent_only_when_it_changes() -> None:
         assert browser.last_headers == []
 
 
-async def test_33_other_cookies_are_never_overwritten() -> None:
-    """On ASGI here; Tornado's, Flask's and WSGI's are in the frameworks' tests."""
+async def test_other_cookies_are_never_overwritten() -> None:
+    """Requirement 33: On ASGI here; Tornado's, Flask's and WSGI's are in the frameworks' tests."""
     from mangonel.websessions.frameworks.asgi import SessionMiddleware
 
     sent: list[Any] = []
@@ -141,7 +149,8 @@ async def test_33_other_cookies_are_never_overwritten() -> None:
     assert [value for name, value in sent[0]["headers"] if name == b"cache-control"] == [b"no-store"]
 
 
-async def test_34_tokens_against_forgery_belong_to_one_session_and_one_login() -> None:
+async def test_tokens_against_forgery_belong_to_one_session_and_one_login() -> None:
+    """Requirement 34."""
     site = Site()
     browser, other = site.browser(), site.browser()
     session = await browser.begin()
@@ -166,7 +175,8 @@ async def test_34_tokens_against_forgery_belong_to_one_session_and_one_login() -
     assert CSRFError.status == 403
 
 
-async def test_34_a_token_outlives_a_renewal() -> None:
+async def test_a_token_outlives_a_renewal() -> None:
+    """Requirement 34."""
     site = Site(renew="15m")
     browser = site.browser()
     session = await browser.begin()
@@ -180,7 +190,8 @@ async def test_34_a_token_outlives_a_renewal() -> None:
     (await browser.begin()).check_csrf(token)
 
 
-async def test_35_guessing_is_noticed_and_costs_one_read_each() -> None:
+async def test_guessing_is_noticed_and_costs_one_read_each() -> None:
+    """Requirement 35."""
     site = Site(guess_limit=5, guess_window="1m")
     for number in range(7):
         browser = site.browser(address=f"198.51.100.{number}")
@@ -195,7 +206,8 @@ async def test_35_guessing_is_noticed_and_costs_one_read_each() -> None:
     assert site.events.kinds().count("guessing") == 1
 
 
-async def test_35_with_signed_ids_guesses_reach_no_store() -> None:
+async def test_with_signed_ids_guesses_reach_no_store() -> None:
+    """Requirement 35."""
     site = Site(sign=["new secret", "old secret"])
     browser = site.browser()
     await browser.store(n=1)
@@ -213,7 +225,8 @@ async def test_35_with_signed_ids_guesses_reach_no_store() -> None:
     assert await browser.read(other.cookie) == {"n": 2}
 
 
-async def test_36_a_changed_browser_is_noticed_and_treated_as_told() -> None:
+async def test_a_changed_browser_is_noticed_and_treated_as_told() -> None:
+    """Requirement 36."""
     for policy, user, challenged in (
         ("log", "alice", False),
         ("challenge", None, True),
@@ -234,7 +247,8 @@ async def test_36_a_changed_browser_is_noticed_and_treated_as_told() -> None:
             assert (await browser.begin()).user == "alice"
 
 
-async def test_36_a_changed_address_alone_ends_nothing_unless_named() -> None:
+async def test_a_changed_address_alone_ends_nothing_unless_named() -> None:
+    """Requirement 36."""
     for on_mismatch, user in (("destroy", "alice"), ({"network": "destroy"}, None)):
         site = Site(bind=("network",), on_mismatch=on_mismatch)
         browser = site.browser()
@@ -247,7 +261,8 @@ async def test_36_a_changed_address_alone_ends_nothing_unless_named() -> None:
         assert b"192.0.2" not in site.stored
 
 
-async def test_37_the_life_cycle_is_told_without_ids() -> None:
+async def test_the_life_cycle_is_told_without_ids() -> None:
+    """Requirement 37."""
     site = Site(idle="30m", renew="15m")
     browser = site.browser()
     issued: list[str] = []
@@ -296,7 +311,8 @@ async def test_37_the_life_cycle_is_told_without_ids() -> None:
     assert "tag=" in text
 
 
-async def test_38_sealed_data_is_unreadable_at_rest() -> None:
+async def test_sealed_data_is_unreadable_at_rest() -> None:
+    """Requirement 38."""
     new, old = new_key(), new_key()
     site = Site(seal=[old])
     browser = site.browser()
@@ -319,7 +335,8 @@ async def test_38_sealed_data_is_unreadable_at_rest() -> None:
     assert len(site.live()) == 1
 
 
-async def test_38_sealed_data_cannot_be_moved_to_another_session() -> None:
+async def test_sealed_data_cannot_be_moved_to_another_session() -> None:
+    """Requirement 38."""
     import msgspec
 
     site = Site(seal=[new_key()])
@@ -332,7 +349,8 @@ async def test_38_sealed_data_cannot_be_moved_to_another_session() -> None:
     assert await poor.read() == {}
 
 
-def test_39_no_pickle_anywhere() -> None:
+def test_no_pickle_anywhere() -> None:
+    """Requirement 39."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = (
@@ -350,7 +368,8 @@ class Exploit:
 
 
 @pytest.mark.parametrize("codec", list(CODECS))
-async def test_39_hostile_records_are_discarded_soon(codec: str) -> None:
+async def test_hostile_records_are_discarded_soon(codec: str) -> None:
+    """Requirement 39."""
     import msgspec
 
     deep = {
@@ -379,7 +398,8 @@ async def test_39_hostile_records_are_discarded_soon(codec: str) -> None:
         assert site.events.kinds()[-1] == "rejected(corrupt)"
 
 
-async def test_40_too_large_is_refused_by_name_and_never_sent() -> None:
+async def test_too_large_is_refused_by_name_and_never_sent() -> None:
+    """Requirement 40."""
     site = Site(max_bytes=1000)
     browser = site.browser()
     session = await browser.begin()
@@ -391,7 +411,8 @@ async def test_40_too_large_is_refused_by_name_and_never_sent() -> None:
     assert Site().sessions.max_bytes == 65_536
 
 
-async def test_41_an_outage_fails_closed_and_logs_nobody_out() -> None:
+async def test_an_outage_fails_closed_and_logs_nobody_out() -> None:
+    """Requirement 41."""
     for policy in ("raise", "anonymous"):
         site = Site(on_store_error=policy)
         browser = site.browser()
@@ -418,7 +439,7 @@ async def test_41_an_outage_fails_closed_and_logs_nobody_out() -> None:
         leaving.destroy()
         with pytest.raises(StoreError):
             await browser.end(leaving)
-        assert leaving._headers() == []
+        assert headers_of(leaving) == []
         site.memory.disturb()
         assert browser.cookie == cookie
         session = await browser.begin()
@@ -427,7 +448,8 @@ async def test_41_an_outage_fails_closed_and_logs_nobody_out() -> None:
     assert StoreError.status == 503
 
 
-def test_42_nothing_compares_raw_tokens() -> None:
+def test_nothing_compares_raw_tokens() -> None:
+    """Requirement 42."""
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
@@ -447,7 +469,8 @@ def test_42_nothing_compares_raw_tokens() -> None:
                 assert is_none or "token" not in name.lower(), f"{path.name}:{node.lineno}"
 
 
-async def test_42_stores_are_asked_for_digests_only() -> None:
+async def test_stores_are_asked_for_digests_only() -> None:
+    """Requirement 42."""
     asked: list[bytes] = []
     site = Site(renew="1m")
     original = site.memory.get

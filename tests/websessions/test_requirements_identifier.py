@@ -29,7 +29,8 @@ def token_of(cookie: str | None) -> str:
     return cookie.partition("=")[2]
 
 
-def test_01_ids_are_256_bits_from_the_systems_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_256_bits_from_the_systems_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirement 1."""
     assert cookies.TOKEN_BYTES == 32
     random.seed(1)
     first = new_token()
@@ -48,7 +49,8 @@ def test_01_ids_are_256_bits_from_the_systems_generator(monkeypatch: pytest.Monk
     assert chi_square < 130
 
 
-async def test_02_ids_mean_nothing() -> None:
+async def test_ids_mean_nothing() -> None:
+    """Requirement 2."""
     site = Site()
     browser = site.browser(address="203.0.113.99")
     await browser.login("alice@example.org")
@@ -58,7 +60,8 @@ async def test_02_ids_mean_nothing() -> None:
         assert secret not in text
 
 
-async def test_03_the_cookies_name_tells_nothing_about_the_software() -> None:
+async def test_the_cookies_name_tells_nothing_about_the_software() -> None:
+    """Requirement 3."""
     browser = Site().browser()
     await browser.store(a=1)
     text = repr(browser.last_headers).lower()
@@ -67,7 +70,8 @@ async def test_03_the_cookies_name_tells_nothing_about_the_software() -> None:
         assert name not in text
 
 
-async def test_04_stores_and_logs_hold_no_id(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stores_and_logs_hold_no_id(caplog: pytest.LogCaptureFixture) -> None:
+    """Requirement 4."""
     caplog.set_level(logging.DEBUG)
     from mangonel.websessions.events import all_of, to_logging
     from mangonel.websessions.testing import RecordingEvents
@@ -107,7 +111,9 @@ JUNK = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(JUNK, min_size=1, max_size=4))
-def test_05_ids_are_untrusted_input(values: list[str]) -> None:
+def test_ids_are_untrusted_input(values: list[str]) -> None:
+    """Requirement 5."""
+
     async def visit() -> None:
         site = Site()
         browser = site.browser()
@@ -122,7 +128,8 @@ def test_05_ids_are_untrusted_input(values: list[str]) -> None:
         asyncio.run(visit())
 
 
-async def test_06_only_cookies_are_accepted() -> None:
+async def test_only_cookies_are_accepted() -> None:
+    """Requirement 6."""
     tornado = pytest.importorskip("tornado.web")
     from tornado.httpclient import AsyncHTTPClient
     from tornado.httpserver import HTTPServer
@@ -164,7 +171,8 @@ async def test_06_only_cookies_are_accepted() -> None:
     assert known.body == b"{'mine': 1}"
 
 
-async def test_07_the_first_valid_of_two_cookies_wins() -> None:
+async def test_the_first_valid_of_two_cookies_wins() -> None:
+    """Requirement 7."""
     site = Site()
     one, other = site.browser(), site.browser()
     await one.store(who="one")
@@ -182,7 +190,8 @@ async def test_07_the_first_valid_of_two_cookies_wins() -> None:
         assert (await one.read(header))["who"] == who, header
 
 
-async def test_08_an_unknown_id_is_never_adopted() -> None:
+async def test_an_unknown_id_is_never_adopted() -> None:
+    """Requirement 8."""
     site = Site()
     browser = site.browser()
     chosen = new_token()
@@ -196,7 +205,8 @@ async def test_08_an_unknown_id_is_never_adopted() -> None:
 
 
 @pytest.mark.parametrize("change", ["login", "reauthenticated", "rotate"])
-async def test_09_and_10_a_change_of_privilege_takes_a_new_id_and_ends_the_old(change: str) -> None:
+async def test_a_change_of_privilege_takes_a_new_id_and_ends_the_old(change: str) -> None:
+    """Requirement 9 and 10."""
     site = Site()
     browser = site.browser()
     if change != "login":
@@ -217,7 +227,8 @@ async def test_09_and_10_a_change_of_privilege_takes_a_new_id_and_ends_the_old(c
     assert site.events.kinds()[-1] == "rejected(ended)"
 
 
-async def test_11_data_from_before_the_login_stays_outside() -> None:
+async def test_data_from_before_the_login_stays_outside() -> None:
+    """Requirement 11."""
     site = Site()
     browser = site.browser()
     await browser.store(cart=[1], planted="by an attacker")
@@ -231,7 +242,8 @@ async def test_11_data_from_before_the_login_stays_outside() -> None:
     assert session.user == "alice"
 
 
-async def test_12_renewal_is_won_by_one_and_the_old_id_dies_when_the_new_is_used() -> None:
+async def test_renewal_is_won_by_one_and_the_old_id_dies_when_the_new_is_used() -> None:
+    """Requirement 12."""
     site = Site(renew="15m", grace="30s")
     browser = site.browser()
     await browser.store(n=1)
@@ -254,7 +266,8 @@ async def test_12_renewal_is_won_by_one_and_the_old_id_dies_when_the_new_is_used
     assert await browser.read(new) == {"n": 1}
 
 
-async def test_12_the_old_id_dies_after_the_grace() -> None:
+async def test_the_old_id_dies_after_the_grace() -> None:
+    """Requirement 12."""
     site = Site(renew="15m", grace="30s")
     browser = site.browser()
     await browser.store(n=1)
@@ -267,7 +280,8 @@ async def test_12_the_old_id_dies_after_the_grace() -> None:
     assert await browser.read(old) == {}
 
 
-async def test_12_a_slow_writer_loses_nothing_to_a_renewal() -> None:
+async def test_a_slow_writer_loses_nothing_to_a_renewal() -> None:
+    """Requirement 12."""
     site = Site(renew="15m")
     browser = site.browser()
     await browser.store(n=1)
@@ -280,7 +294,8 @@ async def test_12_a_slow_writer_loses_nothing_to_a_renewal() -> None:
     assert await browser.read() == {"n": 1, "upload": "done"}
 
 
-async def test_13_the_id_of_a_login_is_made_in_answer_to_it() -> None:
+async def test_the_id_of_a_login_is_made_in_answer_to_it() -> None:
+    """Requirement 13."""
     site = Site()
     browser = site.browser()
     made: list[str] = []

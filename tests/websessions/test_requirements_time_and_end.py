@@ -16,14 +16,15 @@ from model import Stepping
 
 from mangonel.websessions import TooManySessions, Visit, WebSession, WebSessions
 from mangonel.websessions.cookies import key_of
-from mangonel.websessions.flows import load_flow
+from mangonel.websessions.load import load_flow
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import limits
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
-async def test_14_the_idle_limit_is_the_servers() -> None:
+async def test_the_idle_limit_is_the_servers() -> None:
+    """Requirement 14."""
     site = Site(idle="30m", renew=None)
     browser = site.browser()
     await browser.store(n=1)
@@ -38,7 +39,8 @@ async def test_14_the_idle_limit_is_the_servers() -> None:
     assert site.events.kinds()[-1] == "expired"
 
 
-async def test_15_the_absolute_limit_holds_whatever_happens() -> None:
+async def test_the_absolute_limit_holds_whatever_happens() -> None:
+    """Requirement 15."""
     site = Site(idle="30m", absolute="12h")
     browser = site.browser()
     await browser.store(n=1)
@@ -50,7 +52,8 @@ async def test_15_the_absolute_limit_holds_whatever_happens() -> None:
         assert is_alive == (elapsed < 12 * HOUR), elapsed
 
 
-async def test_15_the_absolute_limit_holds_twice() -> None:
+async def test_the_absolute_limit_holds_twice() -> None:
+    """Requirement 15."""
     # By what is stored, and by what is read: each would do without the other.
     site = Site(idle="30m", absolute="1h", touch_after=1)
     browser = site.browser()
@@ -76,14 +79,16 @@ async def test_15_the_absolute_limit_holds_twice() -> None:
         (3, 15 * MINUTE, 12 * HOUR),
     ],
 )
-async def test_16_the_assurance_levels_set_the_limits(aal: int | None, idle: int, absolute: int) -> None:
+async def test_the_assurance_levels_set_the_limits(aal: int | None, idle: int, absolute: int) -> None:
+    """Requirement 16."""
     site = Site(aal=aal)
     session = await site.browser().login("alice")
     assert session.expires == site.clock.now + idle
     assert session.deadline == site.clock.now + absolute
 
 
-def test_16_limits_above_the_level_warn() -> None:
+def test_limits_above_the_level_warn() -> None:
+    """Requirement 16."""
     with pytest.warns(UserWarning, match="assurance level 3"):
         limits(idle="20m", aal=3)
     with warnings.catch_warnings():
@@ -92,7 +97,8 @@ def test_16_limits_above_the_level_warn() -> None:
         limits()
 
 
-async def test_17_activity_moves_idle_only_and_reauthentication_both() -> None:
+async def test_activity_moves_idle_only_and_reauthentication_both() -> None:
+    """Requirement 17."""
     site = Site(idle="30m", absolute="12h")
     browser = site.browser()
     first = await browser.login("alice")
@@ -113,7 +119,8 @@ async def test_17_activity_moves_idle_only_and_reauthentication_both() -> None:
     assert session.user == "alice"
 
 
-async def test_18_what_the_client_thinks_of_time_does_not_matter() -> None:
+async def test_what_the_client_thinks_of_time_does_not_matter() -> None:
+    """Requirement 18."""
     site = Site(persistent=True, idle="30m")
     browser = site.browser()
     await browser.store(n=1)
@@ -129,9 +136,9 @@ async def test_18_what_the_client_thinks_of_time_does_not_matter() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(1, 1700), max_size=12), st.integers(1, 900))
-def test_19_throttled_touches_shorten_idle_by_the_throttle_at_most(
-    pauses: list[int], touch_after: int
-) -> None:
+def test_throttled_touches_shorten_idle_by_the_throttle_at_most(pauses: list[int], touch_after: int) -> None:
+    """Requirement 19."""
+
     async def story() -> None:
         site = Site(idle=1800, touch_after=touch_after, renew=None)
         browser = site.browser()
@@ -149,7 +156,8 @@ def test_19_throttled_touches_shorten_idle_by_the_throttle_at_most(
     asyncio.run(story())
 
 
-async def test_20_a_clock_that_jumps_prolongs_nothing() -> None:
+async def test_a_clock_that_jumps_prolongs_nothing() -> None:
+    """Requirement 20."""
     site = Site(idle="30m", absolute="12h")
     browser = site.browser()
     session = await browser.store(n=1)
@@ -166,7 +174,8 @@ async def test_20_a_clock_that_jumps_prolongs_nothing() -> None:
     assert await browser.read() == {}
 
 
-async def test_21_logout_ends_it_on_the_server_and_in_the_browser() -> None:
+async def test_logout_ends_it_on_the_server_and_in_the_browser() -> None:
+    """Requirement 21."""
     site = Site()
     browser = site.browser()
     await browser.login("alice")
@@ -183,7 +192,8 @@ async def test_21_logout_ends_it_on_the_server_and_in_the_browser() -> None:
     assert await browser.read(cookie) == {}
 
 
-async def test_21_the_cookie_is_taken_back_with_its_domain_and_path() -> None:
+async def test_the_cookie_is_taken_back_with_its_domain_and_path() -> None:
+    """Requirement 21."""
     site = Site(domain="example.org", path="/shop")
     browser = site.browser()
     await browser.login("alice")
@@ -194,7 +204,8 @@ async def test_21_the_cookie_is_taken_back_with_its_domain_and_path() -> None:
     )
 
 
-async def test_22_logout_wins_over_a_slow_writer() -> None:
+async def test_logout_wins_over_a_slow_writer() -> None:
+    """Requirement 22."""
     site = Site()
     browser = site.browser()
     await browser.login("alice")
@@ -219,7 +230,8 @@ def step(flow: Coroutine[Any, Any, WebSession[Any]]) -> WebSession[Any] | None:
     return None
 
 
-async def test_22_logout_wins_over_a_renewal_under_way() -> None:
+async def test_logout_wins_over_a_renewal_under_way() -> None:
+    """Requirement 22."""
     for steps in range(8):
         site = Site(renew="15m")
         browser = site.browser()
@@ -236,7 +248,7 @@ async def test_22_logout_wins_over_a_renewal_under_way() -> None:
         await browser.end(leaving, is_lost=True)
         while renewed is None:
             renewed = step(renewal)
-        renewed._face = site.sessions.asynchronous
+        renewed.state.face = site.sessions.asynchronous
         headers = await browser.end(renewed, is_lost=True)
         for name, value in headers:
             if name == "Set-Cookie" and "Max-Age=0" not in value:
@@ -245,7 +257,8 @@ async def test_22_logout_wins_over_a_renewal_under_way() -> None:
 
 
 @pytest.mark.parametrize("sweeps", [True, False])
-async def test_22_a_logout_in_a_socket_ends_what_was_renewed_long_ago(sweeps: bool) -> None:
+async def test_a_logout_in_a_socket_ends_what_was_renewed_long_ago(sweeps: bool) -> None:
+    """Requirement 22."""
     site = Site()
     browser = site.browser()
     await browser.login("alice")
@@ -266,7 +279,8 @@ async def test_22_a_logout_in_a_socket_ends_what_was_renewed_long_ago(sweeps: bo
     assert not await site.sessions.asynchronous.is_alive(other)
 
 
-async def test_22_a_rotation_keeps_the_new_cookie_from_slow_writers() -> None:
+async def test_a_rotation_keeps_the_new_cookie_from_slow_writers() -> None:
+    """Requirement 22."""
     site = Site()
     browser = site.browser()
     await browser.store(n=1)
@@ -278,7 +292,8 @@ async def test_22_a_rotation_keeps_the_new_cookie_from_slow_writers() -> None:
     assert (await browser.begin()).user == "alice"
 
 
-async def test_23_all_sessions_of_a_user_end_but_the_one_that_asks() -> None:
+async def test_all_sessions_of_a_user_end_but_the_one_that_asks() -> None:
+    """Requirement 23."""
     site = Site()
     browsers = [site.browser() for _ in range(4)]
     for browser in browsers:
@@ -302,7 +317,8 @@ async def test_23_all_sessions_of_a_user_end_but_the_one_that_asks() -> None:
     assert (await later.begin()).user == "alice"
 
 
-async def test_23_a_login_during_the_revocation_ends_too() -> None:
+async def test_a_login_during_the_revocation_ends_too() -> None:
+    """Requirement 23."""
     # The login's record arrives right after the search: the search is made slow, the login is not.
     site = Site()
     late = site.browser()
@@ -323,7 +339,8 @@ async def test_23_a_login_during_the_revocation_ends_too() -> None:
     assert [record for record in site.live() if record.user == "alice"] == []
 
 
-async def test_23_a_login_that_the_revocation_overtakes_in_one_process_ends_too() -> None:
+async def test_a_login_that_the_revocation_overtakes_in_one_process_ends_too() -> None:
+    """Requirement 23."""
     # The login has begun, and ends what was there before; the whole revocation happens meanwhile.
     site = Site()
     slow = site.browser()
@@ -343,7 +360,8 @@ async def test_23_a_login_that_the_revocation_overtakes_in_one_process_ends_too(
     assert [record for record in site.live() if record.user == "alice"] == []
 
 
-async def test_24_sessions_can_be_listed_and_ended() -> None:
+async def test_sessions_can_be_listed_and_ended() -> None:
+    """Requirement 24."""
     site = Site()
     phone, desk = site.browser(), site.browser()
     for browser, label in ((phone, "phone"), (desk, "desk")):
@@ -369,7 +387,8 @@ async def test_24_sessions_can_be_listed_and_ended() -> None:
     assert (await desk.begin()).user == "alice"
 
 
-async def test_24_a_session_is_ended_although_it_was_renewed_since_the_listing() -> None:
+async def test_a_session_is_ended_although_it_was_renewed_since_the_listing() -> None:
+    """Requirement 24."""
     site = Site(renew="15m")
     browser = site.browser()
     await browser.login("alice")
@@ -381,7 +400,8 @@ async def test_24_a_session_is_ended_although_it_was_renewed_since_the_listing()
 
 
 @pytest.mark.parametrize("policy", ["refuse", "evict-oldest"])
-async def test_25_a_user_has_so_many_sessions_at_most(policy: str) -> None:
+async def test_a_user_has_so_many_sessions_at_most(policy: str) -> None:
+    """Requirement 25."""
     site = Site(max_per_user=3, over_limit=policy)
     browsers = [site.browser() for _ in range(4)]
     for browser in browsers[:3]:
@@ -401,7 +421,8 @@ async def test_25_a_user_has_so_many_sessions_at_most(policy: str) -> None:
     await browsers[1].login("alice")
 
 
-async def test_26_clear_site_data_goes_with_the_logout_when_asked_for() -> None:
+async def test_clear_site_data_goes_with_the_logout_when_asked_for() -> None:
+    """Requirement 26."""
     for value in ("", '"cache", "storage"'):
         browser = Site(clear_site_data=value).browser()
         await browser.login("alice")

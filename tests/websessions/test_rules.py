@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from mangonel.websessions import Event, MemoryStore, Visit, WebSessions
 from mangonel.websessions.events import all_of, to_logging, to_opentelemetry, to_prometheus
-from mangonel.websessions.session import NOTHING
+from mangonel.websessions.machine import NOTHING, decide
 
 
 @pytest.mark.parametrize("codec", ["msgpack", "json", "bson"])
@@ -22,9 +22,9 @@ async def test_nested_changes_are_noticed_and_equal_values_are_not_written(codec
     browser = site.browser()
     await browser.store(cart={"items": [{"sku": "a", "n": 1}]}, name="Ada", flag=True, ratio=0.5)
     session = await browser.begin()
-    assert session._decide() == NOTHING
+    assert decide(session) == NOTHING
     session["name"] = "Ada"
-    assert session._decide() == NOTHING
+    assert decide(session) == NOTHING
     session["cart"]["items"][0]["n"] = 2
     await browser.end(session)
     assert (await browser.read())["cart"] == {"items": [{"sku": "a", "n": 2}]}
@@ -36,7 +36,7 @@ async def test_a_value_of_another_type_is_a_change() -> None:
     await browser.store(n=1)
     session = await browser.begin()
     session["n"] = True
-    assert session._decide() != NOTHING
+    assert decide(session) != NOTHING
 
 
 async def test_merges_keep_what_either_request_did() -> None:

@@ -30,7 +30,7 @@ from mangonel.demo.settings import Settings
 from mangonel.demo.status import Health, StatusPage, StatusSocket
 from mangonel.gridfs import AsyncGridFSBucket
 from mangonel.odm import connect
-from mangonel.websessions import WebSessions
+from mangonel.websessions import Cookie, WebSessions
 from mangonel.websessions.events import all_of, to_logging
 from mangonel.websessions.stores.mongodb import MongoStore
 
@@ -141,7 +141,7 @@ async def serve(settings: Settings) -> None:
         await seed(settings.password)
         sessions = WebSessions[Any](
             MongoStore(client[settings.database].websessions),
-            secure=settings.is_behind_tls,
+            cookie=Cookie(secure=settings.is_behind_tls),
             trust_forwarded=settings.is_behind_tls,
             events=all_of(events, to_logging(everything=False)),
         )

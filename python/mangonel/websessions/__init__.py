@@ -24,25 +24,33 @@ from mangonel.websessions.errors import (
     WebSessionError,
 )
 from mangonel.websessions.events import Event
-from mangonel.websessions.manager import WebSessions, new_key
+from mangonel.websessions.manager import WebSessions
 from mangonel.websessions.record import Record
 from mangonel.websessions.session import Flash, Visit, WebSession
+from mangonel.websessions.settings import Content, Cookie, Lifetime, Outages, Protection, Users
+from mangonel.websessions.settled import new_key
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.users import Handle
 
 __all__ = [
     "CSRFError",
+    "Content",
+    "Cookie",
     "EncodeError",
     "Event",
     "Flash",
     "Handle",
+    "Lifetime",
     "MemoryStore",
+    "Outages",
+    "Protection",
     "Record",
     "SessionTooLarge",
     "StoreError",
     "TooManySessions",
     "Unsupported",
     "UsageError",
+    "Users",
     "Visit",
     "WebSession",
     "WebSessionError",

@@ -14,6 +14,7 @@ from hashlib import sha256
 from secrets import token_bytes
 
 from mangonel.websessions.errors import UsageError
+from mangonel.websessions.settings import Cookie
 
 __all__ = ["TOKEN_BYTES", "CookiePolicy", "key_of", "new_token"]
 
@@ -47,39 +48,29 @@ class CookiePolicy:
     """The name and the attributes of the cookie, checked when the application starts.
 
     Args:
-        name: None for `__Host-sid` where the attributes allow it, `__Secure-sid` with a domain, `sid` without Secure.
+        cookie: the settings.
         sign: keys, newest first; tokens get an HMAC, so that junk is refused without asking the store.
+        is_payload: the cookie holds the websession itself.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        path: str = "/",
-        domain: str | None = None,
-        secure: bool = True,
-        samesite: str = "Lax",
-        partitioned: bool = False,
-        persistent: bool = False,
-        sign: Sequence[bytes] = (),
-        is_payload: bool = False,
-    ) -> None:
+    def __init__(self, cookie: Cookie, *, sign: Sequence[bytes] = (), is_payload: bool = False) -> None:
+        name, path, domain, secure = cookie.name, cookie.path, cookie.domain, cookie.secure
         if name is None:
             prefix = "" if not secure else "__Host-" if domain is None and path == "/" else "__Secure-"
             name = f"{prefix}sid"
-        _check(name, path, domain, secure, samesite, partitioned)
+        _check(name, path, domain, secure, cookie.samesite, cookie.partitioned)
         self.name = name
         self.secure = secure
-        self.persistent = persistent
+        self.persistent = cookie.persistent
         self._sign = [sha256(b"mangonel websession cookie" + key).digest() for key in sign]
         self._start = f"{name}="
         self._is_payload = is_payload
-        attributes = ["HttpOnly", f"Path={path}", f"SameSite={samesite}"]
+        attributes = ["HttpOnly", f"Path={path}", f"SameSite={cookie.samesite}"]
         if domain:
             attributes.append(f"Domain={domain}")
         if secure:
             attributes.append("Secure")
-        if partitioned:
+        if cookie.partitioned:
             attributes.append("Partitioned")
         self._attributes = "; " + "; ".join(attributes)
 

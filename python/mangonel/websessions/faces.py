@@ -12,18 +12,20 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.websessions import stateless
+from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.errors import StoreError, Unsupported, WebSessionError
-from mangonel.websessions.flows import alive_flow, commit_flow, load_flow, reload_flow
-from mangonel.websessions.patience import Patience
-from mangonel.websessions.session import END, NOTHING, ROTATE, WebSession
+from mangonel.websessions.load import alive_flow, load_flow, reload_flow
+from mangonel.websessions.machine import END, NOTHING, ROTATE, decide
+from mangonel.websessions.session import WebSession
 from mangonel.websessions.stateless import load_stateless_flow
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.stores.protocol import Immediate, immediate
+from mangonel.websessions.timeouts import SharedTimeout
 from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
 
 if TYPE_CHECKING:
-    from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.session import Visit
+    from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import BlockingStore, Store
 
 __all__ = ["AsyncFace", "BlockingFace", "finished"]
@@ -46,7 +48,7 @@ def finished(flow: Coroutine[Any, Any, T]) -> T:
 
 
 class _Face:
-    def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
+    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         self._sessions = sessions
         self._given = store
         self._given_epochs = epochs
@@ -71,14 +73,14 @@ class _Face:
 
     def _degraded(self, visit: Visit) -> WebSession[Any]:
         session: WebSession[Any] = WebSession(self._sessions, visit)
-        session.degraded = True
+        session.state.degraded = True
         return session
 
 
 class AsyncFace(_Face):
     """Runs flows on an event loop."""
 
-    def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
+    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
         # What never waits needs no limit, which would cost half as much again as everything else.
         self._is_instant = isinstance(store, MemoryStore) or (
@@ -87,7 +89,7 @@ class AsyncFace(_Face):
         self._loop: Any = None
         self._store: Any = None
         self._epochs: Any = None
-        self._patience: Any = None
+        self._timeout: Any = None
         # Stores opened for a URL, by the loop they belong to: a client's sockets know one loop only.
         self._opened: list[tuple[weakref.ref[Any], Any, Any]] = []
 
@@ -116,16 +118,16 @@ class AsyncFace(_Face):
             if self._is_instant:
                 session = await load(sessions, store, visit)
             else:
-                patience, task = self._patience, asyncio.current_task()
+                timeout, task = self._timeout, asyncio.current_task()
                 assert task is not None
-                patience.begin(task)
+                timeout.begin(task)
                 try:
                     session = await load(sessions, store, visit)
                 except asyncio.CancelledError:
-                    patience.judge(task)
+                    timeout.judge(task)
                     raise
                 finally:
-                    patience.end(task)
+                    timeout.end(task)
         except WebSessionError:
             raise
         except Exception as error:
@@ -133,13 +135,13 @@ class AsyncFace(_Face):
             if sessions.on_store_error == "raise":
                 raise failure from error
             session = self._degraded(visit)
-        session._face = self
+        session.state.face = self
         return session
 
     def anonymous(self, visit: Visit) -> WebSession[Any]:
         """Return the empty websession of a request that carries no cookie of ours."""
         session: WebSession[Any] = WebSession(self._sessions, visit)
-        session._face = self
+        session.state.face = self
         return session
 
     async def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
@@ -149,39 +151,39 @@ class AsyncFace(_Face):
             StoreError: the store did not answer; answer 503 and change no cookie.
         """
         if plan is None:
-            plan = session._decide()
+            plan = decide(session)
         if plan == NOTHING:
             return
         if self._sessions.is_stateless:
-            stateless.commit(self._sessions, session, plan)
+            stateless.commit(session, plan)
             return
         try:
             store = self.store()
             if self._is_instant:
                 await commit_flow(self._sessions, store, session, plan)
             else:
-                patience, task = self._patience, asyncio.current_task()
+                timeout, task = self._timeout, asyncio.current_task()
                 assert task is not None
-                patience.begin(task)
+                timeout.begin(task)
                 try:
                     await commit_flow(self._sessions, store, session, plan)
                 except asyncio.CancelledError:
-                    patience.judge(task)
+                    timeout.judge(task)
                     raise
                 finally:
-                    patience.end(task)
+                    timeout.end(task)
         except WebSessionError:
-            session._cookie = None
+            session.state.cookie = None
             raise
         except Exception as error:
             failure = self._fail(error, session)
-            session._cookie = None
+            session.state.cookie = None
             if not self._may_hide(session, plan):
                 raise failure from error
 
     async def save(self, session: WebSession[Any]) -> None:
         """Store the websession now."""
-        plan = session._decide()
+        plan = decide(session)
         await self.commit(session, plan)
 
     async def reload(self, session: WebSession[Any]) -> bool:
@@ -262,13 +264,13 @@ class AsyncFace(_Face):
             self._opened.append(entry)
         self._loop, (_, self._store, self._epochs) = loop, entry
         # One for each loop; what still waits with a former one keeps it.
-        self._patience = Patience(loop, self._sessions.timeout)
+        self._timeout = SharedTimeout(loop, self._sessions.timeout)
 
 
 class BlockingFace(_Face):
     """Runs flows in the calling thread. Its store may be shared by threads."""
 
-    def __init__(self, sessions: WebSessions[Any], store: Any, epochs: Any) -> None:
+    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
         self._store: Immediate | None = None
         self._epochs: Immediate | None = None
@@ -299,32 +301,32 @@ class BlockingFace(_Face):
             if sessions.on_store_error == "raise":
                 raise failure from error
             session = self._degraded(visit)
-        session._face = self
+        session.state.face = self
         return session
 
     def anonymous(self, visit: Visit) -> WebSession[Any]:
         """As `AsyncFace.anonymous`."""
         session: WebSession[Any] = WebSession(self._sessions, visit)
-        session._face = self
+        session.state.face = self
         return session
 
     def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
         """As `AsyncFace.commit`."""
         if plan is None:
-            plan = session._decide()
+            plan = decide(session)
         if plan == NOTHING:
             return
         if self._sessions.is_stateless:
-            stateless.commit(self._sessions, session, plan)
+            stateless.commit(session, plan)
             return
         try:
             finished(commit_flow(self._sessions, self.store(), session, plan))
         except WebSessionError:
-            session._cookie = None
+            session.state.cookie = None
             raise
         except Exception as error:
             failure = self._fail(error, session)
-            session._cookie = None
+            session.state.cookie = None
             if not self._may_hide(session, plan):
                 raise failure from error
 

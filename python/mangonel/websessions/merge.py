@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mangonel.websessions.session import RESERVED
+__all__ = ["RESERVED", "merged"]
 
-__all__ = ["merged"]
+# What the package itself keeps in a websession goes under one key, which is encoded only when there is something.
+RESERVED = "_websession"
 
 _ABSENT: Any = object()
 

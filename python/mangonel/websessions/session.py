@@ -1,7 +1,7 @@
 """The websession of one request: a plain dict of plain values, and what may be done to it.
 
-Waits for nothing: what is asked for here is done by the flows when the answer is about to leave. Nothing has to be
-remembered about nested changes, since they are found by comparing encoded bytes.
+Waits for nothing: what is asked for here is noted in the `State` of `machine.py`, and done by the flows when the answer
+is about to leave. Nothing has to be remembered about nested changes: they are found by comparing encoded bytes.
 """
 
 from __future__ import annotations
@@ -12,22 +12,17 @@ from collections.abc import Callable, Iterable
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mangonel.websessions.errors import CSRFError, EncodeError, SessionTooLarge, UsageError, WebSessionError
+from mangonel.websessions.errors import CSRFError, UsageError
+from mangonel.websessions.machine import State
 
 if TYPE_CHECKING:
-    from mangonel.websessions.manager import WebSessions
-    from mangonel.websessions.record import Record
+    from mangonel.websessions.settled import Settled
 
 __all__ = ["Flash", "Visit", "WebSession"]
 
 Data = TypeVar("Data")
 
-# What the package itself keeps in a websession goes under one key, which is encoded only when there is something.
-RESERVED = "_websession"
 CSRF_BYTES = 16
-
-# What a commit has to do.
-NOTHING, TOUCH, WRITE, INSERT, ROTATE, END = range(6)
 
 
 class Flash(tuple[str, str]):
@@ -76,53 +71,16 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     Attributes:
         accessed: whether somebody has looked at it in this request.
-        challenged: a binding signal changed and the policy is "challenge": `user` is None until `reauthenticated()`.
-        degraded: the store did not answer and the policy is "anonymous": empty, and nothing will be saved.
+        state: what the flows and the frameworks know of it; not for applications.
     """
 
-    # What every request reads or sets is a slot: in a subclass of dict that is several times cheaper than the rest.
-    __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_base",
-        "_cookie",
-        "_extra",
-        "_model",
-        "_record",
-        "_sessions",
-        "_user",
-        "_visit",
-        "accessed",
-    )
-    _record: Record | None
-    _extra: dict[str, Any] | None
-    _model: Any
-    _user: str | None
-    _cookie: str | None
+    __slots__ = ("__dict__", "__weakref__", "accessed", "state")
 
-    # Class attributes, not set in __init__: most requests need none of them.
-    challenged = False
-    degraded = False
     permanent = False  # Flask asks; how long a websession lasts is not the cookie's business
     modified = True  # for frameworks that ask; whether something changed is found out when it matters
-    _face: Any = None
-    _promised: str | None = None
-    _alias: bytes | None = None
-    _encoded = b""
-    _change = ""
-    _kept: tuple[str, ...] | None = None
-    _label: str | None = None
-    _is_ended = False
-    _is_due = False
-    _has_closed = False
-    _headers_left = False
-    _clear_site_data = False
 
-    def __init__(self, sessions: WebSessions[Any], visit: Visit) -> None:
-        self._sessions = sessions
-        self._visit = visit
-        self._base = sessions.blank
-        self._record = self._extra = self._model = self._user = self._cookie = None
+    def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
+        self.state = State(sessions, visit)
         self.accessed = False
 
     # What it says about itself.
@@ -130,61 +88,71 @@ class WebSession(dict[str, Any], Generic[Data]):
     @property
     def new(self) -> bool:
         """Whether nothing of it is stored."""
-        return self._record is None
+        return self.state.record is None
 
     @property
     def user(self) -> str | None:
         """Who logged in, or None."""
-        return None if self.challenged else self._user
+        return None if self.state.challenged else self.state.user
+
+    @property
+    def challenged(self) -> bool:
+        """Whether a binding signal changed and `user` is None until `reauthenticated()`."""
+        return self.state.challenged
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the store did not answer and the policy is "anonymous": empty, and nothing will be saved."""
+        return self.state.degraded
 
     @property
     def created(self) -> float | None:
         """When it began or its user last logged in, in seconds since the epoch."""
-        return self._record.created if self._record is not None else None
+        return self.state.record.created if self.state.record is not None else None
 
     @property
     def expires(self) -> float | None:
         """When it ends unless used, as stored."""
-        return self._record.expires if self._record is not None else None
+        return self.state.record.expires if self.state.record is not None else None
 
     @property
     def deadline(self) -> float | None:
         """When it ends whether used or not."""
-        return self._record.deadline if self._record is not None else None
+        return self.state.record.deadline if self.state.record is not None else None
 
     @property
     def tag(self) -> str:
         """A name for logs and listings, which opens nothing. The same over renewals; "" before it is stored."""
-        return self._record.sid.hex() if self._record is not None else ""
+        return self.state.record.sid.hex() if self.state.record is not None else ""
 
     @property
     def label(self) -> str | None:
         """What listings call it; set it as "Firefox on Linux"."""
-        return self._label
+        return self.state.label
 
     @label.setter
     def label(self, label: str | None) -> None:
-        if label != self._label:
-            self._label = label
-            self._is_due = True
+        if label != self.state.label:
+            self.state.label = label
+            self.state.is_due = True
 
     @property
     def data(self) -> Data:
         """The typed values, or without a model the websession itself."""
-        if self._sessions.model is None:
+        if self.state.sessions.model is None:
             return self  # type: ignore[return-value]
-        if self._model is None:
-            self._model = self._sessions.model()
-        value: Data = self._model
+        if self.state.model is None:
+            self.state.model = self.state.sessions.model()
+        value: Data = self.state.model
         return value
 
     @data.setter
     def data(self, value: Data) -> None:
-        if self._sessions.model is None:
+        if self.state.sessions.model is None:
             self.clear()
             self.update(value)  # type: ignore[call-overload]
         else:
-            self._model = value
+            self.state.model = value
 
     def mark_accessed(self) -> None:
         """Note that somebody looked; Starlette calls it."""
@@ -210,44 +178,44 @@ class WebSession(dict[str, Any], Generic[Data]):
         self._check_cookie_can_leave("login()")
         if not isinstance(user, str) or not user:
             raise UsageError(f"expected the user as a non-empty str, got {type(user).__name__}")
-        self._kept = tuple(keep)
-        if self._sessions.model is None:
-            for key in [key for key in self if key not in self._kept]:
+        self.state.kept = tuple(keep)
+        if self.state.sessions.model is None:
+            for key in [key for key in self if key not in self.state.kept]:
                 del self[key]
         else:
-            fresh = self._sessions.model()
-            for key in self._kept:
+            fresh = self.state.sessions.model()
+            for key in self.state.kept:
                 setattr(fresh, key, getattr(self.data, key))
-            self._model = fresh
-        self._extra = None
-        self._user = user
-        self.challenged = False
-        self._is_ended = False
+            self.state.model = fresh
+        self.state.extra = None
+        self.state.user = user
+        self.state.challenged = False
+        self.state.is_ended = False
         self._bind()
-        self._change = "login"
+        self.state.change = "login"
 
     def reauthenticated(self) -> None:
         """Note that the user proved again who they are: a new id, the data kept, both limits start again."""
         self._check_cookie_can_leave("reauthenticated()")
-        self.challenged = False
+        self.state.challenged = False
         self._bind()
-        self._change = self._change or "reauthenticated"
+        self.state.change = self.state.change or "reauthenticated"
 
     def rotate(self) -> None:
         """Take a new id because privileges changed. The data and the absolute limit stay, the old id is dead."""
         self._check_cookie_can_leave("rotate()")
-        if self._extra:
-            self._extra.pop("csrf", None)
-        self._change = self._change or "rotated"
+        if self.state.extra:
+            self.state.extra.pop("csrf", None)
+        self.state.change = self.state.change or "rotated"
 
     def destroy(self) -> None:
         """End it, here and in the browser; whatever runs in parallel cannot bring it back."""
         self.clear()
-        self._model = None
-        self._extra = None
-        self._user = None
-        self._change = ""
-        self._is_ended = True
+        self.state.model = None
+        self.state.extra = None
+        self.state.user = None
+        self.state.change = ""
+        self.state.is_ended = True
 
     def invalidate(self) -> None:
         """End it, as `destroy()`; the name that an older Tornado used."""
@@ -266,8 +234,8 @@ class WebSession(dict[str, Any], Generic[Data]):
         from mangonel.websessions.settings import seconds
 
         if duration is not None:
-            self._set_extra("idle", seconds(duration, "duration"))
-        self._is_due = True
+            self.state.set_extra("idle", seconds(duration, "duration"))
+        self.state.is_due = True
         if new_session_id:
             self.rotate()
 
@@ -285,20 +253,20 @@ class WebSession(dict[str, Any], Generic[Data]):
             >>> [message.text for message in websession.flashes()]
             ['Saved']
         """
-        self._set_extra("flash", [*(self._extra or {}).get("flash", ()), [kind, text]])
+        self.state.set_extra("flash", [*(self.state.extra or {}).get("flash", ()), [kind, text]])
 
     def flashes(self) -> list[Flash]:
         """Return the messages and forget them."""
-        if not self._extra or "flash" not in self._extra:
+        if not self.state.extra or "flash" not in self.state.extra:
             return []
-        return [Flash(message) for message in self._extra.pop("flash")]
+        return [Flash(message) for message in self.state.extra.pop("flash")]
 
     def csrf_token(self) -> str:
         """Return a token for forms, different each time; it dies with a login or a rotation, not with a renewal."""
-        secret = (self._extra or {}).get("csrf")
+        secret = (self.state.extra or {}).get("csrf")
         if secret is None:
             secret = urlsafe_b64encode(token_bytes(CSRF_BYTES)).decode()
-            self._set_extra("csrf", secret)
+            self.state.set_extra("csrf", secret)
         mask = token_bytes(CSRF_BYTES)
         masked = bytes(a ^ b for a, b in zip(mask, urlsafe_b64decode(secret), strict=True))
         return urlsafe_b64encode(mask + masked).decode().rstrip("=")
@@ -318,7 +286,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         """
         if fetch_site == "cross-site":
             raise CSRFError("the request comes from another site")
-        secret = (self._extra or {}).get("csrf")
+        secret = (self.state.extra or {}).get("csrf")
         if not token or not isinstance(secret, str):
             raise CSRFError("expected a CSRF token of this websession, got none")
         try:
@@ -340,150 +308,25 @@ class WebSession(dict[str, Any], Generic[Data]):
             StoreError: the store did not answer.
             UsageError: it is new and its cookie can no longer be sent.
         """
-        return (self._face or self._sessions.asynchronous).save(self)
+        return (self.state.face or self.state.sessions.asynchronous).save(self)
 
     def reload(self) -> Any:
         """Read it again, dropping changes. A coroutine on an event loop; False when it has ended meanwhile."""
-        return (self._face or self._sessions.asynchronous).reload(self)
+        return (self.state.face or self.state.sessions.asynchronous).reload(self)
 
     def __repr__(self) -> str:
-        state = "ended" if self._is_ended else "new" if self._record is None else f"tag={self.tag}"
+        state = "ended" if self.state.is_ended else "new" if self.state.record is None else f"tag={self.tag}"
         return f"<WebSession {state}>"
 
     __str__ = __repr__
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
-    # For the flows and the frameworks.
-
-    def _set_extra(self, name: str, value: Any) -> None:
-        if self._extra is None:
-            self._extra = {}
-        self._extra[name] = value
-
     def _bind(self) -> None:
-        sessions = self._sessions
+        sessions = self.state.sessions
         if sessions.bind:
-            self._set_extra("bind", sessions.signals_of(self._visit))
+            self.state.set_extra("bind", sessions.signals_of(self.state.visit))
 
     def _check_cookie_can_leave(self, what: str) -> None:
-        if self._headers_left or not self._visit.takes_cookies:
+        if not self.state.can_take_cookie:
             raise UsageError(f"{what} needs a new cookie, and the headers of this answer have left already")
-
-    def _builtins(self) -> dict[str, Any]:
-        """The values as the codec would decode them; for merges."""
-        return self._sessions.codec.decode(self._encode())
-
-    def _encode(self) -> bytes:
-        sessions = self._sessions
-        codec = sessions.codec
-        value: Any = self
-        try:
-            if sessions.model is not None:
-                if self._model is None and not self._extra:
-                    return sessions.blank
-                value = sessions.to_builtins(self.data) if self._extra else sessions.encodable(self.data)
-            elif RESERVED in self:
-                raise EncodeError(f"the key {RESERVED!r} is taken; name yours otherwise")
-            if self._extra:
-                value = {**value, RESERVED: self._extra}
-            encoded = codec.encode(value)
-        except WebSessionError:
-            raise
-        except Exception as error:
-            raise codec.blame(value if isinstance(value, dict) else {}, error) from error
-        if len(encoded) > sessions.max_bytes:
-            self._refuse_size(encoded)
-        return encoded
-
-    def _refuse_size(self, encoded: bytes) -> None:
-        codec = self._sessions.codec
-        values = codec.decode(encoded)
-        largest = max(values, key=lambda key: len(codec.encode({key: values[key]})))
-        raise SessionTooLarge(
-            f"the websession takes {len(encoded)} bytes, the limit is {self._sessions.max_bytes}; "
-            f"the largest part is {largest!r}"
-        )
-
-    def _fill(self, plain: bytes, value: dict[str, Any]) -> None:
-        """Take over what was decoded from `plain`."""
-        extra = value.pop(RESERVED, None)
-        self._base = plain
-        self._extra = extra if type(extra) is dict else None
-        if self._sessions.model is None:
-            if self:
-                self.clear()
-            self.update(value)
-        else:
-            self._model = self._sessions.from_builtins(value)
-
-    def _decide(self) -> int:
-        """What a commit has to do; asks nobody."""
-        record = self._record
-        if record is None and not self and not self._extra and not self._user and self._model is None:
-            return NOTHING  # a reader who is nobody
-        if self.degraded:
-            return NOTHING
-        encoded = self._encoded = self._encode()
-        if self._is_ended and record is not None:
-            return END
-        if self._change and (record is not None or self._user is not None):
-            return ROTATE if self._can_set_cookie() else NOTHING
-        if record is None:
-            return INSERT if encoded != self._sessions.blank and self._can_set_cookie() else NOTHING
-        if encoded != self._base:
-            return WRITE
-        sessions = self._sessions
-        expires = sessions.expiry(sessions.now(), record.deadline, self._extra)
-        if self._is_due or expires - record.expires >= sessions.touch_after:
-            return WRITE if self._label != record.label or record.prev is not None else TOUCH
-        return NOTHING
-
-    def _can_set_cookie(self) -> bool:
-        sessions = self._sessions
-        if sessions.cookie.secure and not self._visit.is_secure:
-            sessions.tell_insecure()
-            return False
-        if (self._headers_left and self._promised is None) or not self._visit.takes_cookies:
-            sessions.emit("discarded", reason="the headers had left before something was stored")
-            return False
-        return True
-
-    def _promise(self) -> None:
-        """The headers leave before the commit, in a streamed answer: settle the cookie, which takes no store."""
-        plan = self._decide()
-        sessions = self._sessions
-        if sessions.is_stateless:
-            if plan != NOTHING:
-                from mangonel.websessions.stateless import commit
-
-                commit(sessions, self, plan)
-        elif plan in (INSERT, ROTATE):
-            self._promised = sessions.new_token()
-            self._cookie = sessions.cookie.give(self._promised, sessions.absolute)
-        elif plan == END:
-            self._cookie = sessions.cookie.take_back()
-        self._headers_left = True
-
-    def _discard(self) -> None:
-        """Forget what this request changed, because the answer is an error. An end stays an end."""
-        if self._is_ended or self._promised is not None:
-            return
-        self._change = ""
-        if self._record is None:
-            self.clear()
-            self._model = None
-            self._extra = None
-            return
-        self._user = self._record.user
-        self._label = self._record.label
-        self._fill(self._base, self._sessions.codec.decode(self._base))
-
-    def _headers(self) -> list[tuple[str, str]]:
-        """The headers for this answer: Set-Cookie with what must go with it. Empty for most."""
-        if self._cookie is None:
-            return []
-        headers = [("Set-Cookie", self._cookie), ("Cache-Control", "no-store"), ("Vary", "Cookie")]
-        if self._clear_site_data:
-            headers.append(("Clear-Site-Data", self._sessions.clear_site_data))
-        return headers

@@ -1,4 +1,4 @@
-"""Durations, assurance levels and the other settings, checked once when the application starts.
+"""The settings in their groups, and durations and assurance levels, checked once when the application starts.
 
 Knows no store and no flow. Spec: NIST SP 800-63B-4 section 2 (limits of the levels), OWASP ASVS 5.0 V7.3.
 """
@@ -7,12 +7,186 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from mangonel.websessions.errors import UsageError
 
-__all__ = ["Limits", "limits", "seconds"]
+__all__ = [
+    "Content",
+    "Cookie",
+    "Lifetime",
+    "Limits",
+    "Outages",
+    "Protection",
+    "Users",
+    "grouped",
+    "limits",
+    "one_of",
+    "seconds",
+]
+
+Duration = float | str | timedelta
+Key = bytes | str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lifetime:
+    """How long a websession and its ids last. Durations are seconds, timedelta or text as "30m".
+
+    Attributes:
+        idle: a websession ends so long after its last use. None: 30 minutes.
+        absolute: and so long after it began or its user logged in. None: 12 hours.
+        renew: its id changes so often; None: never.
+        grace: the old id is served so long after a renewal, in case the answer was lost.
+        touch_after: uses are stored when they move the idle limit by this much. None: a tenth of `idle`.
+        aal: an assurance level of NIST SP 800-63B, 1 to 3, whose limits become the defaults.
+    """
+
+    idle: Duration | None = None
+    absolute: Duration | None = None
+    renew: Duration | None = "15m"
+    grace: Duration = "30s"
+    touch_after: Duration | None = None
+    aal: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cookie:
+    """The cookie and what goes with it.
+
+    Attributes:
+        name: None: `__Host-sid`, `__Secure-sid` with a domain or path, `sid` without Secure.
+        path, domain, samesite, partitioned: its attributes.
+        secure: False for development over plain http only.
+        persistent: let the cookie outlive the browser.
+        clear_site_data: value of the Clear-Site-Data header of a logout, as '"cache", "storage"'; "" for none.
+    """
+
+    name: str | None = None
+    path: str = "/"
+    domain: str | None = None
+    secure: bool = True
+    samesite: str = "Lax"
+    partitioned: bool = False
+    persistent: bool = False
+    clear_site_data: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Content:
+    """What a websession holds.
+
+    Attributes:
+        codec: "msgpack", "json" or "bson".
+        max_bytes: limit of the encoded websession.
+        merge: by key, a function of (base, mine, theirs) for parallel changes of one key.
+    """
+
+    codec: str = "msgpack"
+    max_bytes: int = 65_536
+    merge: Mapping[str, Callable[[Any, Any, Any], Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Protection:
+    """Keys, and what is done about strangers.
+
+    Attributes:
+        seal: AES keys of 16 to 32 bytes, newest first: data is encrypted at rest.
+        sign: secrets, newest first: cookies carry an HMAC and junk never reaches the store.
+        bind: signals to compare with those of the login, from "user_agent" and "network".
+        bind_secret: salt of the signals' digests. None: made from `seal` or `sign`, or for one process only.
+        on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless named.
+        guess_limit, guess_window: unknown ids from one network within so many seconds that make a `guessing` event.
+    """
+
+    seal: Key | Sequence[Key] | None = None
+    sign: Key | Sequence[Key] | None = None
+    bind: Iterable[str] = ()
+    bind_secret: Key | None = None
+    on_mismatch: str | Mapping[str, str] = "log"
+    guess_limit: int = 20
+    guess_window: Duration = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Users:
+    """What holds for all websessions of one user.
+
+    Attributes:
+        max_per_user: how many there may be; None: any number.
+        over_limit: "evict-oldest" or "refuse".
+        epochs: a durable store, or its URL, for users' epochs, where the store cannot list a user's websessions; it is
+            asked whenever a user's websession is loaded.
+    """
+
+    max_per_user: int | None = None
+    over_limit: str = "evict-oldest"
+    epochs: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outages:
+    """What happens when something fails.
+
+    Attributes:
+        timeout: what a request may wait for the store when it begins, and again when it ends; on an event loop only, in
+            threads the clients' own limits hold.
+        on_store_error: "raise", answered with 503, or "anonymous": an empty websession that is not saved.
+        save_on_error: store changes although the answer is a 5xx.
+    """
+
+    timeout: Duration = "5s"
+    on_store_error: str = "raise"
+    save_on_error: bool = False
+
+
+GROUPS: tuple[type[Any], ...] = (Lifetime, Cookie, Content, Protection, Users, Outages)
+# Where each setting is; a setting may be given by its own name as well, but for the cookie's name.
+PLACES = {field.name: group for group in GROUPS for field in fields(group) if field.name != "name"}
+
+
+def grouped(given: Sequence[Any], single: Mapping[str, Any]) -> list[Any]:
+    """Return the groups in the order of GROUPS, with single settings put into theirs.
+
+    Args:
+        given: a group or None for each of GROUPS.
+        single: settings by their own names.
+
+    Raises:
+        UsageError: there is no such setting, or its group was given too.
+    """
+    values: dict[type, dict[str, Any]] = {group: {} for group in GROUPS}
+    for name, value in single.items():
+        place = PLACES.get(name)
+        if place is None:
+            groups = ", ".join(f"{each.__name__.lower()}={each.__name__}(…)" for each in GROUPS)
+            raise UsageError(f"WebSessions has no setting {name!r}; the groups are {groups}")
+        values[place][name] = value
+    found = []
+    for group, each in zip(GROUPS, given, strict=True):
+        keyword = group.__name__.lower()
+        if each is not None and not isinstance(each, group):
+            raise UsageError(f"expected {keyword}={group.__name__}(…), got {type(each).__name__}")
+        if each is not None and values[group]:
+            raise UsageError(f"give {', '.join(values[group])} inside {keyword}={group.__name__}(…)")
+        found.append(each if each is not None else group(**values[group]))
+    return found
+
+
+def one_of(value: str, name: str, allowed: tuple[str, ...]) -> str:
+    """Return a setting that is one of a few words.
+
+    Raises:
+        UsageError: it is another one.
+    """
+    if value not in allowed:
+        raise UsageError(f"expected {name} to be one of {', '.join(allowed)}, got {value!r}")
+    return value
+
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, None: 1}

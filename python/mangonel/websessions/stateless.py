@@ -10,14 +10,16 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.content import adopt, largest_key
 from mangonel.websessions.errors import SessionTooLarge
-from mangonel.websessions.flows import adopt, is_revoked_flow, replace
+from mangonel.websessions.follow import is_revoked_flow, replace
+from mangonel.websessions.machine import END, INSERT, ROTATE
 from mangonel.websessions.record import Record, pack_record, unpack_record
-from mangonel.websessions.session import END, INSERT, ROTATE, WebSession
+from mangonel.websessions.session import WebSession
 
 if TYPE_CHECKING:
-    from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.session import Visit
+    from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["commit", "load_stateless_flow"]
@@ -26,7 +28,7 @@ COOKIE_LIMIT = 4096
 BOUND_TO = b"mangonel websession cookie"
 
 
-async def load_stateless_flow(sessions: WebSessions[Any], store: Store, visit: Visit) -> WebSession[Any]:
+async def load_stateless_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSession[Any]:
     """Return the websession in the cookie of a request, or an empty one."""
     session: WebSession[Any] = WebSession(sessions, visit)
     policy = sessions.cookie
@@ -46,32 +48,33 @@ async def load_stateless_flow(sessions: WebSessions[Any], store: Store, visit: V
         if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
             sessions.emit("rejected", record.sid.hex(), reason="revoked")
             continue
-        if adopt(sessions, session, record):
+        if adopt(session, record):
             return session
         session = WebSession(sessions, visit)
     return session
 
 
-def commit(sessions: WebSessions[Any], session: WebSession[Any], plan: int) -> None:
+def commit(session: WebSession[Any], plan: int) -> None:
     """Put the websession into the cookie to send; waits for nothing.
 
     Raises:
         SessionTooLarge: it does not fit into a cookie; nothing was sent.
     """
-    if session._headers_left or not session._visit.takes_cookies:
+    sessions = session.state.sessions
+    if not session.state.can_take_cookie:
         sessions.emit("discarded", session.tag, reason="the headers had left before something was stored")
         return
     now = sessions.now()
-    old = session._record
+    old = session.state.record
     if plan == END:
-        session._record = None
-        session._cookie = sessions.cookie.take_back()
-        session._clear_site_data = bool(sessions.clear_site_data)
+        session.state.record = None
+        session.state.cookie = sessions.cookie.take_back()
+        session.state.clear_site_data = bool(sessions.clear_site_data)
         sessions.emit("destroyed", old.sid.hex() if old is not None else "")
-        if session._encoded == sessions.blank:
+        if session.state.encoded == sessions.blank:
             return
         plan, old = INSERT, None
-    change = session._change
+    change = session.state.change
     if old is None or plan == ROTATE:
         starts_again = old is None or change != "rotated"
         created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
@@ -81,23 +84,25 @@ def commit(sessions: WebSessions[Any], session: WebSession[Any], plan: int) -> N
         fresh = replace(old, version=old.version + 1)
     fresh = replace(
         fresh,
-        data=session._encoded,
-        user=session._user,
-        label=session._label,
-        expires=sessions.expiry(now, fresh.deadline, session._extra),
+        data=session.state.encoded,
+        user=session.state.user,
+        label=session.state.label,
+        expires=sessions.expiry(now, fresh.deadline, session.state.extra),
     )
     assert sessions.ring is not None
     sealed = sessions.ring.seal(pack_record(fresh), BOUND_TO)
     cookie = sessions.cookie.give(urlsafe_b64encode(sealed).rstrip(b"=").decode(), fresh.deadline - now)
     if len(cookie) > COOKIE_LIMIT:
-        _refuse(sessions, session, len(cookie))
-    session._record, session._base, session._cookie = fresh, session._encoded, cookie
-    session._change, session._kept, session._is_due = "", None, False
+        _refuse(session, len(cookie))
+    session.state.record, session.state.base, session.state.cookie = fresh, session.state.encoded, cookie
+    session.state.change, session.state.kept, session.state.is_due = "", None, False
     told = change if plan == ROTATE else "created" if plan == INSERT else "saved"
-    sessions.emit(told, session.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session._encoded))
+    sessions.emit(
+        told, session.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session.state.encoded)
+    )
 
 
-def _opened(sessions: WebSessions[Any], token: str | None) -> Record | None:
+def _opened(sessions: Settled[Any], token: str | None) -> Record | None:
     if token is None:
         sessions.emit("rejected", reason="malformed")
         return None
@@ -110,11 +115,9 @@ def _opened(sessions: WebSessions[Any], token: str | None) -> Record | None:
         return None
 
 
-def _refuse(sessions: WebSessions[Any], session: WebSession[Any], size: int) -> None:
-    codec = sessions.codec
-    values = codec.decode(session._encoded)
-    largest = max(values, key=lambda key: len(codec.encode({key: values[key]})), default="")
+def _refuse(session: WebSession[Any], size: int) -> None:
+    state = session.state
     raise SessionTooLarge(
         f"the websession's cookie would take {size} bytes, browsers keep {COOKIE_LIMIT}; "
-        f"the largest part is {largest!r}; a store has no such limit"
+        f"the largest part is {largest_key(state.sessions, state.encoded)!r}; a store has no such limit"
     )

@@ -111,8 +111,8 @@ async def login_cookie(sessions: WebSessions[Any], user: str, **values: Any) -> 
     session.login(user)
     session.update(values)
     await sessions.asynchronous.commit(session)
-    assert session._cookie is not None
-    return session._cookie.partition(";")[0]
+    assert session.state.cookie is not None
+    return session.state.cookie.partition(";")[0]
 
 
 def tornado_login(test: Any, user: str, **values: Any) -> str:

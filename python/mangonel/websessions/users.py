@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mangonel.websessions.errors import StoreError, Unsupported
-from mangonel.websessions.flows import ROUNDS, end_flow, live_flow, replace
+from mangonel.websessions.follow import ROUNDS, end_flow, live_flow, replace
 from mangonel.websessions.record import Record
 
 if TYPE_CHECKING:
-    from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.session import WebSession
+    from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["Handle", "of_flow", "revoke_flow", "revoke_user_flow"]
@@ -48,7 +48,7 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 async def of_flow(
-    sessions: WebSessions[Any], store: Store, user: str, current: WebSession[Any] | None
+    sessions: Settled[Any], store: Store, user: str, current: WebSession[Any] | None
 ) -> list[Handle]:
     """Return a user's websessions, the newest first."""
     _check_finds(store)
@@ -67,7 +67,7 @@ async def of_flow(
     return sorted(found.values(), key=lambda handle: handle.created, reverse=True)
 
 
-async def revoke_flow(sessions: WebSessions[Any], store: Store, user: str, handle: str) -> bool:
+async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: str) -> bool:
     """End one of the user's websessions; False when it has ended already."""
     _check_finds(store)
     was_there = False
@@ -80,7 +80,7 @@ async def revoke_flow(sessions: WebSessions[Any], store: Store, user: str, handl
 
 
 async def revoke_user_flow(
-    sessions: WebSessions[Any], store: Store, user: str, except_: WebSession[Any] | None
+    sessions: Settled[Any], store: Store, user: str, except_: WebSession[Any] | None
 ) -> int:
     """End all of the user's websessions but one, those included that are being made; return how many were found."""
     epochs = sessions.epochs_of(store)
@@ -88,14 +88,14 @@ async def revoke_user_flow(
         raise _no_find(store)
     now = sessions.now()
     # The one to spare is marked as younger than the epoch before the epoch is there.
-    if except_ is not None and except_._record is not None:
+    if except_ is not None and except_.state.record is not None:
         await _spare_flow(store, except_, now + TICK)
     await _epoch_flow(sessions, epochs, user, now)
     sessions.after_epoch = max(sessions.after_epoch, now + TICK)
     if not hasattr(store, "find"):
         sessions.emit("revoked", user=user)
         return 0
-    spared = except_._record.sid if except_ is not None and except_._record is not None else None
+    spared = except_.state.record.sid if except_ is not None and except_.state.record is not None else None
     ended = 0
     for record in await live_flow(sessions, store, user):
         if record.sid != spared:
@@ -106,11 +106,11 @@ async def revoke_user_flow(
 
 async def _spare_flow(store: Store, session: WebSession[Any], created: float) -> None:
     for _ in range(ROUNDS):
-        record = session._record
+        record = session.state.record
         assert record is not None
         fresh = replace(record, created=created, version=record.version + 1)
         if await store.put(fresh, record.version):
-            session._record = fresh
+            session.state.record = fresh
             return
         current = await store.get(record.key)
         while current is not None and current.next:
@@ -124,7 +124,7 @@ async def _spare_flow(store: Store, session: WebSession[Any], created: float) ->
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be spared")
 
 
-async def _epoch_flow(sessions: WebSessions[Any], epochs: Store, user: str, now: float) -> None:
+async def _epoch_flow(sessions: Settled[Any], epochs: Store, user: str, now: float) -> None:
     key = sessions.epoch_key(user)
     lasts = now + sessions.absolute + 60.0
     for _ in range(ROUNDS):

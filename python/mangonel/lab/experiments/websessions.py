@@ -45,11 +45,15 @@ class LayerTask(Task):
 
     def __init__(self, part: Part, bench: Bench) -> None:
         from mangonel.websessions import MemoryStore, Visit, WebSessions
+        from mangonel.websessions.answer import headers_of
+        from mangonel.websessions.machine import decide
 
         self._part = part
         self._bench = bench
         self._face: Any = WebSessions(MemoryStore()).asynchronous
         self._visit: Any = Visit
+        self._decide: Any = decide
+        self._headers_of: Any = headers_of
 
     def verify(self) -> str:
         """Store a visitor's value and read it again."""
@@ -71,24 +75,24 @@ class LayerTask(Task):
         session = await face.load(self._visit())
         session["v"] = PAYLOAD
         await face.commit(session)
-        self._cookie = session._headers()[0][1].partition(";")[0]
+        self._cookie = self._headers_of(session)[0][1].partition(";")[0]
         session = await face.load(self._visit(self._cookie))
         return str(session["v"])
 
     async def _reads(self, count: int) -> None:
-        face, visit, cookie = self._face, self._visit, self._cookie
+        face, visit, cookie, decide = self._face, self._visit, self._cookie, self._decide
         for _ in range(count):
             session = await face.load(visit(cookie))
             session.get("v")
-            if plan := session._decide():
+            if plan := decide(session):
                 await face.commit(session, plan)
 
     async def _writes(self, count: int) -> None:
-        face, visit, cookie = self._face, self._visit, self._cookie
+        face, visit, cookie, decide = self._face, self._visit, self._cookie, self._decide
         for number in range(count):
             session = await face.load(visit(cookie))
             session["v"] = number
-            if plan := session._decide():
+            if plan := decide(session):
                 await face.commit(session, plan)
 
 

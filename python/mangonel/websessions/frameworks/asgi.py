@@ -1,18 +1,24 @@
 """Websessions in Starlette, FastAPI and any other ASGI application: one pure ASGI middleware and one dependency.
 
 The start of the answer is held back until what changed is stored. A WebSocket gets its cookie with the accept.
-Knows no store, and imports no framework until FastAPI asks for the dependency's type.
+Knows no store and imports no framework.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
-from mangonel.websessions.manager import WebSessions, checked
-from mangonel.websessions.session import NOTHING, Visit, WebSession
+from mangonel.websessions.answer import headers_of
+from mangonel.websessions.dependency import current_session
+from mangonel.websessions.errors import CSRFError, WebSessionError
+from mangonel.websessions.machine import NOTHING, decide, discard
+from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.settled import checked
+
+if TYPE_CHECKING:
+    from mangonel.websessions.manager import WebSessions
 
 __all__ = ["SessionMiddleware", "check_csrf", "current_session"]
 
@@ -69,7 +75,7 @@ class SessionMiddleware:
             # As CSRFError, which no handler of the application took.
             if answer.has_started:
                 raise
-            session._discard()
+            discard(session)
             await _plain(send, error)
 
     def _is_excluded(self, path: str) -> bool:
@@ -99,11 +105,11 @@ class _Answer:
     async def _start(self, message: Message) -> None:
         self.has_started = True
         session = self._session
-        sessions = session._sessions
+        sessions = session.state.sessions
         if message["status"] >= 500 and not sessions.save_on_error:
-            session._discard()
+            discard(session)
         try:
-            plan = session._decide()
+            plan = decide(session)
             if plan != NOTHING:
                 await sessions.asynchronous.commit(session, plan)
         except WebSessionError as error:
@@ -111,39 +117,19 @@ class _Answer:
             self._has_failed = True
             await _plain(self._send, error)
             return
-        added = session._headers()
+        added = headers_of(session)
         if added:
-            session._cookie = None
+            session.state.cookie = None
             message["headers"] = _with(message.get("headers", ()), added)
-        session._headers_left = True
+        session.state.headers_left = True
         await self._send(message)
 
     async def _late(self) -> None:
         # A streamed answer may have changed it after its start; there can be no new cookie any more.
         session = self._session
-        plan = session._decide()
+        plan = decide(session)
         if plan != NOTHING:
-            await session._sessions.asynchronous.commit(session, plan)
-
-
-def current_session(request: Any) -> WebSession[Any]:
-    """Return the websession of a request; the FastAPI dependency behind `sessions.current`.
-
-    Args:
-        request: any that went through `SessionMiddleware`.
-
-    Raises:
-        UsageError: it did not.
-
-    Example:
-        >>> async def who(session=Depends(current_session)):
-        ...     return session.user
-    """
-    session = request.scope.get("session")
-    if not isinstance(session, WebSession):
-        raise UsageError("expected SessionMiddleware(app, sessions=…) around the application")
-    session.accessed = True
-    return session
+            await session.state.sessions.asynchronous.commit(session, plan)
 
 
 def check_csrf(request: Any, token: str | None = None) -> None:
@@ -167,9 +153,9 @@ def check_csrf(request: Any, token: str | None = None) -> None:
 
 def _handshake(session: WebSession[Any], send: Send) -> Send:
     async def sender(message: Message) -> None:
-        if message["type"] == "websocket.accept" and session._cookie is not None:
-            message["headers"] = _with(message.get("headers", ()), session._headers()[:1])
-            session._cookie = None
+        if message["type"] == "websocket.accept" and session.state.cookie is not None:
+            message["headers"] = _with(message.get("headers", ()), headers_of(session)[:1])
+            session.state.cookie = None
         await send(message)
 
     return sender
@@ -229,15 +215,3 @@ async def _plain(send: Send, error: WebSessionError) -> None:
         text = b"Forbidden"
     await send({"type": "http.response.start", "status": error.status, "headers": TEXT})
     await send({"type": "http.response.body", "body": text})
-
-
-def _annotate() -> None:
-    # FastAPI looks at the annotation to know that it wants the connection.
-    try:
-        from starlette.requests import HTTPConnection
-    except ImportError:
-        return
-    current_session.__annotations__["request"] = HTTPConnection
-
-
-_annotate()

@@ -5,18 +5,22 @@ Runs the flows in the calling thread, on a store's blocking side. Knows no store
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import CSRFError, StoreError, WebSessionError
 from mangonel.websessions.frameworks.wsgi import visit_of
-from mangonel.websessions.manager import WebSessions
-from mangonel.websessions.session import NOTHING, WebSession
+from mangonel.websessions.machine import NOTHING, decide, discard
+from mangonel.websessions.session import WebSession
 
 try:
     import flask
     from flask.sessions import SessionInterface
 except ImportError as error:  # pragma: no cover
     raise ImportError("init_flask needs Flask: pip install flask") from error
+
+if TYPE_CHECKING:
+    from mangonel.websessions.manager import WebSessions
 
 __all__ = ["FlaskSessions", "check_csrf", "init_flask"]
 
@@ -42,7 +46,7 @@ class FlaskSessions(SessionInterface):
         except StoreError as error:
             # Flask opens sessions outside of its error handling, so the request goes on and is refused there.
             session = self.sessions.blocking.anonymous(visit_of(request.environ, self.sessions))
-            session.degraded = True
+            session.state.degraded = True
             request.environ["mangonel.store_error"] = error
         return session
 
@@ -58,21 +62,21 @@ class FlaskSessions(SessionInterface):
             return
         sessions = self.sessions
         if response.status_code >= 500 and not sessions.save_on_error:
-            session._discard()
+            discard(session)
         try:
-            plan = session._decide()
+            plan = decide(session)
             if plan != NOTHING:
                 sessions.blocking.commit(session, plan)
         except StoreError:
             app.logger.exception("cannot store the websession")
             _refuse(response)
             return
-        for name, value in session._headers():
+        for name, value in headers_of(session):
             if name == "Cache-Control":
                 response.headers[name] = value
             else:
                 response.headers.add(name, value)
-        session._cookie = None
+        session.state.cookie = None
 
 
 def init_flask(app: Any, sessions: WebSessions[Any]) -> None:

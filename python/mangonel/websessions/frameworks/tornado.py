@@ -13,10 +13,13 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.answer import headers_of, promise
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
-from mangonel.websessions.manager import WebSessions, checked
-from mangonel.websessions.session import END, NOTHING, Visit, WebSession
+from mangonel.websessions.machine import END, NOTHING, decide, discard
+from mangonel.websessions.manager import WebSessions
+from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settings import seconds
+from mangonel.websessions.settled import checked
 
 if TYPE_CHECKING:
     from tornado.web import RequestHandler as _Base
@@ -133,7 +136,8 @@ class SessionMixin(_Base):
             # An application that was written for the fork.
             found = WebSessions.from_tornado_settings(self.application.settings)
             self.application.settings["sessions"] = found
-        return checked(found, "Application(…)")
+        application: WebSessions[Any] = checked(found, "Application(…)")
+        return application
 
     def prepare(self) -> Awaitable[None] | None:
         """Load the websession that the cookie names; without a cookie there is nothing to wait for."""
@@ -164,14 +168,14 @@ class SessionMixin(_Base):
         if self._status_code == SWITCHING_PROTOCOLS:
             # The stream is taken away as soon as we return.
             return self._finish_handshake(session)
-        if self._status_code >= 500 and not session._sessions.save_on_error:
-            session._discard()
-        plan = session._decide()
+        if self._status_code >= 500 and not session.state.sessions.save_on_error:
+            discard(session)
+        plan = decide(session)
         if plan == NOTHING:
-            if session._cookie is not None:
+            if session.state.cookie is not None:
                 self._send_cookie(session)
             future: asyncio.Future[None] = self._websession_finishes.finish(self, chunk)
-            session._visit = _LEFT
+            session.state.visit = _LEFT
             return future
         if chunk is not None:
             self.write(chunk)
@@ -194,7 +198,7 @@ class SessionMixin(_Base):
         if not include_footers and not self._headers_written:
             session = self._websession
             if session is not None and session is not _NOBODY:
-                session._promise()
+                promise(session)
                 self._send_cookie(session)
         return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
 
@@ -250,7 +254,7 @@ class SessionMixin(_Base):
         self._websession = session
         session.accessed = True
         if self._headers_written:
-            session._headers_left = True
+            session.state.headers_left = True
         return session
 
     async def _prepare_websession(self, base: Awaitable[None] | None) -> None:
@@ -269,9 +273,9 @@ class SessionMixin(_Base):
                 raise self._http_error(error) from error
 
     def _finish_handshake(self, session: WebSession[Any]) -> asyncio.Future[None]:
-        session._headers_left = True
+        session.state.headers_left = True
         self._send_cookie(session)
-        if self.session_revalidate is not None and session._record is not None:
+        if self.session_revalidate is not None and session.state.record is not None:
             every = seconds(self.session_revalidate, "session_revalidate")
             self._websession_watch = asyncio.ensure_future(self._watch_websession(session, every))
         return super().finish()
@@ -279,7 +283,7 @@ class SessionMixin(_Base):
     async def _commit_and_finish(self, session: WebSession[Any], plan: int) -> None:
         failed: Exception | None = None
         try:
-            await session._sessions.asynchronous.commit(session, plan)
+            await session.state.sessions.asynchronous.commit(session, plan)
         except Exception as error:
             failed = error
         finally:
@@ -293,9 +297,9 @@ class SessionMixin(_Base):
                 self.request.connection.stream.close()  # type: ignore[union-attr]
                 return
             # An answer that may be shown, but nothing of this request is kept.
-            session._discard()
+            discard(session)
             if plan == END:
-                session.degraded = True
+                session.state.degraded = True
             self._websession = _NOBODY
             # Answers by finish(), which has nothing to commit any more.
             self.send_error(status, exc_info=(type(failed), failed, failed.__traceback__))
@@ -305,24 +309,24 @@ class SessionMixin(_Base):
             await super().finish()
         except _stream_closed():
             pass  # the client went away, and its data is stored
-        session._visit = _LEFT
+        session.state.visit = _LEFT
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
-        if session._cookie is not None and not self._headers_written:
+        if session.state.cookie is not None and not self._headers_written:
             headers = self._headers
-            for name, value in session._headers():
+            for name, value in headers_of(session):
                 # Of all these there may be more than one, but for Cache-Control.
                 if name in headers and name != "Cache-Control":
                     headers.add(name, value)
                 else:
                     headers[name] = value
-            session._cookie = None
+            session.state.cookie = None
 
     async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
         while getattr(self, "ws_connection", None) is not None:
             await asyncio.sleep(every)
             try:
-                if not await session._sessions.asynchronous.is_alive(session):
+                if not await session.state.sessions.asynchronous.is_alive(session):
                     self.on_session_end()
                     return
             except StoreError:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import StoreError, WebSessionError
-from mangonel.websessions.manager import WebSessions, checked
-from mangonel.websessions.session import NOTHING, Visit, WebSession
+from mangonel.websessions.machine import NOTHING, decide, discard
+from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.settled import checked
+
+if TYPE_CHECKING:
+    from mangonel.websessions.manager import WebSessions
 
 __all__ = ["KEY", "WSGISessions", "visit_of"]
 
@@ -47,13 +52,13 @@ class WSGISessions:
 
         def start(status: str, headers: Headers, exc_info: Any = None) -> Any:
             if int(status.split(" ", 1)[0]) >= 500 and not sessions.save_on_error:
-                session._discard()
-            plan = session._decide()
+                discard(session)
+            plan = decide(session)
             if plan != NOTHING:
                 sessions.blocking.commit(session, plan)
-            added = session._headers()
-            session._headers_left = True
-            session._cookie = None
+            added = headers_of(session)
+            session.state.headers_left = True
+            session.state.cookie = None
             return start_response(status, with_headers(headers, added), exc_info)
 
         try:
@@ -81,7 +86,7 @@ class _Body:
             if close is not None:
                 close()
         finally:
-            if self._session._headers_left:
+            if self._session.state.headers_left:
                 self._sessions.blocking.commit(self._session)
 
 

@@ -1,7 +1,7 @@
 """A time limit for what many tasks wait for, with one timer for all of them.
 
 `asyncio.timeout` does the same with a timer for each wait, which costs a request some 6 µs; this costs about one. All
-waits of one `Patience` are equally long, so the order in which they began is the order in which they end.
+waits of one `SharedTimeout` are equally long, so the order in which they began is the order in which they end.
 
 Knows no store and no websession.
 """
@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-__all__ = ["Patience"]
+__all__ = ["SharedTimeout"]
 
 
-class Patience:
+class SharedTimeout:
     """Cancels tasks of one loop that have waited too long, and tells that from being cancelled by others.
 
-        patience.begin(task)
+        timeout.begin(task)
         try:
             await something
         except asyncio.CancelledError:
-            patience.judge(task)        # TimeoutError, if it was us
+            timeout.judge(task)        # TimeoutError, if it was us
             raise
         finally:
-            patience.end(task)
+            timeout.end(task)
 
     Args:
         loop: of the tasks.
@@ -46,7 +46,7 @@ class Patience:
         # Again at the end of the queue, which a dict gives only to what was not in it.
         when = self._waiting[task] = self._loop.time() + self._seconds
         if self._timer is None:
-            self._timer = self._loop.call_at(when, self._ring)
+            self._timer = self._loop.call_at(when, self._expire)
 
     def end(self, task: asyncio.Task[Any]) -> None:
         """Stop a task's time."""
@@ -66,12 +66,12 @@ class Patience:
         if others is not None and task.uncancel() <= others:
             raise TimeoutError(f"no answer within {self._seconds:g} s")
 
-    def _ring(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
         for task, when in list(self._waiting.items()):
             if when > now:
-                self._timer = self._loop.call_at(when, self._ring)
+                self._timer = self._loop.call_at(when, self._expire)
                 return
             del self._waiting[task]
             self._late[task] = task.cancelling()

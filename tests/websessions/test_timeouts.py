@@ -6,36 +6,36 @@ import asyncio
 
 import pytest
 
-from mangonel.websessions.patience import Patience
+from mangonel.websessions.timeouts import SharedTimeout
 
 
-async def wait(patience: Patience, seconds: float) -> str:
+async def wait(timeout: SharedTimeout, seconds: float) -> str:
     task = asyncio.current_task()
     assert task is not None
-    patience.begin(task)
+    timeout.begin(task)
     try:
         await asyncio.sleep(seconds)
         return "in time"
     except asyncio.CancelledError:
-        patience.judge(task)
+        timeout.judge(task)
         raise
     finally:
-        patience.end(task)
+        timeout.end(task)
 
 
 async def test_each_wait_has_the_whole_time_and_no_more() -> None:
     loop = asyncio.get_running_loop()
-    patience = Patience(loop, 0.2)
+    timeout = SharedTimeout(loop, 0.2)
 
     async def late() -> float:
         begun = loop.time()
         with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
-            await wait(patience, 60)
+            await wait(timeout, 60)
         return loop.time() - begun
 
     async def staggered(number: int) -> float | str:
         await asyncio.sleep(number * 0.03)
-        return await (late() if number % 2 else wait(patience, 0.0))
+        return await (late() if number % 2 else wait(timeout, 0.0))
 
     results = await asyncio.gather(*(staggered(number) for number in range(10)))
     assert results[::2] == ["in time"] * 5
@@ -43,42 +43,42 @@ async def test_each_wait_has_the_whole_time_and_no_more() -> None:
 
 
 async def test_a_task_that_others_cancel_is_cancelled_and_not_late() -> None:
-    patience = Patience(asyncio.get_running_loop(), 30)
-    task = asyncio.ensure_future(wait(patience, 60))
+    timeout = SharedTimeout(asyncio.get_running_loop(), 30)
+    task = asyncio.ensure_future(wait(timeout, 60))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert patience._waiting == {}
+    assert timeout._waiting == {}
 
 
 async def test_a_task_that_is_late_and_cancelled_is_cancelled() -> None:
-    patience = Patience(asyncio.get_running_loop(), 30)
-    task = asyncio.ensure_future(wait(patience, 60))
+    timeout = SharedTimeout(asyncio.get_running_loop(), 30)
+    task = asyncio.ensure_future(wait(timeout, 60))
     await asyncio.sleep(0)
-    patience._waiting[task] = 0.0
-    patience._ring()
+    timeout._waiting[task] = 0.0
+    timeout._expire()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert patience._late == {}
+    assert timeout._late == {}
 
 
 async def test_a_task_may_wait_again_after_it_was_late() -> None:
-    patience = Patience(asyncio.get_running_loop(), 0.05)
+    timeout = SharedTimeout(asyncio.get_running_loop(), 0.05)
     for _ in range(3):
         with pytest.raises(TimeoutError):
-            await wait(patience, 60)
+            await wait(timeout, 60)
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    assert await wait(patience, 0.0) == "in time"
+    assert await wait(timeout, 0.0) == "in time"
 
 
 async def test_nothing_rings_when_nobody_waits() -> None:
-    patience = Patience(asyncio.get_running_loop(), 0.02)
-    await wait(patience, 0.0)
+    timeout = SharedTimeout(asyncio.get_running_loop(), 0.02)
+    await wait(timeout, 0.0)
     async with asyncio.timeout(30):
-        while patience._timer is not None:
+        while timeout._timer is not None:
             await asyncio.sleep(0.005)
-    assert patience._waiting == {}
+    assert timeout._waiting == {}

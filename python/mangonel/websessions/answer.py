@@ -1,0 +1,43 @@
+"""What a framework does with a websession while its answer leaves: the cookie's headers, and what comes too late.
+
+Waits for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions import stateless
+from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, decide
+
+if TYPE_CHECKING:
+    from mangonel.websessions.session import WebSession
+
+__all__ = ["headers_of", "promise"]
+
+
+def promise(session: WebSession[Any]) -> None:
+    """Settle the cookie before the commit, which takes no store: in a streamed answer the headers leave first."""
+    state = session.state
+    plan = decide(session)
+    sessions = state.sessions
+    if sessions.is_stateless:
+        if plan != NOTHING:
+            stateless.commit(session, plan)
+    elif plan in (INSERT, ROTATE):
+        state.promised = sessions.new_token()
+        state.cookie = sessions.cookie.give(state.promised, sessions.absolute)
+    elif plan == END:
+        state.cookie = sessions.cookie.take_back()
+    state.headers_left = True
+
+
+def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
+    """Return the headers for this answer: Set-Cookie with what must go with it. Empty for most."""
+    state = session.state
+    if state.cookie is None:
+        return []
+    found = [("Set-Cookie", state.cookie), ("Cache-Control", "no-store"), ("Vary", "Cookie")]
+    if state.clear_site_data:
+        found.append(("Clear-Site-Data", state.sessions.clear_site_data))
+    return found

@@ -1,0 +1,238 @@
+"""What happens when an answer is about to leave: what `machine.decide` found is done. Flows, for every face.
+
+Every step is one call of a store; whatever matters for security is decided here, never by an engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.content import merge
+from mangonel.websessions.cookies import key_of
+from mangonel.websessions.errors import StoreError, TooManySessions
+from mangonel.websessions.follow import (
+    FOLLOW,
+    ROUNDS,
+    current_flow,
+    end_flow,
+    is_revoked_flow,
+    live_flow,
+    replace,
+)
+from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH
+from mangonel.websessions.record import Record
+from mangonel.websessions.stores.meter import Meter
+
+if TYPE_CHECKING:
+    from mangonel.websessions.session import WebSession
+    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.stores.protocol import Store
+
+__all__ = ["commit_flow"]
+
+
+async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], plan: int) -> None:
+    """Do what `machine.decide` found; leaves the cookie to set, if any, in the websession.
+
+    Raises:
+        StoreError: the changes of others came in faster than ours for many rounds.
+        TooManySessions: a login beyond `max_per_user`.
+    """
+    if plan == NOTHING:
+        return
+    now = sessions.now()
+    meter = Meter(store) if sessions.listens else None
+    if meter is not None:
+        store = meter
+    told = ""
+    if plan == INSERT:
+        await _insert_flow(sessions, store, session, session.state.encoded, now, now, now + sessions.absolute)
+        told = "created"
+    elif plan == TOUCH:
+        await _touch_flow(sessions, store, session, now)
+    elif plan == ROTATE:
+        await _rotate_flow(sessions, store, session, now)
+    elif plan == END:
+        await _destroy_flow(sessions, store, session, now)
+        if session.state.encoded != sessions.blank:
+            # As a farewell message: it goes into a websession of its own.
+            await _insert_flow(
+                sessions, store, session, session.state.encoded, now, now, now + sessions.absolute
+            )
+            told = "created"
+    elif await _write_flow(sessions, store, session, now):
+        told = "saved"
+    session.state.is_due = False
+    if told and meter is not None:
+        sessions.emit(
+            told, session.tag, bytes=len(session.state.base), seconds=meter.seconds(), calls=meter.calls
+        )
+
+
+async def _insert_flow(
+    sessions: Settled[Any],
+    store: Store,
+    session: WebSession[Any],
+    plain: bytes,
+    now: float,
+    created: float,
+    deadline: float,
+) -> None:
+    """Store a websession under a new id."""
+    token = session.state.promised or sessions.new_token()
+    session.state.promised = None
+    key = key_of(token)
+    record = Record(
+        key,
+        sessions.sealed(plain, key),
+        1,
+        created,
+        sessions.expiry(now, deadline, session.state.extra),
+        deadline,
+        session.state.user,
+        None,
+        None,
+        now,
+        sessions.new_sid(),
+        session.state.label,
+    )
+    if not await store.put(record, 0):
+        raise StoreError("the store already has a record under an id that was just made from 256 random bits")
+    session.state.record = record
+    session.state.base = plain
+    session.state.alias = None
+    session.state.cookie = sessions.cookie.give(token, deadline - now)
+
+
+async def _touch_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+    record = session.state.record
+    assert record is not None
+    expires = sessions.expiry(now, record.deadline, session.state.extra)
+    if await store.touch(record.key, expires):
+        session.state.record = replace(record, expires=expires)
+        sessions.emit("touched", session.tag)
+    else:
+        _lose(sessions, session)
+
+
+async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> bool:
+    """Write the changes over what was read, or merge them with what others wrote meanwhile; False: it had ended."""
+    current = session.state.record
+    assert current is not None
+    plain = session.state.encoded
+    for attempt in range(ROUNDS):
+        if attempt:
+            found = await current_flow(store, current.key, now, current)
+            if found is None:
+                await _lose_flow(sessions, store, session, current)
+                return False
+            current = found
+            plain = merge(session, current)
+        fresh = replace(
+            current,
+            data=sessions.sealed(plain, current.key),
+            version=current.version + 1,
+            expires=sessions.expiry(now, current.deadline, session.state.extra),
+            # Only a request that presented the new id has closed the old one.
+            prev=None if session.state.has_closed else current.prev,
+            label=session.state.label,
+        )
+        if await store.put(fresh, current.version):
+            session.state.record = fresh
+            session.state.base = plain
+            return True
+        sessions.emit("conflict", session.tag)
+    raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be saved")
+
+
+async def _lose_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record) -> None:
+    """The websession ended while this request ran: drop the change."""
+    trace = await store.get(record.key)
+    _lose(sessions, session, was_rotated=trace is not None)
+
+
+def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
+    sessions.emit("gone", session.tag)
+    # After a rotation the browser may have the new cookie by now, which taking the old one back would remove.
+    can_leave = not session.state.headers_left and session.state.visit.takes_cookies
+    session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
+    session.destroy()
+    session.state.record = None
+
+
+async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+    record = session.state.record
+    assert record is not None
+    tag = session.tag
+    await end_flow(store, record, now)
+    if session.state.alias is not None:
+        await store.delete(session.state.alias)
+    session.state.record = session.state.alias = None
+    session.state.base = sessions.blank
+    session.state.cookie = sessions.cookie.take_back()
+    session.state.clear_site_data = bool(sessions.clear_site_data)
+    sessions.emit("destroyed", tag)
+
+
+async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+    """End the old id first, then store everything under a new one; a crash between logs out, which is the safe side."""
+    change, old, user = session.state.change, session.state.record, session.state.user
+    starts_again = change != "rotated" or old is None
+    # Before the first wait: a revocation that comes meanwhile must find this login older than itself.
+    created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
+    if change == "login" and user is not None and sessions.max_per_user is not None:
+        await _refuse_flow(sessions, store, user, old)
+    plain = session.state.encoded
+    if old is not None:
+        ended = await end_flow(store, old, now, FOLLOW)
+        if ended is None and change != "login":
+            _lose(sessions, session)
+            return
+        if ended is not None and (ended.version, ended.key) != (old.version, old.key):
+            plain = merge(session, ended, session.state.kept if change == "login" else None)
+    deadline = now + sessions.absolute if starts_again or old is None else old.deadline
+    await _insert_flow(sessions, store, session, plain, now, created, deadline)
+    session.state.change = ""
+    session.state.kept = None
+    record = session.state.record
+    assert record is not None
+    if record.user is not None:
+        if await is_revoked_flow(sessions, store, record):
+            await end_flow(store, record, now)
+            _lose(sessions, session)
+            return
+        if change == "login" and sessions.max_per_user is not None:
+            await _evict_flow(sessions, store, session, record, now)
+    sessions.emit(change, session.tag, user=record.user)
+
+
+async def _refuse_flow(sessions: Settled[Any], store: Store, user: str, old: Record | None) -> None:
+    """Refuse before anything is ended. The one that this login replaces does not count."""
+    if sessions.over_limit != "refuse":
+        return
+    own = old.sid if old is not None else None
+    others = {record.sid for record in await live_flow(sessions, store, user)} - {own}
+    if sessions.max_per_user is not None and len(others) >= sessions.max_per_user:
+        raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")
+
+
+async def _evict_flow(
+    sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
+) -> None:
+    """Look again after the insert, so that two logins at once see each other."""
+    assert sessions.max_per_user is not None
+    assert record.user is not None
+    others = [other for other in await live_flow(sessions, store, record.user) if other.sid != record.sid]
+    surplus = len({other.sid for other in others}) + 1 - sessions.max_per_user
+    if surplus <= 0:
+        return
+    if sessions.over_limit == "refuse":
+        await end_flow(store, record, now)
+        _lose(sessions, session)
+        raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")
+    doomed = {other.sid: None for other in sorted(others, key=lambda other: other.created)}
+    for sid in list(doomed)[:surplus]:
+        for other in others:
+            if other.sid == sid:
+                await end_flow(store, other, now)
+        sessions.emit("evicted", sid.hex(), user=record.user)

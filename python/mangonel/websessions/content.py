@@ -1,0 +1,129 @@
+"""The values of a websession as bytes, and back: with its model, what the package keeps beside them, and limits.
+
+Waits for nothing and knows no store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.errors import EncodeError, SessionTooLarge, UsageError, WebSessionError
+from mangonel.websessions.merge import RESERVED, merged
+
+if TYPE_CHECKING:
+    from mangonel.websessions.record import Record
+    from mangonel.websessions.session import WebSession
+    from mangonel.websessions.settled import Settled
+
+__all__ = ["adopt", "encoded", "fill", "largest_key", "merge"]
+
+
+def encoded(session: WebSession[Any]) -> bytes:
+    """Return the values as they are stored.
+
+    Raises:
+        EncodeError: a value that the codec cannot store, by its key.
+        SessionTooLarge: more than `max_bytes`.
+    """
+    state = session.state
+    sessions = state.sessions
+    codec = sessions.codec
+    extra = state.extra
+    value: Any = session
+    try:
+        if sessions.model is not None:
+            if state.model is None and not extra:
+                return sessions.blank
+            value = sessions.to_builtins(session.data) if extra else sessions.encodable(session.data)
+        elif RESERVED in session:
+            raise EncodeError(f"the key {RESERVED!r} is taken; name yours otherwise")
+        if extra:
+            value = {**value, RESERVED: extra}
+        found = codec.encode(value)
+    except WebSessionError:
+        raise
+    except Exception as error:
+        raise codec.blame(value if isinstance(value, dict) else {}, error) from error
+    if len(found) > sessions.max_bytes:
+        _refuse_size(sessions, found)
+    return found
+
+
+def fill(session: WebSession[Any], plain: bytes, value: dict[str, Any]) -> None:
+    """Take over what was decoded from `plain`."""
+    state = session.state
+    extra = value.pop(RESERVED, None)
+    state.base = plain
+    state.extra = extra if type(extra) is dict else None
+    if state.sessions.model is None:
+        if session:
+            session.clear()
+        session.update(value)
+    else:
+        state.model = state.sessions.from_builtins(value)
+
+
+def adopt(session: WebSession[Any], record: Record) -> bool:
+    """Take over a record's content; False when it cannot be read."""
+    state = session.state
+    sessions = state.sessions
+    try:
+        plain = sessions.unsealed(record.data, record.key)
+    except ValueError:
+        sessions.emit("rejected", record.sid.hex(), reason="sealed")
+        return False
+    try:
+        fill(session, plain, sessions.codec.decode(plain))
+    except (ValueError, TypeError):
+        sessions.emit("rejected", record.sid.hex(), reason="corrupt")
+        return False
+    state.record = record
+    state.user = record.user
+    state.label = record.label
+    return True
+
+
+def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | None = None) -> bytes:
+    """Merge into the websession what others stored; return it encoded.
+
+    Args:
+        current: what is stored now.
+        only: the keys of theirs that count; None: all.
+    """
+    state = session.state
+    sessions = state.sessions
+    decode, encode = sessions.codec.decode, sessions.codec.encode
+    try:
+        stored = sessions.unsealed(current.data, current.key)
+        theirs = decode(stored)
+    except ValueError as error:
+        raise EncodeError(f"the websession was overwritten with something unreadable: {error}") from None
+    base, mine = decode(state.base), decode(encoded(session))
+    if only is not None:
+        base = {key: base[key] for key in only if key in base}
+        theirs = {key: theirs[key] for key in only if key in theirs}
+    try:
+        value = merged(base, mine, theirs, lambda a, b: encode({"": a}) != encode({"": b}), sessions.merge)
+    except Exception as error:
+        raise UsageError(f"a merge function failed: {type(error).__name__}: {error}") from error
+    plain = encode(value)
+    if len(plain) > sessions.max_bytes:
+        _refuse_size(sessions, plain)
+    fill(session, plain, decode(plain))
+    state.base = stored
+    state.encoded = plain
+    return plain
+
+
+def largest_key(sessions: Settled[Any], plain: bytes) -> str:
+    """Return the key whose value takes most of the encoded values."""
+    codec = sessions.codec
+    values = codec.decode(plain)
+    return max(values, key=lambda key: len(codec.encode({key: values[key]})), default="")
+
+
+def _refuse_size(sessions: Settled[Any], plain: bytes) -> None:
+    raise SessionTooLarge(
+        f"the websession takes {len(plain)} bytes, the limit is {sessions.max_bytes}; "
+        f"the largest part is {largest_key(sessions, plain)!r}"
+    )

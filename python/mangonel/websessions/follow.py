@@ -1,0 +1,118 @@
+"""Where a websession went: from the record that a request knows, over renewals, to the one that lives. Flows.
+
+Three sentences carry everything that waits for a store: a `put` succeeds only on the version that was read, so a slow
+writer cannot bring back what was ended; what ends a websession is a `put` too, so a renewal cannot slip past it; an id
+that was not found is never adopted.
+
+Knows no engine, no framework, no clock but the settings'. Errors of a store pass through; the faces judge them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mangonel.websessions.errors import StoreError
+from mangonel.websessions.record import ENDED, Record
+
+if TYPE_CHECKING:
+    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.stores.protocol import Store
+
+__all__ = ["FOLLOW", "ROUNDS", "current_flow", "end_flow", "is_revoked_flow", "live_flow", "replace"]
+
+# Requests in flight may find, for so many seconds, where a renewed websession went on or that it was rotated away.
+# What stays open for longer, as a socket, finds a user's websession by its user, and nobody's not any more.
+FOLLOW = 600.0
+
+# With twenty writers on one websession the last one wins in the twentieth round at the latest.
+ROUNDS = 64
+
+replace = msgspec.structs.replace
+
+
+async def current_flow(store: Store, key: bytes, now: float, known: Record | None = None) -> Record | None:
+    """Return the live record that a key leads to, for a request that was let in already; None when it has ended.
+
+    Args:
+        known: what the request was let in with, to search by its user where the trail is cold.
+    """
+    record = await store.get(key)
+    hops = 0
+    while record is not None and record.next and hops < 8:
+        # A request may have taken longer than several renewals.
+        record = await store.get(record.next)
+        hops += 1
+    if record is None and known is not None:
+        record = await _search_flow(store, known)
+    if record is None or not record.is_live or not now < min(record.expires, record.deadline):
+        return None
+    return record
+
+
+async def end_flow(store: Store, record: Record, now: float, keep: float = 0.0) -> Record | None:
+    """Make a record, and what it was renewed to, unusable; return the last live version of it, or None.
+
+    Args:
+        keep: seconds for which a trace says that it was ended on purpose; 0 removes it.
+    """
+    live: Record | None = record
+    has_searched = False
+    for _ in range(ROUNDS):
+        if live is None and not has_searched:
+            has_searched = True
+            live = await _search_flow(store, record)
+        if live is None or live.next == ENDED:
+            return None
+        if live.next is not None:
+            live = await store.get(live.next)
+            continue
+        # Not a delete: a renewal that is under way would slip past it.
+        trace = replace(
+            live,
+            data=b"",
+            version=live.version + 1,
+            user=None,
+            next=ENDED,
+            prev=None,
+            label=None,
+            expires=now + keep,
+        )
+        if await store.put(trace, live.version):
+            if not keep:
+                await store.delete(record.key, live.key) if record.key != live.key else await store.delete(
+                    live.key
+                )
+            return live
+        live = await store.get(live.key)
+    raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be ended")
+
+
+async def is_revoked_flow(sessions: Settled[Any], store: Store, record: Record) -> bool:
+    """Return whether the user's epoch is later than the record: revoked while it was being made."""
+    epochs = sessions.epochs_of(store) if record.user is not None else None
+    if epochs is None or record.user is None:
+        return False
+    epoch = await epochs.get(sessions.epoch_key(record.user))
+    return epoch is not None and record.created <= epoch.created
+
+
+async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Record]:
+    """Return a user's records that can still be used."""
+    now = sessions.now()
+    found: list[Record] = await store.find(user)  # type: ignore[attr-defined]
+    return [record for record in found if record.is_live and now < min(record.expires, record.deadline)]
+
+
+async def _search_flow(store: Store, known: Record) -> Record | None:
+    """Return the live record of a user's websession whose trail is gone; None where there is none or none can be found.
+
+    A socket may stay open for longer than `FOLLOW` after a renewal, and a logout there must end the websession.
+    """
+    if known.user is None or not hasattr(store, "find"):
+        return None
+    found: list[Record] = await store.find(known.user)
+    # The older one, if a renewal is under way: whatever happens to it makes the renewal look again.
+    live = [record for record in found if record.sid == known.sid and record.is_live]
+    return min(live, key=lambda record: record.issued, default=None)

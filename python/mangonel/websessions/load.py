@@ -1,0 +1,197 @@
+"""What happens when a request begins: from its cookie to its websession. Flows, written once for every face.
+
+Every step is one call of a store; whatever matters for security is decided here, never by an engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.content import adopt
+from mangonel.websessions.cookies import key_of
+from mangonel.websessions.follow import FOLLOW, current_flow, end_flow, is_revoked_flow, replace
+from mangonel.websessions.record import ENDED, Record
+from mangonel.websessions.session import WebSession
+
+if TYPE_CHECKING:
+    from mangonel.websessions.session import Visit
+    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.stores.protocol import Store
+
+__all__ = ["alive_flow", "load_flow", "reload_flow"]
+
+
+async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSession[Any]:
+    """Return the websession of a request: the stored one that its cookie names, or an empty one."""
+    session: WebSession[Any] = WebSession(sessions, visit)
+    cookie = visit.cookie
+    policy = sessions.cookie
+    if cookie is None or not policy.is_in(cookie):
+        return session
+    if policy.secure and not visit.is_secure:
+        # An id that travelled in the clear is nobody's any more.
+        sessions.tell_insecure()
+        return session
+    for value in policy.candidates(cookie):
+        token = policy.token_of(value)
+        if token is None:
+            sessions.emit("rejected", reason="malformed")
+            continue
+        key = key_of(token)
+        record = await store.get(key)
+        now = sessions.now()
+        if record is None:
+            sessions.emit("rejected", reason="unknown")
+            sessions.note_guess(visit)
+            continue
+        if (
+            record.next is not None
+            or record.prev is not None
+            or not now < record.expires
+            or not now < record.deadline
+            or sessions.epochs_apart
+        ):
+            found = await _settle_flow(sessions, store, session, record, now)
+            if found is None:
+                continue
+            record = found
+        if not adopt(session, record):
+            session = WebSession(sessions, visit)
+            continue
+        if sessions.bind and not _is_bound(sessions, session):
+            await end_flow(store, record, now)
+            sessions.emit("destroyed", session.tag, reason="signal")
+            session = WebSession(sessions, visit)
+            session.state.cookie = policy.take_back() if visit.takes_cookies else None
+            return session
+        if now - record.issued >= sessions.renew and visit.takes_cookies and session.state.alias is None:
+            await _renew_flow(sessions, store, session, now)
+            if session.state.record is None:
+                session = WebSession(sessions, visit)
+                continue
+        return session
+    return session
+
+
+async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> bool:
+    """Read the websession again and drop the changes; False, and empty it, when it has ended."""
+    record = session.state.record
+    if record is None or sessions.is_stateless:
+        return not session.state.is_ended
+    now = sessions.now()
+    found = await current_flow(store, record.key, now, record)
+    if found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found)):
+        return adopt(session, found)
+    session.destroy()
+    session.state.record = None
+    return False
+
+
+async def alive_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> bool:
+    """Return whether a websession that was loaded some time ago has not ended since."""
+    record = session.state.record
+    if record is None or sessions.is_stateless:
+        return not session.state.is_ended
+    found = await current_flow(store, record.key, sessions.now(), record)
+    return found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found))
+
+
+async def _settle_flow(
+    sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
+) -> Record | None:
+    """Judge a record that is anything but plain and in time; return the one that counts, or None."""
+    if record.next == ENDED:
+        sessions.emit("rejected", record.sid.hex(), reason="ended")
+        return None
+    if record.next is not None:
+        # Renewed. The old id is good for a while, in case the answer with the new one was lost, and no longer than
+        # until the new one was seen.
+        if record.data or now > record.issued + sessions.grace:
+            sessions.emit("rejected", record.sid.hex(), reason="renewed")
+            return None
+        found = await current_flow(store, record.next, now)
+        if found is None:
+            sessions.emit("rejected", record.sid.hex(), reason="ended")
+            return None
+        session.state.alias = record.key
+        record = found
+    elif not now < record.expires or not now < record.deadline:
+        await _expire_flow(sessions, store, record)
+        return None
+    elif record.prev is not None:
+        old = await store.get(record.prev)
+        if old is not None and old.next and not old.data:
+            await store.put(replace(old, version=old.version + 1, data=b"seen"), old.version)
+        session.state.has_closed = session.state.is_due = True  # so that `prev` goes with this answer's write
+    if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
+        sessions.emit("rejected", record.sid.hex(), reason="revoked")
+        return None
+    return record
+
+
+async def _expire_flow(sessions: Settled[Any], store: Store, record: Record) -> None:
+    await store.delete(record.key)
+    sessions.emit("expired", record.sid.hex())
+
+
+def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
+    """Compare the binding signals; False when the policy says that the websession must end."""
+    bound = (session.state.extra or {}).get("bind")
+    if type(bound) is not dict:
+        return True
+    seen = sessions.signals_of(session.state.visit)
+    for signal, digest in bound.items():
+        if signal not in seen or seen[signal] == digest:
+            continue
+        sessions.emit("mismatch", session.tag, signal=signal)
+        policy = sessions.mismatch_policy(signal)
+        if policy == "destroy":
+            return False
+        if policy == "challenge":
+            session.state.challenged = True
+    return True
+
+
+async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+    """Give a websession a new id. One of several parallel requests wins; the others go on with the old id."""
+    old = session.state.record
+    assert old is not None
+    token = sessions.new_token()
+    fresh = replace(
+        old,
+        key=key_of(token),
+        data=sessions.sealed(session.state.base, key_of(token)),
+        version=1,
+        issued=now,
+        prev=old.key,
+        expires=sessions.expiry(now, old.deadline, session.state.extra),
+    )
+    if not await store.put(fresh, 0):
+        return
+    alias = replace(
+        old,
+        data=b"",
+        version=old.version + 1,
+        next=fresh.key,
+        prev=None,
+        user=None,
+        label=None,
+        issued=now,
+        expires=now + max(FOLLOW, sessions.grace),
+    )
+    if not await store.put(alias, old.version):
+        await store.delete(fresh.key)
+        found = await current_flow(store, old.key, now)
+        if found is None or not adopt(session, found):
+            session.state.record = None
+        elif found.key != old.key:
+            session.state.alias = old.key
+        return
+    if await is_revoked_flow(sessions, store, fresh):
+        await store.delete(fresh.key, old.key)
+        sessions.emit("rejected", fresh.sid.hex(), reason="revoked")
+        session.state.record = None
+        return
+    session.state.record = fresh
+    session.state.cookie = sessions.cookie.give(token, fresh.deadline - now)
+    sessions.emit("renewed", session.tag)

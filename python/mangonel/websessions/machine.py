@@ -1,0 +1,193 @@
+"""The state of one request's websession, and what its commit has to do: a table. Waits for nothing, knows no store.
+
+What a request asked for and what differs from the stored record decide, and nothing else:
+
+    stored   asked for                differs   the commit
+    ───────  ───────────────────────  ────────  ─────────────────────────────────────────────────────
+    nothing  to stay                  nothing   NOTHING  a reader who is nobody costs no call
+    nothing  to stay                  values    INSERT   a new id
+    nothing  login                    any       ROTATE   a new id, with a user
+    nothing  an end                   values    INSERT   a farewell message
+    a record to stay                  nothing   NOTHING
+    a record to stay                  its time  TOUCH    `expires` alone moves
+    a record to stay                  values    WRITE    on the version that was read, or a merge
+    a record login, rotate, proved    any       ROTATE   the old id ends, then everything under a new one
+    a record an end                   any       END      and INSERT where there is a farewell message
+
+The laws:
+- What was asked for wins over what differs: an end is never turned into a write, nor a rotation.
+- The last word counts: `login` after `destroy` is a login, `destroy` after `login` is an end.
+- Nothing that needs a new cookie is begun where no cookie can leave any more.
+- A websession that could not be loaded (`degraded`) is never written; asking it to end or to change hands is an error.
+- What a failed answer discards are values; what was asked for and changes who may come in is committed all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.content import encoded, fill
+
+if TYPE_CHECKING:
+    from mangonel.websessions.record import Record
+    from mangonel.websessions.session import Visit, WebSession
+    from mangonel.websessions.settled import Settled
+
+__all__ = ["END", "INSERT", "NOTHING", "ROTATE", "TOUCH", "WRITE", "State", "decide", "discard"]
+
+# What a commit has to do.
+NOTHING, TOUCH, WRITE, INSERT, ROTATE, END = range(6)
+
+# What was asked for, and what differs.
+STAY, CHANGE, LEAVE = range(3)
+SAME, TIME, VALUES = range(3)
+
+PLANS = {
+    # (is stored, asked for, differs)
+    (False, STAY, SAME): NOTHING,
+    (False, STAY, TIME): NOTHING,
+    (False, STAY, VALUES): INSERT,
+    (False, CHANGE, SAME): ROTATE,
+    (False, CHANGE, TIME): ROTATE,
+    (False, CHANGE, VALUES): ROTATE,
+    (False, LEAVE, SAME): NOTHING,
+    (False, LEAVE, TIME): NOTHING,
+    (False, LEAVE, VALUES): INSERT,
+    (True, STAY, SAME): NOTHING,
+    (True, STAY, TIME): TOUCH,
+    (True, STAY, VALUES): WRITE,
+    (True, CHANGE, SAME): ROTATE,
+    (True, CHANGE, TIME): ROTATE,
+    (True, CHANGE, VALUES): ROTATE,
+    (True, LEAVE, SAME): END,
+    (True, LEAVE, TIME): END,
+    (True, LEAVE, VALUES): END,
+}
+
+# These give the browser a new cookie.
+NEED_COOKIE = frozenset({INSERT, ROTATE})
+
+
+class State:
+    """What a request knows of its websession, for the flows and the frameworks. Refers to no websession.
+
+    Attributes:
+        sessions: the application's settings.
+        visit: the request.
+        record: what is stored, as last seen; None: nothing.
+        base: the encoded values that are stored.
+        encoded: the encoded values of this request, once a commit was decided.
+        extra: what the package itself keeps beside the values; None: nothing.
+        model: the typed values, if there is a model.
+        user, label: as they shall be stored.
+        change: "login", "reauthenticated" or "rotated"; "": none was asked for.
+        kept: the keys that survive a login.
+        is_ended: an end was asked for, or met.
+        is_due: the time of its last use has to be stored.
+        has_closed: this request presented the new id, so the old one is dead and needs no mention.
+        alias: key of the old id that led here; None: the record's own did.
+        cookie: the Set-Cookie header to send; None: none.
+        promised: the token of a cookie that left before its record was stored.
+        headers_left: no cookie can be set any more.
+        clear_site_data: the header Clear-Site-Data goes along.
+        challenged, degraded: as the websession's.
+        face: who runs this websession's flows.
+    """
+
+    # What every request reads or sets is a slot; the rest are defaults of the class, since most requests need none.
+    __slots__ = ("__dict__", "base", "cookie", "extra", "model", "record", "sessions", "user", "visit")
+    record: Record | None
+    extra: dict[str, Any] | None
+    model: Any
+    user: str | None
+    cookie: str | None
+
+    encoded = b""
+    label: str | None = None
+    change = ""
+    kept: tuple[str, ...] | None = None
+    is_ended = False
+    is_due = False
+    has_closed = False
+    alias: bytes | None = None
+    promised: str | None = None
+    headers_left = False
+    clear_site_data = False
+    challenged = False
+    degraded = False
+    face: Any = None
+
+    def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
+        self.sessions = sessions
+        self.visit = visit
+        self.base = sessions.blank
+        self.record = self.extra = self.model = self.user = self.cookie = None
+
+    def set_extra(self, name: str, value: Any) -> None:
+        """Keep something beside the values."""
+        if self.extra is None:
+            self.extra = {}
+        self.extra[name] = value
+
+    @property
+    def can_take_cookie(self) -> bool:
+        """Whether the answer can still carry Set-Cookie."""
+        return not self.headers_left and self.visit.takes_cookies
+
+
+def decide(session: WebSession[Any]) -> int:
+    """Return what a commit has to do; asks nobody."""
+    state = session.state
+    record = state.record
+    if record is None and not session and not state.extra and not state.user and state.model is None:
+        return NOTHING  # the table's first row, without encoding anything
+    if state.degraded:
+        return NOTHING
+    state.encoded = encoded(session)
+    plan = PLANS[record is not None, _asked(state), _differs(state)]
+    return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
+
+
+def _asked(state: State) -> int:
+    if state.is_ended:
+        return LEAVE
+    return CHANGE if state.change and (state.record is not None or state.user is not None) else STAY
+
+
+def _differs(state: State) -> int:
+    record, sessions = state.record, state.sessions
+    if state.encoded != (state.base if record is not None else sessions.blank):
+        return VALUES
+    if record is None:
+        return SAME
+    expires = sessions.expiry(sessions.now(), record.deadline, state.extra)
+    if state.is_due or expires - record.expires >= sessions.touch_after:
+        # A touch moves `expires` alone.
+        return VALUES if state.label != record.label or record.prev is not None else TIME
+    return SAME
+
+
+def _can_give_cookie(state: State) -> bool:
+    sessions = state.sessions
+    if sessions.cookie.secure and not state.visit.is_secure:
+        sessions.tell_insecure()
+        return False
+    if (state.headers_left and state.promised is None) or not state.visit.takes_cookies:
+        sessions.emit("discarded", reason="the headers had left before something was stored")
+        return False
+    return True
+
+
+def discard(session: WebSession[Any]) -> None:
+    """Forget what this request changed, because the answer is an error. An end stays an end."""
+    state = session.state
+    if state.is_ended or state.promised is not None:
+        return
+    state.change = ""
+    record = state.record
+    if record is None:
+        session.clear()
+        state.model = state.extra = None
+        return
+    state.user, state.label = record.user, record.label
+    fill(session, state.base, state.sessions.codec.decode(state.base))

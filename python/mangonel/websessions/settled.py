@@ -1,0 +1,372 @@
+"""What was decided when the application started, for everything that runs then: limits, codec, keys, clock, listener.
+
+`WebSessions` is this and the way to a store. Knows no store, no flow and no framework; waits for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mangonel.websessions import abuse, cookies
+from mangonel.websessions.codecs import codec_named
+from mangonel.websessions.cookies import CookiePolicy
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.events import WARNINGS, Event, to_logging
+from mangonel.websessions.sealing import KeyRing
+from mangonel.websessions.settings import (
+    Content,
+    Cookie,
+    Lifetime,
+    Outages,
+    Protection,
+    Users,
+    limits,
+    one_of,
+    seconds,
+)
+
+if TYPE_CHECKING:
+    from mangonel.websessions.faces import AsyncFace, BlockingFace
+    from mangonel.websessions.session import Visit
+
+__all__ = ["Settled", "checked", "new_key"]
+
+Data = TypeVar("Data")
+
+log = logging.getLogger("mangonel.websessions")
+
+POLICIES = ("log", "challenge", "destroy")
+SID_BYTES = 8
+
+
+class Settled(Generic[Data]):
+    """The settings, checked; an attribute for each that something asks for later. Whoever inherits has the faces."""
+
+    asynchronous: AsyncFace
+    blocking: BlockingFace
+
+    def __init__(
+        self,
+        lifetime: Lifetime,
+        cookie: Cookie,
+        content: Content,
+        protection: Protection,
+        users: Users,
+        outages: Outages,
+        *,
+        model: type[Data] | None,
+        is_stateless: bool,
+        trust_forwarded: bool,
+        events: Callable[[Event], None] | None,
+        clock: Callable[[], float],
+    ) -> None:
+        chosen = limits(
+            lifetime.idle,
+            lifetime.absolute,
+            lifetime.renew,
+            lifetime.grace,
+            lifetime.touch_after,
+            lifetime.aal,
+        )
+        self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
+        self.is_stateless = is_stateless
+        signing, sealing = _keys(protection.sign), _keys(protection.seal)
+        self.cookie = CookiePolicy(cookie, sign=[_bytes(key) for key in signing], is_payload=is_stateless)
+        self.clear_site_data = cookie.clear_site_data
+        self.codec = codec_named(content.codec)
+        self.max_bytes = content.max_bytes
+        self.merge = dict(content.merge or {})
+        self.model = model
+        self.blank = self._blank()
+        self.ring = KeyRing(sealing) if sealing else None
+        if is_stateless and self.ring is None:
+            raise UsageError("websessions in cookies need seal=; mangonel.websessions.new_key() makes a key")
+        if is_stateless and users.max_per_user is not None:
+            raise UsageError("max_per_user needs a store that can look for a user, and a cookie is none")
+        self.trust_forwarded = trust_forwarded
+        self.bind = tuple(protection.bind)
+        self._policies = _policies(self.bind, protection.on_mismatch)
+        secret = (
+            _bytes(protection.bind_secret)
+            if protection.bind_secret
+            else b"".join(_bytes(key) for key in (sealing or signing)[-1:])
+        )
+        self._bind_salt = (
+            sha256(b"mangonel websession bind" + secret).digest() if secret else abuse.random_salt()
+        )
+        self.timeout = seconds(outages.timeout, "timeout")
+        self.on_store_error = one_of(outages.on_store_error, "on_store_error", ("raise", "anonymous"))
+        self.save_on_error = outages.save_on_error
+        if users.max_per_user is not None and users.max_per_user < 1:
+            raise UsageError(f"expected max_per_user above zero, got {users.max_per_user}")
+        self.max_per_user = users.max_per_user
+        self.over_limit = one_of(users.over_limit, "over_limit", ("evict-oldest", "refuse"))
+        self.clock = clock
+        self.after_epoch = 0.0
+        self._guessing = abuse.Guessing(
+            protection.guess_limit, seconds(protection.guess_window, "guess_window")
+        )
+        self.listens = events is not None
+        self._tell = events or to_logging(everything=False)
+        self._was_told_insecure = False
+        self.epochs_apart = users.epochs is not None
+
+    def now(self) -> float:
+        """The time in whole milliseconds, which every store keeps exactly."""
+        return int(self.clock() * 1000) / 1000
+
+    def expiry(self, now: float, deadline: float, extra: Mapping[str, Any] | None) -> float:
+        """Return when a websession ends unless used again.
+
+        Args:
+            now: seconds since the epoch.
+            deadline: its absolute limit, likewise.
+            extra: what the websession keeps beside its data, perhaps an idle limit of its own.
+
+        Example:
+            >>> sessions.expiry(1_000.0, 2_000.0, None)
+            2000.0
+        """
+        idle = self.idle
+        if extra is not None and "idle" in extra:
+            idle = float(extra["idle"])
+        expires = now + idle
+        return expires if expires < deadline else deadline
+
+    def new_token(self) -> str:
+        """Return a new token."""
+        return cookies.new_token()
+
+    def new_sid(self) -> bytes:
+        """Return a new name for a websession in logs and listings."""
+        return token_bytes(SID_BYTES)
+
+    def sealed(self, plain: bytes, key: bytes) -> bytes:
+        """Return the data as it is stored under a key.
+
+        Args:
+            plain: the encoded data.
+            key: the record's key, which the seal is bound to.
+
+        Example:
+            >>> sessions.sealed(b"plain", bytes(32))
+            b'plain'
+        """
+        return plain if self.ring is None else self.ring.seal(plain, key)
+
+    def unsealed(self, data: bytes, key: bytes) -> bytes:
+        """Return stored data as it was; ValueError when no key opens it.
+
+        Args:
+            data: what is stored.
+            key: the record's key.
+
+        Example:
+            >>> sessions.unsealed(b"plain", bytes(32))
+            b'plain'
+        """
+        return data if self.ring is None or self.is_stateless else self.ring.unseal(data, key)
+
+    def emit(self, kind: str, tag: str = "", **details: Any) -> None:
+        """Tell the listener. What it raises is logged, since no visitor can help it.
+
+        Args:
+            kind: what happened.
+            tag: the websession's name for logs.
+            details: further fields of the event.
+
+        Example:
+            >>> events = RecordingEvents()
+            >>> WebSessions("memory:", events=events).emit("created", "a1b2")
+            >>> events.kinds()
+            ['created']
+        """
+        if not self.listens and kind not in WARNINGS:
+            return
+        try:
+            self._tell(Event(kind, tag, self.now(), **details))
+        except Exception:
+            log.exception("the listener of websession events failed")
+
+    def note_guess(self, visit: Visit) -> None:
+        """Count an unknown id.
+
+        Args:
+            visit: the request that had it.
+
+        Example:
+            >>> sessions.note_guess(Visit())
+        """
+        network = abuse.network_of(visit.signals("address")) if visit.signals is not None else ""
+        if self._guessing.note(network, self.now()):
+            self.emit("guessing", network=network)
+
+    def tell_insecure(self) -> None:
+        """Say once that a Secure cookie cannot be used over plain http."""
+        if not self._was_told_insecure:
+            self._was_told_insecure = True
+            self.emit(
+                "insecure",
+                reason="plain http and secure=True: no cookie is set or believed; behind a proxy that ends TLS use "
+                "trust_forwarded=True, for development secure=False",
+            )
+
+    def signals_of(self, visit: Visit) -> dict[str, bytes]:
+        """Return the digests of the binding signals of a request.
+
+        Args:
+            visit: a request.
+
+        Example:
+            >>> sessions.signals_of(Visit())
+            {}
+        """
+        return abuse.digests(self.bind, visit.signals, self._bind_salt)
+
+    def mismatch_policy(self, signal: str) -> str:
+        """Return what to do when a signal changed.
+
+        Args:
+            signal: "user_agent" or "network".
+
+        Example:
+            >>> sessions.mismatch_policy("user_agent")
+            'log'
+        """
+        return self._policies.get(signal, "log")
+
+    def epoch_key(self, user: str) -> bytes:
+        """Return the key of a user's epoch.
+
+        Args:
+            user: as it was given to `login`.
+
+        Example:
+            >>> len(sessions.epoch_key("ada"))
+            32
+        """
+        return sha256(b"mangonel websession epoch\0" + user.encode()).digest()
+
+    if TYPE_CHECKING:
+
+        def epochs_of(self, store: Any) -> Any: ...
+
+    # Typed data.
+
+    def encodable(self, data: Any) -> Any:
+        """Return a model's values in a form that the codec takes.
+
+        Args:
+            data: what a websession holds.
+
+        Example:
+            >>> sessions.encodable({"n": 1})
+            {'n': 1}
+        """
+        return self.to_builtins(data) if self.codec.name == "bson" else data
+
+    def to_builtins(self, data: Any) -> dict[str, Any]:
+        """Return a model's values as a dict.
+
+        Args:
+            data: what a websession holds.
+
+        Example:
+            >>> sessions.to_builtins({"n": 1})
+            {'n': 1}
+        """
+        if self.codec.name == "bson":
+            import msgspec
+
+            value: dict[str, Any] = msgspec.to_builtins(data, builtin_types=_NATIVE)
+            return value
+        return self.codec.decode(self.codec.encode(data))
+
+    def from_builtins(self, value: dict[str, Any]) -> Any:
+        """Return a model's values from a dict; ValueError when they do not fit.
+
+        Args:
+            value: what the codec read.
+
+        Example:
+            >>> import msgspec
+            >>> class Shop(msgspec.Struct):
+            ...     cart: list[str] = []
+            >>> WebSessions("memory:", model=Shop).from_builtins({"cart": ["tea"]}).cart
+            ['tea']
+        """
+        import msgspec
+
+        assert self.model is not None
+        return msgspec.convert(value, self.model, strict=self.codec.name != "json")
+
+    def _blank(self) -> bytes:
+        if self.model is None:
+            return self.codec.encode({})
+        try:
+            fresh = self.model()
+        except TypeError as error:
+            raise UsageError(
+                f"expected a default for every field of {self.model.__name__}: {error}"
+            ) from None
+        return self.codec.encode(self.encodable(fresh))
+
+
+def checked(sessions: Any, where: str) -> Any:
+    """Return what a framework was given, if it is websessions.
+
+    Args:
+        sessions: what was given.
+        where: how to give it, for the message.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(sessions, Settled):
+        raise UsageError(
+            f"expected {where} with sessions=WebSessions(…), got {type(sessions).__name__}"
+            + ("; a store's URL goes into WebSessions" if isinstance(sessions, str) else "")
+        )
+    return sessions
+
+
+def _native() -> tuple[type, ...]:
+    import datetime
+    import uuid
+
+    return bytes, datetime.datetime, uuid.UUID
+
+
+_NATIVE = _native()
+
+
+def _keys(keys: bytes | str | Sequence[bytes | str] | None) -> list[bytes | str]:
+    if keys is None:
+        return []
+    return [keys] if isinstance(keys, bytes | str) else list(keys)
+
+
+def _bytes(key: bytes | str) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
+def _policies(bind: tuple[str, ...], on_mismatch: str | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(on_mismatch, str):
+        policy = one_of(on_mismatch, "on_mismatch", POLICIES)
+        # Visitors change networks on every train; an address alone ends nothing unless that was asked for by name.
+        return {signal: "log" if signal == "network" else policy for signal in bind}
+    for signal, policy in on_mismatch.items():
+        one_of(policy, f"on_mismatch[{signal!r}]", POLICIES)
+        if signal not in bind:
+            raise UsageError(f"on_mismatch names {signal!r}, which bind does not")
+    return {signal: on_mismatch.get(signal, "log") for signal in bind}
+
+
+def new_key() -> str:
+    """Return a new key for `seal` or `sign`, as text for a configuration file."""
+    return urlsafe_b64encode(token_bytes(32)).decode()
