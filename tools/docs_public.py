@@ -88,9 +88,10 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "bson-codec": (
-        "bson: options, extended JSON, errors",
-        ("mangonel.bson.codec_options", "mangonel.bson.json_util", "mangonel.bson.errors"),
+        "bson: codec options and errors",
+        ("mangonel.bson.codec_options", "mangonel.bson.errors"),
     ),
+    "bson-json": ("bson: extended JSON (json_util)", ("mangonel.bson.json_util",)),
     "gridfs": ("gridfs", ("mangonel.gridfs", "mangonel.gridfs.errors")),
     "gridfs-web": ("gridfs over HTTP", ("mangonel.gridfs.web.asgi", "mangonel.gridfs.web.tornado")),
     "odm": ("odm", ("mangonel.odm",)),

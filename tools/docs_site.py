@@ -15,7 +15,11 @@ import docs_public  # noqa: E402  # beside this file, which MkDocs loads by its 
 from mkdocs.structure.files import File, Files  # noqa: E402
 
 # Pages outside of docs/, where they are expected at the root of a repository.
-ELSEWHERE = {"ARCHITECTURE.md": "explanation/architecture.md", "CONTRIBUTING.md": "contributing.md"}
+ELSEWHERE = {
+    "ARCHITECTURE.md": "explanation/architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 
 
 def on_files(files: Files, config: Any) -> Files:

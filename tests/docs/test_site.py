@@ -13,7 +13,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 # Pages that are made when the site is built.
-MADE = ("docs/reference/", "docs/contributing.md", "docs/explanation/architecture.md")
+MADE = ("docs/reference/", "docs/changelog.md", "docs/contributing.md", "docs/explanation/architecture.md")
 
 
 def prose(page):
@@ -54,6 +54,22 @@ def test_every_page_stands_in_the_navigation():
     missing = {page for page in written - named if not page.startswith(("dev/", "benchmarks/"))}
     assert missing == set()
     assert {f"docs/{page}" for page in named - written} <= {
+        "docs/changelog.md",
         "docs/contributing.md",
         "docs/explanation/architecture.md",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("mangonel.bson.json_util.dumps", "json_util"),
+        ("from bson.json_util import dumps", "json_util"),
+        ("orders.find_one({'_id': 1})", "find_one"),
+        ('"retryWrites=false"', "retryWrites"),
+    ],
+)
+def test_search_finds_a_name_inside_of_code(text, name):
+    separator = re.search(r"^ +separator: '(.*)'$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+
+    assert name in re.split(separator[1].replace("''", "'"), text)
