@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
+.PHONY: help build run test test-rust test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,9 +31,25 @@ run: build    ## Start a real mongod, play every experiment with the peers, prin
 	$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
 	$(BIN)/mangonel lab run --brief --budget $(BUDGET) $(EXPERIMENTS) --out target/lab/run.jsonl --report target/lab/report.html
 
-test: lint    ## Lint, then every test: Rust without a server, Python with a real mongod
+# Tests wait for servers more than they work, so there are two workers for each core; each has servers of its own.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+PYTEST  := MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
+
+SHORT_FAULTS := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30
+LONG_FAULTS  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120
+
+test: lint test-rust    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
+	$(SHORT_FAULTS) $(PYTEST) --sample $(ARGS)
+
+test-rust:    ## The tests of the core, which need neither Python nor a server
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
-	MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest $(ARGS)
+
+# After `make test`: all faces, loops and paths, longer faults, PyMongo's suite, the fuzz targets.
+test-all: test test-rest    ## Everything: `make test`, and what it leaves out
+
+test-rest: build
+	$(PYTEST) --rest
+	$(LONG_FAULTS) $(PYTEST) tests/faults
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 $(BIN)/python -m pytest tests/websessions/test_model.py -s $(ARGS)
@@ -48,14 +64,25 @@ bench: build    ## The full lab, as for the README's table
 	$(BIN)/python -m compileall -q python/mangonel
 	$(BIN)/mangonel lab run
 
-lint: build    ## Formatting, clippy, types, floors, stubs
+lint: build    ## Formatting, clippy, types, floors, stubs; the parts side by side
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-rust lint-stubs lint-floors lint-text
+
+lint-rust:
 	cargo fmt --check
 	cargo clippy --locked --quiet --all-targets -- -D warnings
+
+lint-text:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(PYTHON) tools/stubs.py --check
+
+lint-types:
 	$(BIN)/mypy
+
+lint-stubs:
+	$(PYTHON) tools/stubs.py --check
 	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api mangonel.gridfs.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
+
+lint-floors:
 	$(BIN)/lint-imports --no-cache
 	$(PYTHON) tools/flows.py
 	$(PYTHON) tools/third_party.py --check

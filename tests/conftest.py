@@ -14,6 +14,7 @@ from mangonel.server import Server, start
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from tools import sampling, side_by_side
 from tools.scripted_server import ScriptedServer
 
 # A run in the background of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
@@ -21,20 +22,41 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TEST_COMMANDS = {"enableTestCommands": 1}
 
-# Folders whose tests wait for nothing but this process: there a failure is a failure.
-WITHOUT_CLOCKS = {"unit", "typing", "tools_tests", "docs", "packaging"}
+# One line for each test that may be tried twice: its name, or the beginning of it, and why.
+HERE = Path(__file__).parent
+SECOND_TRIES = HERE / "second-tries.txt"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with real servers, sockets and clocks a second try; the run's summary names each that took it.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test` plays a sample, `make test-all` the sample and then the rest."""
+    group = parser.getgroup("mangonel")
+    group.addoption("--sample", action="store_true", help="play each test on some faces, loops and paths")
+    group.addoption("--rest", action="store_true", help="play what --sample leaves out")
 
-    Some 20 000 of them run one after another on a shared machine, where one pause of a server fails the whole run.
-    What is named there in a second run is a defect of the test or of the driver, to be looked at.
-    """
-    tests = Path(__file__).parent
-    for item in items:
-        if item.path.relative_to(tests).parts[0] not in WITHOUT_CLOCKS:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the sample, begin with what takes long, and mark the few tests that may be tried twice."""
+    sampling.deselect(config, items)
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).parts[0])
+    for name, reason in second_tries():
+        for item in items:
+            if item.nodeid.startswith(name):
+                item.add_marker(pytest.mark.flaky(reruns=1, reason=reason))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> side_by_side.ByFile:
+    """Share the tests out by files."""
+    return side_by_side.ByFile(config, log)
+
+
+def second_tries() -> list[tuple[str, str]]:
+    """Return the beginnings of tests' names, each with its reason."""
+    lines = SECOND_TRIES.read_text(encoding="utf-8").splitlines()
+    rows = [line.partition(" | ") for line in lines if line and not line.startswith("#")]
+    return [(name, reason) for name, _, reason in rows]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -61,11 +83,9 @@ def standalone() -> Iterator[Server]:
 
 
 @pytest.fixture
-def database_name(server: Server) -> Iterator[str]:
-    """The name of a database of `server` that only this test uses; dropped afterwards."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    yield name
-    server.members[0].run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)
+def database_name(server: Server) -> str:
+    """The name of a database of `server` that only this test uses; it goes when the server does."""
+    return f"test_{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

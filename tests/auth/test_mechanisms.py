@@ -78,6 +78,10 @@ class Tokens(OIDCCallback):
         self.running = 0
         self.most_running = 0
 
+    def __repr__(self) -> str:
+        # It stands in the names of tests, which must be the same in each worker.
+        return f"Tokens({', '.join(self._tokens)})"
+
     def fetch(self, context: OIDCCallbackContext) -> OIDCCallbackResult:
         self.running += 1
         self.most_running = max(self.most_running, self.running)

@@ -79,11 +79,9 @@ def face(request: pytest.FixtureRequest) -> Iterator[Face]:
 
 
 @pytest.fixture
-def database_name(standalone: Server) -> Iterator[str]:
+def database_name(standalone: Server) -> str:
     """The name of a database that only this test uses. On a standalone: its writes wait for nobody."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    yield name
-    standalone.members[0].run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)
+    return f"test_{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

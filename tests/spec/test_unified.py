@@ -49,7 +49,8 @@ def _server_version() -> tuple[int, ...]:
         return skipped.VERSION
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
+@pytest.mark.each_once("case")
 @pytest.mark.parametrize(("case", "face_name", "deployment_name"), list(_runs()))
 def test_unified_spec(
     case: Case,

@@ -1,0 +1,114 @@
+"""`--sample`: of tests that are played on every face, loop and path, as many as meet each value and each pair once.
+
+What must be met is written down as features of a test; tests are taken, those with the most new features first, until
+every feature was met. Which ones those are depends on their names alone, so each worker and each run takes the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+__all__ = ["deselect", "sample"]
+
+# The two ways of waiting, each played in more than one way. A test meets both kinds; which of a kind's ways it is
+# changes from test to test.
+KINDS = {
+    "blocking": "blocking",
+    "fused": "blocking",
+    "reference": "blocking",
+    "asyncio": "asyncio",
+    "uvloop": "asyncio",
+}
+
+Feature = tuple[Hashable, ...]
+
+
+def features(item: pytest.Item) -> Iterator[Feature]:
+    """Yield what this test is about, so that another with the same adds nothing."""
+    callspec = getattr(item, "callspec", None)
+    here = item.nodeid.partition("[")[0]
+    if callspec is None:
+        yield (here,)
+        return
+    values = {name: _identity(value) for name, value in callspec.params.items()}
+    faces = {name: value for name, value in values.items() if value in KINDS}
+    for name, value in faces.items():
+        # Every way of waiting in each file, and in each test of several cases.
+        yield (item.path, value)
+        if len(values) > len(faces):
+            yield (here, name, value)
+    once = next(item.iter_markers("each_once"), None)
+    alone = once.args if once is not None else ()
+    kinds = {name: KINDS[value] if name in faces else value for name, value in values.items()}
+    for name in alone:
+        yield (here, name, kinds.pop(name))
+    rows = [tuple((name, kinds[name]) for name in names) for names in _rows(item, list(kinds))]
+    for row in rows:
+        yield (here, row)
+    for pair in combinations(rows, 2):
+        yield (here, *pair)
+
+
+def _rows(item: pytest.Item, names: list[str]) -> Iterator[list[str]]:
+    """Yield the names of parameters that are given together: those of one mark are the columns of its table."""
+    if next(item.iter_markers("each_once"), None) is None:
+        for mark in item.iter_markers("parametrize"):
+            given = mark.args[0] if mark.args else mark.kwargs["argnames"]
+            columns = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+            if found := [name for name in columns if name in names]:
+                yield found
+                names = [name for name in names if name not in found]
+    for name in sorted(names):
+        yield [name]
+
+
+def _identity(value: Any) -> Hashable:
+    """Return what makes two values of a parameter the same one."""
+    return value if isinstance(value, (str, int, float, bytes, bool, type(None))) else id(value)
+
+
+def sample(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests that are enough, in their order."""
+    by_file: dict[Any, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        by_file[item.path].append(item)
+    taken: set[pytest.Item] = set()
+    for found in by_file.values():
+        taken |= _cover(found)
+    return [item for item in items if item in taken]
+
+
+def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
+    about = {item: set(features(item)) for item in items}
+    # By a hash of their names, so that no way of waiting is always the first.
+    waiting = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    met: set[Feature] = set()
+    taken: set[pytest.Item] = set()
+    for enough in range(max(len(found) for found in about.values()), 0, -1):
+        left = []
+        for item in waiting:
+            new = about[item] - met
+            if len(new) >= enough:
+                taken.add(item)
+                met |= new
+            elif new:
+                left.append(item)
+        waiting = left
+    return taken
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave in `items` what `--sample` takes, or what `--rest` leaves to it."""
+    takes_sample, takes_rest = config.getoption("--sample"), config.getoption("--rest")
+    if not takes_sample and not takes_rest:
+        return
+    taken = set(sample(items))
+    left = [item for item in items if (item in taken) != takes_sample]
+    items[:] = [item for item in items if (item in taken) == takes_sample]
+    config.hook.pytest_deselected(items=left)

@@ -1,0 +1,83 @@
+"""What `--sample` takes of a product, and what `--rest` leaves to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.sampling import sample
+
+FACES = ["fused", "reference", "asyncio", "uvloop"]
+
+
+class Item:
+    """As much of a test as sampling looks at."""
+
+    path = Path("test_x.py")
+
+    def __init__(self, name: str, marks: list[pytest.Mark] | None = None, **params: Any) -> None:
+        self.params, self.marks = params, marks or []
+        self.nodeid = f"test_x.py::{name}[{'-'.join(map(str, params.values()))}]"
+        if params:
+            self.callspec = self
+
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        return (mark for mark in self.marks if mark.name == name)
+
+
+def taken(items: list[Any]) -> list[dict[str, Any]]:
+    return [item.params for item in sample(items)]
+
+
+def test_a_test_without_parameters_is_taken() -> None:
+    assert len(taken([Item("test_a"), Item("test_b")])) == 2
+
+
+def test_a_test_of_faces_is_played_once_blocking_and_once_on_asyncio() -> None:
+    found = {params["face"] for params in taken([Item("test_a", face=face) for face in FACES])}
+    assert found & {"fused", "reference"}
+    assert found & {"asyncio", "uvloop"}
+
+
+def test_every_way_of_waiting_comes_in_each_file_and_fewer_than_all_tests_are_taken() -> None:
+    names = [f"test_{number}" for number in range(20)]
+    found = taken([Item(name, face=face) for name in names for face in FACES])
+    assert {params["face"] for params in found} == set(FACES)
+    assert len(found) < 50
+
+
+def test_each_pair_of_three_parameters_is_met() -> None:
+    values = {"size": [1, 2, 3], "version": ["1.2", "1.3"], "order": ["up", "down"]}
+    every = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
+    found = taken([Item("test_a", **params) for params in every])
+    assert len(found) < len(every)
+    for one, other in product(values, values):
+        wanted = {(params[one], params[other]) for params in every}
+        assert {(params[one], params[other]) for params in found} == wanted
+
+
+def test_rows_of_one_table_are_all_taken() -> None:
+    mark = pytest.mark.parametrize(("given", "option", "expected"), []).mark
+    rows = list(product([1, 2], [True, False], ["a", "b"]))
+    items = [Item("test_a", [mark], given=a, option=b, expected=c) for a, b, c in rows]
+    assert len(taken(items)) == len(rows)
+
+
+def test_values_that_are_marked_are_met_once() -> None:
+    mark = pytest.mark.each_once("case").mark
+    rows = product(range(40), ["blocking", "asyncio"], ["set", "alone"])
+    found = taken([Item("test_a", [mark], case=case, face=face, server=name) for case, face, name in rows])
+    assert {params["case"] for params in found} == set(range(40))
+    assert {(params["face"], params["server"]) for params in found} == set(
+        product(["blocking", "asyncio"], ["set", "alone"])
+    )
+    assert len(found) <= 44
+
+
+def test_the_same_tests_are_taken_each_time() -> None:
+    items = [Item(f"test_{number}", face=face) for number in range(9) for face in FACES]
+    assert taken(items) == taken(items)
