@@ -1,6 +1,6 @@
 """What a contender is: a name, what it can do, and an adapter of few verbs, written as its users would.
 
-A module that defines contenders is read by the conductor too, so it imports its driver inside functions only.
+A module that defines contenders is read by the scheduler too, so it imports its driver inside functions only.
 """
 
 from __future__ import annotations

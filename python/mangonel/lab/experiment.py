@@ -23,7 +23,7 @@ from mangonel.lab.latency import Paced, at_rate, at_rate_async
 class Size:
     """How much work a run does: the brief form, the short one or the full one, and what its caller set by name.
 
-    The brief form is a short one with still less work, whose samples are taken in sittings.
+    The brief form is a short one with still less work, whose contenders take samples in turn.
     """
 
     quick: bool = False
@@ -77,6 +77,10 @@ class Part:
     sleeps: bool = False
     rounds: int = 0
 
+    def is_due(self, turn: int) -> bool:
+        """Return whether it is played in a round of that number."""
+        return not self.rounds or turn < self.rounds
+
     def excludes(self, contender: Contender) -> str:
         """Return why this contender has no row here, or ""."""
         if lacking := self.needs - contender.offers:
@@ -89,7 +93,7 @@ class Part:
 class Bench:
     """What a task works with inside a worker: the contender's adapter and a way to run it on its face.
 
-    `shared` is a folder that all workers of a sitting see, or "": there servers can be shared.
+    `shared` is a folder that all workers of an interleaved round see, or "": there servers can be shared.
     """
 
     def __init__(self, contender: Contender, target: Target, size: Size, seed: int, shared: str = "") -> None:
@@ -105,7 +109,7 @@ class Bench:
         self._runner: asyncio.Runner | None = None
 
     def first(self, name: str, make: Callable[[], str]) -> str:
-        """Return what the first worker of the sitting made under this name; outside a sitting, make it.
+        """Return what the first worker of an interleaved round made under this name; elsewhere, make it.
 
         What was made lives as long as that worker: all of them leave together.
         """

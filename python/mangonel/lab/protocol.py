@@ -1,4 +1,4 @@
-"""Talk between the conductor and its child processes: one JSON object per line on a pair of pipes.
+"""Talk between the scheduler and its child processes: one JSON object per line on a pair of pipes.
 
 The pipes are not stdout: what a driver prints must not be taken for a message. Knows nothing of benchmarks.
 """

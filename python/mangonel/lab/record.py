@@ -19,7 +19,7 @@ from mangonel.lab.cores import Equipment
 from mangonel.lab.experiment import Experiment, Part, Size
 
 SCHEMA = 2
-PATIENCE = 120.0
+TIMEOUT = 120.0
 Line: TypeAlias = dict[str, Any]
 
 
@@ -35,6 +35,9 @@ class Plan:
         plants: slowdowns planted into contenders to test the lab, 0.15 being 15 %.
         equipment: the servers of its own, and where they are kept while a site is loaded; None: nowhere.
         only: parts by experiment, where not all are played.
+        cast: contenders by experiment, where not all of them play.
+        all_of_them: no experiment is left out, however late it is: each has as little as it can do with.
+        timeout: seconds that a worker may be silent.
     """
 
     uri: str
@@ -45,13 +48,15 @@ class Plan:
     seed: int
     budget: float = 0.0
     database: str = "mangonel_lab"
-    patience: float = PATIENCE
+    timeout: float = TIMEOUT
     again: int = 0
     delays_ms: tuple[float, ...] = (0.0,)
     twice: bool = False
     plants: dict[str, float] = field(default_factory=dict)
     equipment: Equipment | None = None
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
+    cast: Mapping[str, Collection[str]] = field(default_factory=dict)
+    all_of_them: bool = False
 
     def parts(self, experiment: Experiment) -> list[Part]:
         """Return the parts of an experiment that are played."""

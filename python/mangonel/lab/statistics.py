@@ -143,6 +143,17 @@ def change(before: Rounds, after: Rounds, seed: int = 0) -> Estimate:
     return _exp(value, drawn, min(len(before), len(after)))
 
 
+def half_width(logs: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of these logarithms' middle, by their distances from the median."""
+    if len(logs) < 2:
+        return math.inf
+    middle = median(logs)
+    # 1.4826 median distances are a standard deviation where the values are normal.
+    spread = 1.4826 * median([abs(value - middle) for value in logs])
+    student = STUDENT[min(len(logs) - 2, len(STUDENT) - 1)]
+    return student * spread * math.sqrt(math.pi / 2 / len(logs))
+
+
 def p_value(found: Estimate) -> float:
     """Return how likely a ratio at least as far from 1 is when there is no difference; agrees with its interval."""
     value, low, high = (_log(figure) for figure in (found.value, found.low, found.high))

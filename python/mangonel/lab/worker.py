@@ -1,13 +1,12 @@
 """Runs one contender through one experiment for one round, in a process of its own.
 
 Waits at a gate before each sample: imports, connecting, checking and warm-up lie outside what is timed.
-Started by the conductor as `python -m mangonel.lab.worker READ_FD WRITE_FD`.
+Started by the scheduler as `python -m mangonel.lab.worker READ_FD WRITE_FD`.
 """
 
 from __future__ import annotations
 
 import gc
-import itertools
 import resource
 import sys
 import time
@@ -64,7 +63,7 @@ def _take(
             profile.record(task, message["profile"])
             channel.send({"event": "profiled"})
         else:
-            written = _play(channel, part, task, message["samples"], order.get("plant", 0.0))
+            written = _play(channel, part, task, bench.size.brief, order.get("plant", 0.0))
             # Part of no operation: a pooled client may take as long to close as all of them took.
             channel.send({"event": "done", "written": written, "close_ns": bench.close_adapter()})
     except Exception as error:
@@ -75,28 +74,27 @@ def _take(
     bench.close_adapter()
 
 
-def _play(channel: protocol.Channel, part: Part, task: Task, samples: int, plant: float) -> int | None:
-    """Take so many samples and return how many documents were written, if any.
-
-    None asked for: as many as the conductor wants, who then plays others between two of them.
-    """
+def _play(channel: protocol.Channel, part: Part, task: Task, brief: bool, plant: float) -> int | None:
+    """Take as many samples as the scheduler wants, and return how many documents were written, if any."""
     channel.send({"event": "verified", "digest": task.verify()})
     task.warm_up()
-    if not samples:
+    if brief:
         # Else each collection before a sample would look at everything that was ever imported.
         gc.collect()
         gc.freeze()
-    for _ in range(samples) if samples else itertools.count():
+    is_last = False
+    while not is_last:
         task.arrange()
         gc.collect()
         channel.send({"event": "ready"})
         gate = channel.receive()
         if gate is None:
-            raise EOFError("the conductor went away")
+            raise EOFError("the scheduler went away")
         if not gate["go"]:
             break
+        is_last = gate.get("last", False)
         # Work that waits for nothing can only be disturbed: the least disturbed of a few is what it takes.
-        repeats = BEST_OF if not samples and part.judge == "client" and not part.server else 1
+        repeats = BEST_OF if brief and part.judge == "client" and not part.server else 1
         taken = [_measure(part, task, plant) for _ in range(repeats)]
         channel.send({"event": "sample", **min(taken, key=lambda sample: sample["cpu_ns"])})
     return task.written()

@@ -13,10 +13,10 @@ from typing import Any
 
 from mangonel.lab import cores, fingerprint, originals, registry, results, table
 from mangonel.lab.cli import BRIEF_BUDGET, FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
-from mangonel.lab.conductor import Conductor, Progress
 from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.protocol import ChildError
 from mangonel.lab.record import Plan, Record
+from mangonel.lab.scheduler import Progress, Scheduler
 
 RESULTS = Path("results")
 ROUNDS = {"full": FULL_ROUNDS, "short": QUICK_ROUNDS, "brief": 1}
@@ -93,7 +93,7 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         found["equipment"] = "" if equipment is None else equipment.places.words
         record = Record(Plan(uri=uri, equipment=equipment, **values), options.out, found)
         try:
-            Conductor(record.plan, say, record).run()
+            Scheduler(record.plan, say, record).run()
         except ChildError as error:
             print(f"the lab stopped: {error}", file=sys.stderr)
             status = 1

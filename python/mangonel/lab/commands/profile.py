@@ -11,11 +11,11 @@ from typing import Any
 
 from mangonel.lab import profile, registry
 from mangonel.lab.commands.play import check, deployment
-from mangonel.lab.conductor import CLERK, WORKER
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part, Size
 from mangonel.lab.protocol import Child, ChildError
 from mangonel.lab.report import flame
+from mangonel.lab.scheduler import FIXTURES, WORKER
 
 DATABASE = "mangonel_lab"
 PATIENCE = 600.0
@@ -70,7 +70,7 @@ def _choose(
 def _record(
     experiment: Experiment, part: Part, contender: Contender, size: Size, uri: str, folder: Path
 ) -> dict[str, Any]:
-    clerk, worker = Child(CLERK), Child(WORKER, contender.environment)
+    clerk, worker = Child(FIXTURES), Child(WORKER, contender.environment)
     try:
         clerk.ask({"uri": uri, "database": DATABASE}, PATIENCE)
         if experiment.dataset:

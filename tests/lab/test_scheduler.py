@@ -1,4 +1,4 @@
-"""The conductor: order, gate, checks, and contenders that misbehave. A planted experiment needs no driver."""
+"""The scheduler: order, gate, checks, and contenders that misbehave. A planted experiment needs no driver."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 
 from mangonel.lab import fingerprint, registry, results, table
 from mangonel.lab.checks import disagreeing
-from mangonel.lab.conductor import Conductor, Plan, Record
 from mangonel.lab.experiment import Size
+from mangonel.lab.record import Plan, Record
 from mangonel.lab.report import page
+from mangonel.lab.scheduler import Round, Scheduler
 
 pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")
 
@@ -36,7 +37,7 @@ def play(server, database_name, monkeypatch):
         *contenders: str,
         rounds: int = 1,
         seed: int = 7,
-        patience: float = 60.0,
+        timeout: float = 60.0,
         budget: float = 0.0,
         experiments: tuple[str, ...] = ("planted",),
         say=lambda progress: None,
@@ -52,11 +53,11 @@ def play(server, database_name, monkeypatch):
             seed,
             budget=budget,
             database=database_name,
-            patience=patience,
+            timeout=timeout,
             **changes,
         )
         record = Record(plan, path, fingerprint.fingerprint(["test"]))
-        return Conductor(plan, say, record).run()
+        return Scheduler(plan, say, record).run()
 
     return run
 
@@ -80,10 +81,10 @@ def printed(record: Record) -> str:
     return "\n".join(lines)
 
 
-def test_the_conductor_imports_no_peer():
+def test_the_scheduler_imports_no_peer():
     # This package's own driver comes with the package that the lab is a part of.
     code = (
-        "import sys; from mangonel.lab import cli, conductor, registry, results, table, marks\n"
+        "import sys; from mangonel.lab import cli, scheduler, registry, results, table, marks\n"
         "registry.contenders(); registry.experiments()\n"
         "for c in registry.contenders().values(): c.missing()\n"
         "drivers = {'pymongo', 'motor', 'mongojet', 'bson', 'uvloop'}\n"
@@ -178,7 +179,7 @@ def test_an_exception_in_the_timed_part_is_shown_with_its_place(play):
 
 
 def test_a_contender_that_falls_silent_is_ended_and_shown(play):
-    record = play("sound-1", "hangs", patience=2.0)
+    record = play("sound-1", "hangs", timeout=2.0)
 
     assert "no answer within 2 s" in cell(record, "hangs").failures[0]
     assert record.exits[0]["signal"] == "SIGKILL"
@@ -232,11 +233,11 @@ def test_an_interrupted_run_keeps_what_it_has(play, tmp_path, monkeypatch):
 
 
 def test_trap_8_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, monkeypatch):
-    from mangonel.lab import conductor
+    from mangonel.lab import scheduler
 
-    monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 1)])
+    monkeypatch.setattr(scheduler, "marked_rounds", lambda order, rounds: [("planted", 1)])
     # A round is half of this run, or nearly all of it.
-    monkeypatch.setattr(conductor, "AGAIN_SHARE", 100.0)
+    monkeypatch.setattr(scheduler, "AGAIN_SHARE", 100.0)
     record = play(*SOUND, rounds=2, again=1)
 
     last = record.order[-1]
@@ -247,14 +248,14 @@ def test_trap_8_a_disturbed_round_is_played_again_whole_and_both_are_kept(play, 
 
 
 def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_played_again(play, monkeypatch):
-    from mangonel.lab import conductor
+    from mangonel.lab import scheduler
 
     planted = registry.experiments()["planted"]
     seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
     monkeypatch.setattr(planted, "parts", lambda size: seldom)
-    monkeypatch.setattr(conductor, "marked_rounds", lambda order, rounds: [("planted", 0)])
+    monkeypatch.setattr(scheduler, "marked_rounds", lambda order, rounds: [("planted", 0)])
     # A round is half of this run, or nearly all of it.
-    monkeypatch.setattr(conductor, "AGAIN_SHARE", 100.0)
+    monkeypatch.setattr(scheduler, "AGAIN_SHARE", 100.0)
     record = play(*SOUND, rounds=2, again=1)
 
     assert [told["round"] for told in cell(record, "sound-1").rounds] == [0, 2]
@@ -302,44 +303,40 @@ def test_a_budget_ends_the_run_after_whole_rounds(play):
 
 
 def test_parts_of_few_rounds_do_not_make_the_next_round_look_long(monkeypatch):
-    plan = dataclasses.replace(plan_of("sound-1"), rounds=3, budget=200.0)
-    conductor = Conductor(plan)
+    scheduler = Scheduler(dataclasses.replace(plan_of("sound-1"), rounds=3, budget=200.0))
     # Of the first round's 110 s, 100 went into parts that the others have not.
-    conductor._seldom["find-one", 0] = 100.0
-    took = iter([110.0, 10.0, 10.0])
-    monkeypatch.setattr(conductor, "_whole_round", lambda experiment, number: next(took))
-    monkeypatch.setattr(conductor, "_is_over", lambda cost: cost > 50)
-    conductor._play_rounds([registry.experiments()["find-one"]])
+    took = iter([(110.0, 100.0), (10.0, 0.0), (10.0, 0.0)])
+    monkeypatch.setattr(scheduler, "_round", lambda this: next(took))
+    monkeypatch.setattr(scheduler, "_is_over", lambda cost: cost > 50)
+    scheduler._play_rounds([registry.experiments()["find-one"]])
     assert next(took, None) is None
-    conductor._clerk.finish()
+    scheduler._fixtures.finish()
 
 
 def test_the_seconds_of_a_part_of_one_round_are_counted_in_that_round_alone(play, monkeypatch):
     planted = registry.experiments()["planted"]
     seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
     monkeypatch.setattr(planted, "parts", lambda size: seldom)
-    kept = []
+    played: list[Round] = []
+    whole = Scheduler._whole_round
     monkeypatch.setattr(
-        Conductor, "_again", lambda self, chosen, costs: kept.append((dict(self._seldom), costs))
+        Scheduler, "_whole_round", lambda self, this: (played.append(this), whole(self, this))[1]
     )
     play("sound-1", rounds=2)
 
-    ((found, costs),) = kept
-    assert list(found) == [("planted", 0)]
-    assert found["planted", 0] > 0
-    assert costs["planted"] >= 0
+    assert [each.seldom_s > 0 for each in played] == [True, False]
 
 
 def test_a_share_of_the_short_forms_time_is_no_limit_of_the_full_form():
     experiment = registry.experiments()["websessions"]
     for quick in (True, False):
-        conductor = Conductor(dataclasses.replace(plan_of("web-none"), size=Size(quick), budget=3600.0))
-        assert conductor._is_enough(experiment, 1, 300.0) == quick
-        conductor._clerk.finish()
+        scheduler = Scheduler(dataclasses.replace(plan_of("web-none"), size=Size(quick), budget=3600.0))
+        assert scheduler._is_enough(experiment, 1, 300.0) == quick
+        scheduler._fixtures.finish()
 
 
 def test_the_reference_plays_twice_under_two_names(monkeypatch):
-    from mangonel.lab.conductor import line_up
+    from mangonel.lab.scheduler import line_up
 
     experiment = registry.experiments()["find-one"]
     playing, _ = line_up(experiment, plan_of("pymongo", "pymongo-async", "raw-socket"))

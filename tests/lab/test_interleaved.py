@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from mangonel.lab import fingerprint, registry
-from mangonel.lab.conductor import Conductor, Plan, Record
 from mangonel.lab.experiment import Experiment, Size
-from mangonel.lab.sitting import MOST, half_width
+from mangonel.lab.record import Plan, Record
+from mangonel.lab.samples import MOST
+from mangonel.lab.scheduler import Scheduler
+from mangonel.lab.statistics import half_width
 
 pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")
 
@@ -28,8 +30,8 @@ def play(server, database_name, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     monkeypatch.syspath_prepend(PLUGINS)
 
-    monkeypatch.setattr("mangonel.lab.sitting.NARROW", math.inf)
-    monkeypatch.setattr("mangonel.lab.sitting.ENOUGH", 3)
+    monkeypatch.setattr("mangonel.lab.samples.NARROW", math.inf)
+    monkeypatch.setattr("mangonel.lab.samples.ENOUGH", 3)
 
     def run(*contenders: str, budget: float = 0.0, experiments=("planted",), late=0.0, **changes) -> Record:
         size = Size(quick=True, brief=True)
@@ -44,9 +46,9 @@ def play(server, database_name, monkeypatch):
             database=database_name,
             **changes,
         )
-        conductor = Conductor(plan, record=Record(plan, None, fingerprint.fingerprint(["test"])))
-        conductor._started -= late
-        return conductor.run()
+        scheduler = Scheduler(plan, record=Record(plan, None, fingerprint.fingerprint(["test"])))
+        scheduler._started -= late
+        return scheduler.run()
 
     return run
 
@@ -68,7 +70,7 @@ def test_a_pass_takes_one_sample_of_everybody(play):
 
 
 def test_passes_go_on_while_an_interval_is_wide_and_there_is_time(play, monkeypatch):
-    monkeypatch.setattr("mangonel.lab.sitting.NARROW", 0.0)
+    monkeypatch.setattr("mangonel.lab.samples.NARROW", 0.0)
     record = play(*SOUND, budget=1000.0)
 
     assert [len(cell(record, name).rounds) for name in SOUND] == [MOST] * 3
@@ -81,7 +83,7 @@ def test_passes_end_when_the_intervals_are_narrow(play):
 
 
 @pytest.mark.parametrize("name", ["aborts", "raises"])
-def test_whoever_fails_leaves_the_table_and_the_others_play_on(play, name):
+def test_whoever_fails_leaves_the_part_and_the_others_play_on(play, name):
     record = play("sound-1", name, "sound-2")
 
     assert cell(record, name).failures
@@ -90,13 +92,13 @@ def test_whoever_fails_leaves_the_table_and_the_others_play_on(play, name):
         assert not cell(record, sound).failures
 
 
-def test_another_answer_makes_a_red_cell_in_a_sitting_too(play):
+def test_another_answer_makes_a_red_cell_when_interleaved_too(play):
     record = play(*SOUND, "liar")
 
     assert "another answer" in cell(record, "liar").failures[0]
 
 
-def test_trap_3_closing_a_client_is_in_no_operation_in_a_sitting_too(play):
+def test_trap_3_closing_a_client_is_in_no_operation_when_interleaved_too(play):
     record = play("sound-1", "slow-to-close")
     closed = [line for line in record.lines if line["kind"] == "closed"]
 
@@ -119,7 +121,19 @@ def test_what_was_not_played_for_want_of_time_is_named(play):
 
     assert not record.cells
     notes = [line["text"] for line in record.lines if line["kind"] == "note"]
-    assert any("planted was NOT PLAYED" in text for text in notes)
+    assert any(text.startswith("planted was not played") for text in notes)
+
+
+def test_where_all_experiments_are_asked_for_none_is_left_out_for_want_of_time(play):
+    record = play(*SOUND, budget=9.0, late=10.0, all_of_them=True)
+
+    assert [len(cell(record, name).rounds) for name in SOUND] == [3, 3, 3]
+
+
+def test_a_cast_says_who_plays_an_experiment(play):
+    record = play(*SOUND, cast={"planted": ("sound-1", "sound-2")})
+
+    assert {name for _, _, name in record.cells} == {"sound-1", "sound-2"}
 
 
 def test_a_worker_stays_for_the_next_experiment(play):
@@ -131,7 +145,7 @@ def test_a_worker_stays_for_the_next_experiment(play):
 
 
 def test_values_that_agree_by_chance_end_no_passes(play, monkeypatch):
-    monkeypatch.setattr("mangonel.lab.sitting.ENOUGH", 5)
+    monkeypatch.setattr("mangonel.lab.samples.ENOUGH", 5)
     record = play(*SOUND, budget=1000.0)
 
     assert [len(cell(record, name).rounds) for name in SOUND] == [5, 5, 5]

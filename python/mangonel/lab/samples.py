@@ -1,0 +1,220 @@
+"""Takes samples of one part from the workers that play it: ready, go, done; in passes of one sample each.
+
+Knows nothing of drivers, rounds or budgets: the scheduler decides who plays and when it is enough.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from mangonel.lab import registry, sentinel
+from mangonel.lab.checks import grown, other_concern
+from mangonel.lab.contender import Contender
+from mangonel.lab.experiment import Experiment, Part
+from mangonel.lab.protocol import Child, ChildError, Message
+from mangonel.lab.record import Cell, Record
+from mangonel.lab.statistics import half_width
+
+ENOUGH, MOST = 6, 9  # passes before narrow intervals end them, and however wide they are
+NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
+
+
+@dataclass
+class Player:
+    """A contender in its worker.
+
+    Attributes:
+        scratch: what its worker writes to, as the fixtures inspect it.
+        out: it plays no more, in this part.
+    """
+
+    contender: Contender
+    child: Child
+    scratch: str
+    digest: str = ""
+    out: bool = False
+    samples: list[Message] = field(default_factory=list)
+
+
+@dataclass
+class Samples:
+    """One part with those who play it.
+
+    Attributes:
+        part: as workers know it.
+        named: as tables name it.
+        ask: asks the fixtures.
+        timeout: seconds that a worker may be silent.
+        first: the round that the first pass counts as.
+        fixed: the part's own number of samples is taken and kept as one round; else each pass is one.
+        looks: the fixed loop's ns before each pass, by round.
+        digests: of what was answered and written, by part and contender.
+        position: of the first player among all of the round.
+    """
+
+    experiment: Experiment
+    part: Part
+    named: Part
+    players: list[Player]
+    record: Record
+    ask: Callable[[Message], Message]
+    shuffle: random.Random
+    timeout: float
+    first: int
+    fixed: bool
+    looks: dict[int, list[int]]
+    digests: dict[str, dict[str, str]]
+    position: int = 0
+
+    def take(self, least: int, until: float) -> None:
+        """Get ready, take samples, check what was written.
+
+        Args:
+            least: passes that are played in any case.
+            until: when no further pass begins, by the monotonic clock, however wide the intervals are.
+        """
+        self._get_ready()
+        number, most = 0, self.part.samples if self.fixed else max(least, MOST)
+        while self._playing() and number < most:
+            # Few values agree by chance; whoever stops when they do has intervals that are too narrow.
+            is_enough = time.monotonic() > until or (number >= ENOUGH and self._is_narrow())
+            if not self.fixed and number >= least and is_enough:
+                break
+            self._pass(number)
+            number += 1
+        for player in self._playing():
+            self._guarded(player, partial(self._end, player))
+
+    def _playing(self) -> list[Player]:
+        return [player for player in self.players if not player.out]
+
+    def _get_ready(self) -> None:
+        """Let all check their answers and warm up: the first alone, since it may fill what others use."""
+        waiting: list[Player] = []
+        for place, player in enumerate(self.players):
+            player.digest, player.out, player.samples = "", False, []
+            self._guarded(player, partial(player.child.tell, {"part": self.part.id}))
+            waiting.append(player)
+            while waiting and (place == 0 or len(waiting) >= self.experiment.at_once):
+                self._guarded(waiting[0], partial(self._until_ready, waiting.pop(0)))
+        for player in waiting:
+            self._guarded(player, partial(self._until_ready, player))
+
+    def _until_ready(self, player: Player) -> None:
+        message = player.child.hear(self.timeout)
+        if message["event"] == "verified":
+            player.digest = message["digest"]
+            message = player.child.hear(self.timeout)
+        self._expect(message, "ready", player)
+
+    def _pass(self, number: int) -> None:
+        """Take one sample of everybody, in a new order."""
+        look = sentinel.loop_ns()
+        place = self.first + (0 if self.fixed else number)
+        self.looks.setdefault(place, []).append(look)
+        is_last = self.fixed and number + 1 == self.part.samples
+        playing = self._playing()
+        self.shuffle.shuffle(playing)
+        for group in [playing] if self.part.sleeps else [[player] for player in playing]:
+            before = self.ask({"do": "cpu"}) if self.part.server else {}
+            for player in group:
+                self._guarded(player, partial(player.child.tell, {"go": True, "last": is_last}))
+            for player in group:
+                self._guarded(player, partial(self._sample, player, before, is_last))
+                if not player.out and not self.fixed:
+                    self._keep(player, place, playing.index(player), look)
+        for player in self._playing() if is_last else ():
+            self._keep(player, place, playing.index(player), look)
+
+    def _keep(self, player: Player, place: int, position: int, look: int) -> None:
+        entry = {
+            "round": place,
+            "position": self.position + position,
+            "at": round(time.time(), 3),
+            "sentinel_ns": look,
+            "digest": player.digest,
+            "samples": player.samples if self.fixed else player.samples[-1:],
+        }
+        self.record.add(self._cell(player), entry)
+
+    def _sample(self, player: Player, before: Message, is_last: bool) -> None:
+        message = player.child.hear(self.timeout)
+        if not self._expect(message, "sample", player):
+            return
+        if self.part.server:
+            after = self.ask({"do": "cpu"})
+            message["server_cpu_ns"] = max(0, after["cpu_ns"] - before["cpu_ns"] - after["cost"])
+            message["counters"] = grown(before["counters"], after["counters"], after["own"])
+        player.samples.append(message)
+        if not is_last:  # the next one begins when this one has put its things in order
+            self._expect(player.child.hear(self.timeout), "ready", player)
+
+    def _end(self, player: Player) -> None:
+        """Let a worker close its client, and check what it wrote."""
+        if not self.fixed:
+            player.child.tell({"go": False})
+        message = player.child.hear(self.timeout)
+        if not self._expect(message, "done", player):
+            return
+        self.record.close_time(self._cell(player), message["close_ns"])
+        if (written := message["written"]) is not None:
+            seen = self.ask({"do": "inspect", "collection": player.scratch})
+            if seen["count"] != written:
+                self._fail(player, f"wrote {written}, the collection holds {seen['count']}")
+                return
+            self._digest(f"{self.named.id} written", player, seen["digest"])
+        if other := other_concern(self.part.write_concern, player.samples):
+            self._fail(player, f"asked to write with {self.part.write_concern}, {other}")
+            return
+        self._digest(self.named.id, player, player.digest)
+
+    def _digest(self, kind: str, player: Player, digest: str) -> None:
+        self.digests.setdefault(kind, {})[player.contender.id] = digest
+
+    def _expect(self, message: Message, event: str, player: Player) -> bool:
+        """Return whether it is that message; else the player is out of this part."""
+        if message["event"] == event:
+            return True
+        reason = f"expected {event!r} of a worker, heard {message['event']!r}"
+        if message["event"] == "failed":
+            reason = f"{message['reason']} at {message['where']}"
+        self._fail(player, reason)
+        return False
+
+    def _guarded(self, player: Player, call: Callable[[], Any]) -> None:
+        """Call unless the player is out; one that broke off is ended."""
+        if player.out:
+            return
+        try:
+            call()
+        except ChildError as error:
+            self._fail(player, str(error))
+            player.child.kill()
+
+    def _fail(self, player: Player, reason: str) -> None:
+        player.out = True
+        self.record.fail(self._cell(player), f"round {self.first + 1}: {reason}")
+
+    def _cell(self, player: Player) -> Cell:
+        return self.record.cell(self.experiment, self.named, player.contender)
+
+    def _is_narrow(self) -> bool:
+        """Return whether everybody's ratio to the reference is known well enough."""
+        samples = {player.contender.id: player.samples for player in self._playing()}
+        wanted = (*(self.experiment.references or registry.REFERENCES), *samples)
+        base = next(samples[name] for name in wanted if name in samples)
+        judge = "cpu_ns" if self.part.judge == "client" else "wall_ns"
+        return all(half_width(_logs(each, base, judge)) <= NARROW for each in samples.values())
+
+
+def _logs(samples: Iterable[Message], base: Iterable[Message], judge: str) -> list[float]:
+    def each(message: Message) -> float:
+        return math.log(max(float(message[judge]), 1.0) / max(1, int(message["ops"])))
+
+    return [each(one) - each(other) for one, other in zip(samples, base, strict=False)]

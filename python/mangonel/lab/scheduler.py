@@ -1,0 +1,478 @@
+"""Plays contenders against each other: one scheduler with two policies.
+
+By rounds: each contender and round has a process of its own, which takes all its samples; rounds go on as the budget
+allows, and disturbed ones are played again. Interleaved, for little time: each contender has one process, and passes
+take one sample of everybody in a new order, so that what is compared lies within a second of each other; every
+experiment has its share of the time. What that cannot tell is how a contender differs from process to process.
+
+Never imports a peer. What it keeps is raw: every sample. What happens is told to the record as it happens, so a run
+that is cut off keeps what it has; one failing experiment ends itself only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import random
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mangonel.engines.delay import Delay
+from mangonel.lab import registry, sentinel
+from mangonel.lab.checks import disagreeing
+from mangonel.lab.contender import Contender
+from mangonel.lab.experiment import Experiment, Part
+from mangonel.lab.noise import marked_rounds
+from mangonel.lab.protocol import Child, ChildError, Message
+from mangonel.lab.record import Plan, Record
+from mangonel.lab.samples import Player, Samples
+from mangonel.lab.statistics import median
+
+WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.clerk"
+FIXTURES_TIMEOUT = 60.0  # seconds at least; only workers are in a hurry
+FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
+AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top
+CALM_TRIES, CALM_S = (
+    3,
+    0.5,
+)  # waiting for a busy machine before a round; an interleaved one is busy for all alike
+PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
+SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; `left_s`: seconds until the end as far as they can be foreseen."""
+
+    text: str
+    done: int
+    total: int
+    left_s: float | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where contenders play: the deployment as it is, or behind a delay of some milliseconds."""
+
+    uri: str
+    delay_ms: float = 0.0
+
+    def of(self, part: Part) -> Part:
+        """Return the part as tables name it."""
+        if not self.delay_ms:
+            return part
+        id, title = f"{part.id}@{self.delay_ms:g}ms", f"{part.title}, {self.delay_ms:g} ms away"
+        return dataclasses.replace(part, id=id, title=title)
+
+
+@dataclass
+class Round:
+    """One round of an experiment; an interleaved one has passes, whose numbers count as rounds.
+
+    Attributes:
+        instead_of: the disturbed round that it is played again for.
+        until: when an interleaved one should be over, by the monotonic clock.
+        looks: the fixed loop's ns before each part, or pass, by number.
+        seldom_s: seconds that parts took which the next round has not.
+    """
+
+    experiment: Experiment
+    number: int
+    instead_of: int | None = None
+    until: float = math.inf
+    looks: dict[int, list[int]] = field(default_factory=dict)
+    digests: dict[str, dict[str, str]] = field(default_factory=dict)
+    seldom_s: float = 0.0
+
+    @property
+    def turn(self) -> int:
+        """Return which round it counts as."""
+        return self.number if self.instead_of is None else self.instead_of
+
+
+def line_up(experiment: Experiment, plan: Plan) -> tuple[list[Contender], list[tuple[str, str]]]:
+    """Return who plays an experiment, the references (or everybody) twice, and who does not with the reason."""
+    playing, absent = [], []
+    parts = plan.parts(experiment)
+    doubled = experiment.references or registry.REFERENCES
+    for name in plan.cast.get(experiment.id, plan.contenders):
+        contender = registry.contender(name)
+        if all(part.excludes(contender) for part in parts):
+            continue
+        if reason := experiment.leaves_out(contender, plan.size) or contender.missing():
+            absent.append((name, reason))
+            continue
+        playing.append(contender)
+        if plan.twice or name in doubled:
+            playing.append(registry.again(contender))
+    return playing, absent
+
+
+class Scheduler:
+    """Runs a plan. `say` is told how far it is."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        say: Callable[[Progress], None] = lambda progress: None,
+        record: Record | None = None,
+    ) -> None:
+        self.record = record or Record(plan)
+        self._plan = plan
+        self._say = say
+        self._shuffle = random.Random(plan.seed)
+        self._interleaved = plan.size.brief
+        self._out: set[tuple[str, str]] = set()
+        self._failed: dict[str, int] = {}
+        self._leaving: list[tuple[Child, dict[str, Any]]] = []
+        self._staff: dict[str, Child] = {}  # by contender: workers who stay from experiment to experiment
+        self._settings: list[Setting] = []
+        self._delays: list[Delay] = []
+        self._started = time.monotonic()
+        self._done = self._total = 0
+        self._best_loop = math.inf
+        self._fixtures = Child(FIXTURES)
+
+    def run(self) -> Record:
+        """Play all rounds, or as many as the budget allows, and return the record.
+
+        Raises:
+            ChildError: the deployment cannot be reached. Experiments that fail are in the record instead.
+        """
+        try:
+            self._greet()
+            self.record.describe(self._ask({"do": "describe"}))
+            chosen = self._prepare()
+            self._open_settings()
+            if self._interleaved:
+                self._share_time(chosen)
+            else:
+                self._play_rounds(chosen)
+            self._ask({"do": "drop"})
+            self.record.end("complete")
+        except KeyboardInterrupt:
+            self.record.end("interrupted")
+            raise
+        finally:
+            self._dismiss_staff()
+            for delay in self._delays:
+                delay.close()
+            self._fixtures.finish()
+        return self.record
+
+    # The two policies.
+
+    def _play_rounds(self, chosen: list[Experiment]) -> None:
+        plan, costs, seldom = self._plan, dict[str, float](), dict[tuple[str, int], float]()
+        for experiment in chosen:
+            with contextlib.suppress(Exception):
+                self._total += plan.rounds * len(line_up(experiment, plan)[0]) * len(self._settings)
+        for number in range(plan.rounds):
+            for experiment in chosen:
+                cost = costs.get(experiment.id, 0.0)
+                if number and (self._is_over(cost) or self._is_enough(experiment, number, cost)):
+                    continue
+                seconds, rare = self._round(Round(experiment, number))
+                # Parts of few rounds are in the first ones only; the next round is as short as it will be.
+                costs[experiment.id], seldom[experiment.id, number] = seconds - rare, rare
+        extra = dict.fromkeys((experiment.id for experiment in chosen), 0)
+        spent = self._spent()
+        # Whole rounds that began or ran on a busy machine; a single cell would break the pairing.
+        for name, number in marked_rounds(self.record.order, self.record.rounds()):
+            experiment = next(each for each in chosen if each.id == name)
+            cost, rounds = costs.get(name, 0.0) + seldom.get((name, number), 0.0), plan.rounds + extra[name]
+            over = self._is_over(cost) or self._is_enough(experiment, rounds, cost)
+            if over or self._spent() + cost > (1 + AGAIN_SHARE) * spent or extra[name] >= plan.again:
+                continue
+            self._round(Round(experiment, rounds, instead_of=number))
+            extra[name] += 1
+
+    def _share_time(self, chosen: list[Experiment]) -> None:
+        """Play interleaved: each experiment with its share of the time that is left, by how long it takes at least."""
+        plan = self._plan
+        # What takes long comes last: when time is short, little goes without.
+        chosen = sorted(chosen, key=lambda experiment: experiment.brief_s)
+        turns = [Round(experiment, number) for number in range(plan.rounds) for experiment in chosen]
+        weights = [each.experiment.brief_s for each in turns]
+        self._total = sum(len(plan.parts(each.experiment)) for each in turns) * len(self._settings)
+        for place, each in enumerate(turns):
+            left = plan.budget - self._spent() if plan.budget else math.inf
+            if left <= 0 and not plan.all_of_them:
+                again = " again" if each.number else ""
+                self.record.note(
+                    f"{each.experiment.id} was not played{again}: the {plan.budget:.0f} s were used up before its turn"
+                )
+                continue
+            each.until = time.monotonic() + left * weights[place] / sum(weights[place:])
+            self._round(each)
+        self._dismiss_staff()
+
+    # One round of one experiment, by either policy.
+
+    def _round(self, this: Round) -> tuple[float, float]:
+        """Play a round, whatever it raises; return its seconds and those of parts that the next one has not."""
+        begun = time.monotonic()
+        experiment = this.experiment
+        if self._failed.get(experiment.id, 0) >= FAILED_ROUNDS:
+            return 0.0, 0.0
+        try:
+            with self._placed(experiment):
+                self._whole_round(this)
+        except Exception as error:
+            self._failed[experiment.id] = self._failed.get(experiment.id, 0) + 1
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            reason = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+            self.record.miss(experiment.id, "", f"round {this.number + 1}: {reason}")
+            self._dismiss_staff()
+            if self._fixtures.process.poll() is not None:
+                self._fixtures.finish()
+                self._fixtures = Child(FIXTURES)
+                self._greet()
+        return time.monotonic() - begun, this.seldom_s
+
+    def _whole_round(self, this: Round) -> None:
+        experiment, plan = this.experiment, self._plan
+        playing, absent = line_up(experiment, plan)
+        for name, reason in absent:
+            self._miss(experiment, name, reason)
+        playing = [c for c in playing if (experiment.id, c.id) not in self._out]
+        self._shuffle.shuffle(playing)
+        look, ticks = self._wait_for_calm(), sentinel.ticks()
+        begun = time.monotonic()
+        at_once = self._interleaved and experiment.together
+        groups = [playing] if at_once else [[contender] for contender in playing]
+        turns = len(groups) * len(self._settings)
+        for place, (setting, group) in enumerate((s, g) for s in self._settings for g in groups):
+            end = begun + (this.until - begun) * (place + 1) / turns
+            with tempfile.TemporaryDirectory(prefix="mangonel-lab-") as shared:
+                players = self._seat(this, group, setting, shared if self._interleaved else "")
+                try:
+                    self._play_parts(this, players, setting, end, place)
+                finally:
+                    self._leave(this, players)
+        for setting in self._settings:
+            for part in map(setting.of, plan.parts(experiment)):
+                for kind in (part.id, f"{part.id} written"):
+                    self._compare(this, part.id, this.digests.get(kind, {}))
+        if not self._staff:
+            self._reap()
+        look["stolen"] = round(sentinel.stolen(ticks, sentinel.ticks()), 4)
+        for number, looks in this.looks.items() if self._interleaved else [(this.number, [look["loop_ns"]])]:
+            self.record.play(
+                {
+                    "experiment": experiment.id,
+                    "round": number,
+                    "contenders": [contender.id for contender in playing],
+                    "seconds": round((time.monotonic() - begun) / max(1, len(this.looks)), 3),
+                    "sentinel": {**look, "loop_ns": median(looks)},
+                    "instead_of": this.instead_of,
+                }
+            )
+
+    def _play_parts(
+        self, this: Round, players: list[Player], setting: Setting, end: float, place: int
+    ) -> None:
+        experiment, interleaved = this.experiment, self._interleaved
+        parts = [part for part in self._plan.parts(experiment) if interleaved or part.is_due(this.turn)]
+        for turn, part in enumerate(parts):
+            if interleaved and not place:
+                self._report(this, part.title)
+            mine = [p for p in players if not part.excludes(p.contender) and p.child.process.poll() is None]
+            least = experiment.passes
+            if part.judge == "client" and not part.server and least == Experiment.passes:
+                least = SHORT
+            begun = time.monotonic()
+            Samples(
+                experiment,
+                part,
+                setting.of(part),
+                mine,
+                self.record,
+                self._ask,
+                self._shuffle,
+                self._plan.timeout,
+                first=this.number * (PASSES if interleaved else 1),
+                fixed=not interleaved,
+                looks=this.looks,
+                digests=this.digests,
+                position=0 if experiment.together and interleaved else place,
+            ).take(least, begun + (end - begun) / (len(parts) - turn))
+            if part.rounds == this.turn + 1:
+                this.seldom_s += time.monotonic() - begun
+
+    def _seat(self, this: Round, group: list[Contender], setting: Setting, shared: str) -> list[Player]:
+        """Give every contender a worker, the one that it has already where policy and experiment allow that."""
+        experiment, number = this.experiment, this.number
+        players = []
+        for contender in group:
+            if not self._interleaved:
+                self._report(this, contender.title)
+            scratch = f"scratch_{experiment.id}_{contender.id}_{number}".replace("#", "_")
+            child = None if experiment.own_process else self._staff.pop(contender.id, None)
+            # One seed of hashes for all of a round, so that chance is the same for all.
+            seed = {"PYTHONHASHSEED": str((self._plan.seed + number) % 2**32)}
+            player = Player(contender, child or Child(WORKER, {**seed, **contender.environment}), scratch)
+            players.append(player)
+            with contextlib.suppress(ChildError):  # said when it is heard
+                player.child.tell({**self._order(this, contender, setting, scratch), "shared": shared})
+        seated = []
+        for player in players:
+            name = player.contender.id
+            try:
+                hello = player.child.hear(self._plan.timeout)
+            except ChildError as error:
+                self._miss(experiment, name, str(error))
+                player.child.kill()
+                self._dismiss(player.child, experiment.id, name, number)
+                continue
+            if hello["event"] == "missing":
+                self._miss(experiment, name, hello["reason"])
+                self._leave(this, [player])
+                continue
+            self.record.meet(hello["versions"], hello.get("builds", {}))
+            seated.append(player)
+        return seated
+
+    def _order(self, this: Round, contender: Contender, setting: Setting, scratch: str) -> Message:
+        plan, experiment = self._plan, this.experiment
+        where = plan.equipment if experiment.loads_site else None
+        return {
+            "experiment": experiment.id,
+            "contender": contender.id,
+            "uri": setting.uri,
+            "database": plan.database,
+            "collection": experiment.filled(plan.size) or scratch,
+            "size": dataclasses.asdict(plan.size),
+            # The same for all contenders of a round: they do the same work in the same order.
+            "seed": plan.seed + this.number,
+            "plant": plan.plants.get(contender.id, 0.0),
+            "places": dataclasses.asdict(where.places) if where is not None else None,
+        }
+
+    def _leave(self, this: Round, players: list[Player]) -> None:
+        """Let workers go, or keep them for the next experiment."""
+        for player in players:
+            name, child = player.contender.id, player.child
+            stays = self._interleaved and not this.experiment.own_process and child.process.poll() is None
+            if stays and name not in self._staff:
+                self._staff[name] = child
+            else:
+                # Some drivers sleep half a second at exit; the next worker need not wait for that.
+                self._dismiss(child, this.experiment.id, name, this.number)
+        if self._interleaved and this.experiment.own_process:
+            self._reap()
+
+    # What goes wrong.
+
+    def _compare(self, this: Round, part: str, found: dict[str, str]) -> None:
+        """Fail every contender whose digest differs from that of the reference, or of most."""
+        for name in disagreeing(found, this.experiment.references or registry.REFERENCES):
+            cell = self.record.cells[this.experiment.id, part, name]
+            text = f"another answer than the others, digest {found[name]}"
+            self.record.fail(cell, f"round {this.number + 1}: {text}")
+
+    def _miss(self, experiment: Experiment, name: str, reason: str) -> None:
+        self.record.miss(experiment.id, name, reason)
+        self._out.add((experiment.id, name))
+
+    # Workers and fixtures.
+
+    def _dismiss(self, child: Child, experiment: str, contender: str, number: int) -> None:
+        child.dismiss()
+        self._leaving.append((child, {"experiment": experiment, "contender": contender, "round": number}))
+
+    def _dismiss_staff(self) -> None:
+        while self._staff:
+            name, child = self._staff.popitem()
+            self._dismiss(child, "", name, 0)
+        self._reap()
+
+    def _reap(self) -> None:
+        for child, name in self._leaving:
+            self.record.leave({**name, **child.finish()})
+        self._leaving.clear()
+
+    def _greet(self) -> None:
+        self._ask({"uri": self._plan.uri, "database": self._plan.database})
+
+    def _ask(self, message: Message) -> Message:
+        return self._fixtures.ask(message, max(FIXTURES_TIMEOUT, self._plan.timeout))
+
+    def _prepare(self) -> list[Experiment]:
+        """Fill the data sets and return the experiments that can be played."""
+        known, size = registry.experiments(), self._plan.size
+        chosen = [known[name] for name in self._plan.experiments]
+        for dataset in dict.fromkeys(e.filled(size) for e in chosen if e.filled(size)):
+            try:
+                told = self._fixtures.ask({"do": "prepare", "dataset": dataset}, 300)
+                if told["count"] != told["expected"]:
+                    raise ChildError(f"expected {told['expected']} documents, found {told['count']}")
+            except ChildError as error:
+                for experiment in [each for each in chosen if each.filled(size) == dataset]:
+                    self.record.miss(experiment.id, "", f"data set {dataset}: {error}")
+                    chosen.remove(experiment)
+        return chosen
+
+    def _open_settings(self) -> None:
+        for delay_ms in self._plan.delays_ms:
+            if not delay_ms:
+                self._settings.append(Setting(self._plan.uri))
+                continue
+            from mangonel.lab.contenders._wire import address
+
+            host, port = address(self._plan.uri)
+            if host not in ("127.0.0.1", "localhost"):
+                self.record.note(f"no latency of {delay_ms:g} ms: the delay works before a local server only")
+                continue
+            delay = Delay(port, delay_ms / 2)
+            self._delays.append(delay)
+            uri = f"mongodb://127.0.0.1:{delay.port}/?directConnection=true"
+            self._settings.append(Setting(uri, delay_ms))
+
+    def _placed(self, experiment: Experiment) -> contextlib.AbstractContextManager[None]:
+        """Keep the servers off the site's cores within this block, where the experiment has a site."""
+        where = self._plan.equipment
+        if where is None or not experiment.loads_site:
+            return contextlib.nullcontext()
+        return where.placed(delay.pid for delay in self._delays)
+
+    # Time.
+
+    def _spent(self) -> float:
+        return time.monotonic() - self._started
+
+    def _is_over(self, cost: float) -> bool:
+        return bool(self._plan.budget) and self._spent() + cost > self._plan.budget
+
+    def _is_enough(self, experiment: Experiment, played: int, cost: float) -> bool:
+        """Return whether one more round is more than the experiment asks for in the short form."""
+        is_short = self._plan.size.quick and bool(self._plan.budget)
+        return is_short and 0 < experiment.short_budget < (played + 1) * cost
+
+    def _wait_for_calm(self) -> dict[str, Any]:
+        look = sentinel.look()
+        for _ in range(0 if self._interleaved else CALM_TRIES):
+            if look["loop_ns"] <= sentinel.DISTURBED * self._best_loop:
+                break
+            time.sleep(CALM_S)
+            look = sentinel.look()
+        self._best_loop = min(self._best_loop, look["loop_ns"])
+        return {**look, **self._ask({"do": "pings"})}
+
+    def _report(self, this: Round, text: str) -> None:
+        """Say how far the run is, and how long it will take."""
+        spent, budget = self._spent(), self._plan.budget
+        left = spent / self._done * max(0, self._total - self._done) if self._done else None
+        if budget and (left is not None or self._interleaved):
+            left = max(
+                0.0, budget - spent if left is None or self._interleaved else min(left, budget - spent)
+            )
+        name = this.experiment.id if self._interleaved else f"{this.experiment.id}, round {this.number + 1}"
+        again = "" if this.instead_of is None else " again"
+        self._say(Progress(f"{name}{again}: {text}", self._done, max(self._total, self._done + 1), left))
+        self._done += 1
