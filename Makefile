@@ -74,6 +74,7 @@ lint-rust:
 lint-text:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(PYTHON) tools/words.py
 
 lint-types:
 	$(BIN)/mypy

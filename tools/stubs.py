@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,9 @@ TAKES_ARGUMENTS_OF = {
     ("_Collection", "find_one"): "_Cursor",
     ("_Collection", "find_raw_batches"): "_Cursor",
 }
+
+# Types that only hand their items out: of whatever type these are, one with items of type `object` takes it.
+READ_ONLY = {"Iterable", "Mapping", "Sequence"}
 
 # Names with an underscore that users need all the same: the id of a stored file.
 PUBLIC = {"_id"}
@@ -81,6 +85,26 @@ ITERATION = {
 # What these hand out, where others hand out documents; and the methods that do.
 HANDS_OUT = {"_RawBatchCursor": "bytes", "_RawBatchCommandCursor": "bytes"}
 HANDING_OUT = {"next", "try_next", "to_list"}
+
+# Where `Any` stays in the types of the driver, and why; `--check` refuses others.
+ANY_STAYS = (
+    (r"\bdict\[str, Any\]", "documents of the server's or the user's own shape, to be looked into"),
+    (r"\blist\[Any\]", "the values of a field: of any type that BSON has"),
+    (r"-> Mapping\[str, Any\]", "documents to be handed back as they are, and looked into by the curious"),
+    (r"\bSON\[str, Any\]", "a document whose order of keys is kept"),
+    (r"\bCodecOptions\[Any\]", "its document class is not that of the object that it belongs to"),
+    (
+        r"\b(Async)?(MongoClient|Database|Collection)\[Any\]",
+        "taken or handed out whatever it decodes documents into",
+    ),
+    (r"\bCoroutine\[Any, Any, _Result\]", "what an `async def` makes, as type checkers spell it"),
+    (r"\bbound=Mapping\[str, Any\]|^from typing import Any\b", "what documents are"),
+    (r"def (_id|put)\(.*\) -> Any", "the id of a stored file: of any type that BSON has"),
+    (r"def __getattr__\(.*\) -> Any", "a field of a stored file's document"),
+    (r"def __a?next__\(.*\) -> Any", "what a cursor of the public class of its face hands out"),
+    (r"def download\(.*\) -> Any", "the bytes, or how many were put into `buffer`"),
+)
+MOST_ANY = 80
 
 DOCUMENT = "_DocumentType"
 OTHER_DOCUMENT = "_OtherDocumentType"
@@ -233,13 +257,31 @@ class Annotation(ast.NodeTransformer):
             return inner
         return ast.Subscript(
             value=self.visit(ast.Name("Coroutine")),
-            slice=ast.Tuple([self.visit(ast.Name("Any")), self.visit(ast.Name("Any")), inner]),
+            slice=ast.Tuple([ast.Name("object"), ast.Constant(None), inner]),
         )
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Name(
             self._writer.reference(self._module, self._document if node.id == DOCUMENT else node.id)
         )
+
+
+class Accepted(ast.NodeTransformer):
+    """Rewrites what a parameter accepts: `object` says the same as `Any` where values are only taken."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name("object") if node.id == "Any" else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if base_name(node) in READ_ONLY:
+            node.slice = self.visit(node.slice)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if "object" in {ast.unparse(left), ast.unparse(right)}:
+            return ast.Name("object")
+        return ast.BinOp(left, node.op, right)
 
 
 class Writer:
@@ -457,7 +499,8 @@ class Writer:
     def _parameter(self, module: Module, argument: ast.arg, default: ast.expr | None) -> tuple[str, str]:
         text = argument.arg
         if argument.annotation is not None:
-            text += f": {self._annotation(module, argument.annotation)}"
+            annotation = Annotation(self, module).visit(copy.deepcopy(argument.annotation))
+            text += f": {ast.unparse(Accepted().visit(annotation))}"
         if default is not None:
             # What a name stands for is not looked up; `...` fits every value.
             value = shown_default(default) if is_literal(default) else "..."
@@ -504,6 +547,7 @@ def layout(head: str, parameters: list[str], returns: str) -> list[str]:
 def main() -> int:
     library = Library(TARGETS)
     stale = []
+    is_vague = False
     for target in TARGETS:
         path = SOURCES.joinpath(*target.split(".")).with_suffix(".pyi")
         text = Writer(library, target).text()
@@ -511,10 +555,30 @@ def main() -> int:
             stale.append(path)
             if "--check" not in sys.argv:
                 path.write_text(text)
+        for problem in unexplained(text):
+            print(f"{path.relative_to(SOURCES.parent)}: {problem}")
+            is_vague = True
     for path in stale:
         verb = "is not current; run `make stubs`" if "--check" in sys.argv else "written"
         print(f"{path.relative_to(SOURCES.parent)}: {verb}")
-    return int(bool(stale) and "--check" in sys.argv)
+    return int((bool(stale) or is_vague) and "--check" in sys.argv)
+
+
+def unexplained(text: str) -> list[str]:
+    """Return what is wrong with the places where a stub says `Any`: no reason is known, or they are too many."""
+    problems = []
+    for number, line in enumerate(text.splitlines(), 1):
+        rest = line
+        for pattern, _ in ANY_STAYS:
+            rest = re.sub(pattern, "", rest)
+        if re.search(r"\bAny\b", rest):
+            problems.append(
+                f"{number}: expected a type, found Any without a reason in ANY_STAYS: {line.strip()}"
+            )
+    count = len(re.findall(r"\bAny\b", text))
+    if count >= MOST_ANY:
+        problems.append(f"expected fewer than {MOST_ANY} times Any, found {count}")
+    return problems
 
 
 if __name__ == "__main__":

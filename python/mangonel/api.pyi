@@ -39,8 +39,8 @@ class Cursor(Generic[_DocumentType]):
     def __init__(
         self,
         collection: Collection[_DocumentType],
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -58,12 +58,12 @@ class Cursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: ClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> None: ...
     def next(self) -> _DocumentType: ...
     def __enter__(self) -> Self: ...
@@ -71,7 +71,7 @@ class Cursor(Generic[_DocumentType]):
     def rewind(self) -> Self: ...
     def clone(self) -> Self: ...
     def __copy__(self) -> Self: ...
-    def __deepcopy__(self, memo: Any) -> Self: ...
+    def __deepcopy__(self, memo: object) -> Self: ...
     @overload
     def __getitem__(self, index: int) -> _DocumentType: ...
     @overload
@@ -83,7 +83,7 @@ class Cursor(Generic[_DocumentType]):
     def skip(self, skip: int) -> Self: ...
     def batch_size(self, batch_size: int) -> Self: ...
     def hint(self, index: _IndexKeyHint | None) -> Self: ...
-    def comment(self, comment: Any) -> Self: ...
+    def comment(self, comment: object) -> Self: ...
     def collation(self, collation: _CollationIn | None) -> Self: ...
     def max(self, spec: _IndexList) -> Self: ...
     def min(self, spec: _IndexList) -> Self: ...
@@ -91,7 +91,7 @@ class Cursor(Generic[_DocumentType]):
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self: ...
     def max_scan(self, max_scan: int | None) -> Self: ...
     def allow_disk_use(self, allow_disk_use: bool) -> Self: ...
-    def where(self, code: Any) -> Self: ...
+    def where(self, code: object) -> Self: ...
     def prefetch(self, prefetch: bool = True) -> Self: ...
     def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
@@ -117,8 +117,8 @@ class AsyncCursor(Generic[_DocumentType]):
     def __init__(
         self,
         collection: AsyncCollection[_DocumentType],
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -136,12 +136,12 @@ class AsyncCursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: AsyncClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> None: ...
     async def next(self) -> _DocumentType: ...
     async def __aenter__(self) -> Self: ...
@@ -149,7 +149,7 @@ class AsyncCursor(Generic[_DocumentType]):
     async def rewind(self) -> Self: ...
     def clone(self) -> Self: ...
     def __copy__(self) -> Self: ...
-    def __deepcopy__(self, memo: Any) -> Self: ...
+    def __deepcopy__(self, memo: object) -> Self: ...
     async def distinct(self, key: str) -> list[Any]: ...
     async def explain(self) -> dict[str, Any]: ...
     def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self: ...
@@ -157,7 +157,7 @@ class AsyncCursor(Generic[_DocumentType]):
     def skip(self, skip: int) -> Self: ...
     def batch_size(self, batch_size: int) -> Self: ...
     def hint(self, index: _IndexKeyHint | None) -> Self: ...
-    def comment(self, comment: Any) -> Self: ...
+    def comment(self, comment: object) -> Self: ...
     def collation(self, collation: _CollationIn | None) -> Self: ...
     def max(self, spec: _IndexList) -> Self: ...
     def min(self, spec: _IndexList) -> Self: ...
@@ -165,7 +165,7 @@ class AsyncCursor(Generic[_DocumentType]):
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self: ...
     def max_scan(self, max_scan: int | None) -> Self: ...
     def allow_disk_use(self, allow_disk_use: bool) -> Self: ...
-    def where(self, code: Any) -> Self: ...
+    def where(self, code: object) -> Self: ...
     def prefetch(self, prefetch: bool = True) -> Self: ...
     async def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
@@ -191,8 +191,8 @@ class RawBatchCursor(Generic[_DocumentType]):
     def __init__(
         self,
         collection: Collection[_DocumentType],
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -210,12 +210,12 @@ class RawBatchCursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: ClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> None: ...
     def next(self) -> bytes: ...
     def __enter__(self) -> Self: ...
@@ -223,7 +223,7 @@ class RawBatchCursor(Generic[_DocumentType]):
     def rewind(self) -> Self: ...
     def clone(self) -> Self: ...
     def __copy__(self) -> Self: ...
-    def __deepcopy__(self, memo: Any) -> Self: ...
+    def __deepcopy__(self, memo: object) -> Self: ...
     def distinct(self, key: str) -> list[Any]: ...
     def explain(self) -> dict[str, Any]: ...
     def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self: ...
@@ -231,7 +231,7 @@ class RawBatchCursor(Generic[_DocumentType]):
     def skip(self, skip: int) -> Self: ...
     def batch_size(self, batch_size: int) -> Self: ...
     def hint(self, index: _IndexKeyHint | None) -> Self: ...
-    def comment(self, comment: Any) -> Self: ...
+    def comment(self, comment: object) -> Self: ...
     def collation(self, collation: _CollationIn | None) -> Self: ...
     def max(self, spec: _IndexList) -> Self: ...
     def min(self, spec: _IndexList) -> Self: ...
@@ -239,7 +239,7 @@ class RawBatchCursor(Generic[_DocumentType]):
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self: ...
     def max_scan(self, max_scan: int | None) -> Self: ...
     def allow_disk_use(self, allow_disk_use: bool) -> Self: ...
-    def where(self, code: Any) -> Self: ...
+    def where(self, code: object) -> Self: ...
     def prefetch(self, prefetch: bool = True) -> Self: ...
     def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
@@ -265,8 +265,8 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
     def __init__(
         self,
         collection: AsyncCollection[_DocumentType],
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -284,12 +284,12 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: AsyncClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> None: ...
     async def next(self) -> bytes: ...
     async def __aenter__(self) -> Self: ...
@@ -297,7 +297,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
     async def rewind(self) -> Self: ...
     def clone(self) -> Self: ...
     def __copy__(self) -> Self: ...
-    def __deepcopy__(self, memo: Any) -> Self: ...
+    def __deepcopy__(self, memo: object) -> Self: ...
     async def distinct(self, key: str) -> list[Any]: ...
     async def explain(self) -> dict[str, Any]: ...
     def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self: ...
@@ -305,7 +305,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
     def skip(self, skip: int) -> Self: ...
     def batch_size(self, batch_size: int) -> Self: ...
     def hint(self, index: _IndexKeyHint | None) -> Self: ...
-    def comment(self, comment: Any) -> Self: ...
+    def comment(self, comment: object) -> Self: ...
     def collation(self, collation: _CollationIn | None) -> Self: ...
     def max(self, spec: _IndexList) -> Self: ...
     def min(self, spec: _IndexList) -> Self: ...
@@ -313,7 +313,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self: ...
     def max_scan(self, max_scan: int | None) -> Self: ...
     def allow_disk_use(self, allow_disk_use: bool) -> Self: ...
-    def where(self, code: Any) -> Self: ...
+    def where(self, code: object) -> Self: ...
     def prefetch(self, prefetch: bool = True) -> Self: ...
     async def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
@@ -343,7 +343,7 @@ class CommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any | None = None,
+        comment: object = None,
         session: ClientSession | None = None,
     ) -> None: ...
     def next(self) -> _DocumentType: ...
@@ -377,7 +377,7 @@ class AsyncCommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any | None = None,
+        comment: object = None,
         session: AsyncClientSession | None = None,
     ) -> None: ...
     async def next(self) -> _DocumentType: ...
@@ -411,7 +411,7 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any | None = None,
+        comment: object = None,
         session: ClientSession | None = None,
     ) -> None: ...
     def next(self) -> bytes: ...
@@ -445,7 +445,7 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
-        comment: Any | None = None,
+        comment: object = None,
         session: AsyncClientSession | None = None,
     ) -> None: ...
     async def next(self) -> bytes: ...
@@ -479,14 +479,14 @@ class ChangeStream(Generic[_DocumentType]):
         collection: Collection[Any],
         pipeline: _Pipeline | None,
         full_document: str | None,
-        resume_after: Mapping[str, Any] | None,
+        resume_after: Mapping[str, object] | None,
         max_await_time_ms: int | None,
         batch_size: int | None,
         collation: _CollationIn | None,
         start_at_operation_time: Timestamp | None,
-        session: Any,
-        start_after: Mapping[str, Any] | None,
-        comment: Any | None = None,
+        session: ClientSession | None,
+        start_after: Mapping[str, object] | None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> None: ...
@@ -510,14 +510,14 @@ class AsyncChangeStream(Generic[_DocumentType]):
         collection: AsyncCollection[Any],
         pipeline: _Pipeline | None,
         full_document: str | None,
-        resume_after: Mapping[str, Any] | None,
+        resume_after: Mapping[str, object] | None,
         max_await_time_ms: int | None,
         batch_size: int | None,
         collation: _CollationIn | None,
         start_at_operation_time: Timestamp | None,
-        session: Any,
-        start_after: Mapping[str, Any] | None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None,
+        start_after: Mapping[str, object] | None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> None: ...
@@ -561,8 +561,8 @@ class Collection(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        **kwargs: object,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -594,8 +594,8 @@ class Collection(Generic[_DocumentType]):
     def __repr__(self) -> str: ...
     def find_one(
         self,
-        filter: Any = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: object = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -613,17 +613,17 @@ class Collection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: ClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> _DocumentType | None: ...
     def find(
         self,
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -641,17 +641,17 @@ class Collection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: ClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> Cursor[_DocumentType]: ...
     def find_raw_batches(
         self,
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -669,257 +669,266 @@ class Collection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: ClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> RawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,
         document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
     ) -> InsertOneResult: ...
     def insert_many(
         self,
         documents: Iterable[_DocumentType | RawBSONDocument],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
     ) -> InsertManyResult: ...
     def update_one(
         self,
-        filter: Mapping[str, Any],
-        update: Mapping[str, Any] | _Pipeline,
+        filter: Mapping[str, object],
+        update: Mapping[str, object] | _Pipeline,
         upsert: bool = False,
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
-        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        sort: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        sort: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> UpdateResult: ...
     def update_many(
         self,
-        filter: Mapping[str, Any],
-        update: Mapping[str, Any] | _Pipeline,
+        filter: Mapping[str, object],
+        update: Mapping[str, object] | _Pipeline,
         upsert: bool = False,
-        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None,
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> UpdateResult: ...
     def replace_one(
         self,
-        filter: Mapping[str, Any],
-        replacement: Mapping[str, Any],
+        filter: Mapping[str, object],
+        replacement: Mapping[str, object],
         upsert: bool = False,
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        sort: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        sort: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> UpdateResult: ...
     def delete_one(
         self,
-        filter: Mapping[str, Any],
+        filter: Mapping[str, object],
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> DeleteResult: ...
     def delete_many(
         self,
-        filter: Mapping[str, Any],
+        filter: Mapping[str, object],
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> DeleteResult: ...
     def find_one_and_delete(
         self,
-        filter: Mapping[str, Any],
-        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        filter: Mapping[str, object],
+        projection: Mapping[str, object] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     def find_one_and_replace(
         self,
-        filter: Mapping[str, Any],
-        replacement: Mapping[str, Any],
-        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        filter: Mapping[str, object],
+        replacement: Mapping[str, object],
+        projection: Mapping[str, object] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         upsert: bool = False,
         return_document: bool = False,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     def find_one_and_update(
         self,
-        filter: Mapping[str, Any],
-        update: Mapping[str, Any] | _Pipeline,
-        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        filter: Mapping[str, object],
+        update: Mapping[str, object] | _Pipeline,
+        projection: Mapping[str, object] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         upsert: bool = False,
         return_document: bool = False,
-        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     def bulk_write(
         self,
-        requests: Sequence[Any],
+        requests: Sequence[object],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
-        comment: Any | None = None,
-        let: Mapping[str, Any] | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
+        let: Mapping[str, object] | None = None,
     ) -> BulkWriteResult: ...
     def aggregate(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> CommandCursor[_DocumentType]: ...
     def aggregate_raw_batches(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> RawBatchCommandCursor[_DocumentType]: ...
     def count_documents(
         self,
-        filter: Mapping[str, Any],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        filter: Mapping[str, object],
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> int: ...
-    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> int: ...
+    def estimated_document_count(self, comment: object = None, **kwargs: object) -> int: ...
     def distinct(
         self,
         key: str,
-        filter: Mapping[str, Any] | None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        filter: Mapping[str, object] | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
         hint: _IndexKeyHint | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> list[Any]: ...
     def create_index(
         self,
         keys: _IndexKeyHint,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> str: ...
     def create_indexes(
         self,
         indexes: Sequence[IndexModel],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> list[str]: ...
     def drop_index(
         self,
         index_or_name: _IndexKeyHint,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> None: ...
-    def drop_indexes(self, session: Any = None, comment: Any | None = None, **kwargs: Any) -> None: ...
+    def drop_indexes(
+        self,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
+    ) -> None: ...
     def list_indexes(
         self,
-        session: Any = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
     ) -> CommandCursor[SON[str, Any]]: ...
-    def index_information(self, session: Any = None, comment: Any | None = None) -> dict[str, Any]: ...
+    def index_information(
+        self,
+        session: ClientSession | None = None,
+        comment: object = None,
+    ) -> dict[str, Any]: ...
     def list_search_indexes(
         self,
         name: str | None = None,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     def create_search_index(
         self,
-        model: Mapping[str, Any] | SearchIndexModel,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        model: Mapping[str, object] | SearchIndexModel,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> str: ...
     def create_search_indexes(
         self,
         models: list[SearchIndexModel],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> list[str]: ...
     def drop_search_index(
         self,
         name: str,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> None: ...
     def update_search_index(
         self,
         name: str,
-        definition: Mapping[str, Any],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        definition: Mapping[str, object],
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> None: ...
     def drop(
         self,
-        session: Any = None,
-        comment: Any | None = None,
-        encrypted_fields: Mapping[str, Any] | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
+        encrypted_fields: Mapping[str, object] | None = None,
     ) -> None: ...
     def rename(
         self,
         new_name: str,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> dict[str, Any]: ...
-    def options(self, session: Any = None, comment: Any | None = None) -> dict[str, Any]: ...
+    def options(self, session: ClientSession | None = None, comment: object = None) -> dict[str, Any]: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
         full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
+        resume_after: Mapping[str, object] | None = None,
         max_await_time_ms: int | None = None,
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        start_after: Mapping[str, object] | None = None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> CollectionChangeStream[_DocumentType]: ...
@@ -944,8 +953,8 @@ class AsyncCollection(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        **kwargs: object,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -977,8 +986,8 @@ class AsyncCollection(Generic[_DocumentType]):
     def __repr__(self) -> str: ...
     async def find_one(
         self,
-        filter: Any = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: object = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -996,17 +1005,17 @@ class AsyncCollection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: AsyncClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> _DocumentType | None: ...
     def find(
         self,
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -1024,17 +1033,17 @@ class AsyncCollection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: AsyncClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> AsyncCursor[_DocumentType]: ...
     def find_raw_batches(
         self,
-        filter: Mapping[str, Any] | None = None,
-        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
         skip: int = 0,
         limit: int = 0,
         no_cursor_timeout: bool = False,
@@ -1052,257 +1061,270 @@ class AsyncCollection(Generic[_DocumentType]):
         return_key: bool | None = None,
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
-        comment: Any | None = None,
-        session: Any = None,
+        comment: object = None,
+        session: AsyncClientSession | None = None,
         allow_disk_use: bool | None = None,
-        let: Mapping[str, Any] | None = None,
+        let: Mapping[str, object] | None = None,
         prefetch: bool = False,
-        into: Any = None,
+        into: object = None,
     ) -> AsyncRawBatchCursor[_DocumentType]: ...
     async def insert_one(
         self,
         document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
     ) -> InsertOneResult: ...
     async def insert_many(
         self,
         documents: Iterable[_DocumentType | RawBSONDocument],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
     ) -> InsertManyResult: ...
     async def update_one(
         self,
-        filter: Mapping[str, Any],
-        update: Mapping[str, Any] | _Pipeline,
+        filter: Mapping[str, object],
+        update: Mapping[str, object] | _Pipeline,
         upsert: bool = False,
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
-        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        sort: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        sort: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> UpdateResult: ...
     async def update_many(
         self,
-        filter: Mapping[str, Any],
-        update: Mapping[str, Any] | _Pipeline,
+        filter: Mapping[str, object],
+        update: Mapping[str, object] | _Pipeline,
         upsert: bool = False,
-        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None,
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> UpdateResult: ...
     async def replace_one(
         self,
-        filter: Mapping[str, Any],
-        replacement: Mapping[str, Any],
+        filter: Mapping[str, object],
+        replacement: Mapping[str, object],
         upsert: bool = False,
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        sort: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        sort: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> UpdateResult: ...
     async def delete_one(
         self,
-        filter: Mapping[str, Any],
+        filter: Mapping[str, object],
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> DeleteResult: ...
     async def delete_many(
         self,
-        filter: Mapping[str, Any],
+        filter: Mapping[str, object],
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
     ) -> DeleteResult: ...
     async def find_one_and_delete(
         self,
-        filter: Mapping[str, Any],
-        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        filter: Mapping[str, object],
+        projection: Mapping[str, object] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     async def find_one_and_replace(
         self,
-        filter: Mapping[str, Any],
-        replacement: Mapping[str, Any],
-        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        filter: Mapping[str, object],
+        replacement: Mapping[str, object],
+        projection: Mapping[str, object] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         upsert: bool = False,
         return_document: bool = False,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     async def find_one_and_update(
         self,
-        filter: Mapping[str, Any],
-        update: Mapping[str, Any] | _Pipeline,
-        projection: Mapping[str, Any] | Iterable[str] | None = None,
+        filter: Mapping[str, object],
+        update: Mapping[str, object] | _Pipeline,
+        projection: Mapping[str, object] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         upsert: bool = False,
         return_document: bool = False,
-        array_filters: Sequence[Mapping[str, Any]] | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     async def bulk_write(
         self,
-        requests: Sequence[Any],
+        requests: Sequence[object],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
-        comment: Any | None = None,
-        let: Mapping[str, Any] | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        let: Mapping[str, object] | None = None,
     ) -> BulkWriteResult: ...
     async def aggregate(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
-        let: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> AsyncCommandCursor[_DocumentType]: ...
     async def aggregate_raw_batches(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> AsyncRawBatchCommandCursor[_DocumentType]: ...
     async def count_documents(
         self,
-        filter: Mapping[str, Any],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        filter: Mapping[str, object],
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> int: ...
-    async def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> int: ...
+    async def estimated_document_count(self, comment: object = None, **kwargs: object) -> int: ...
     async def distinct(
         self,
         key: str,
-        filter: Mapping[str, Any] | None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        filter: Mapping[str, object] | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
         hint: _IndexKeyHint | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> list[Any]: ...
     async def create_index(
         self,
         keys: _IndexKeyHint,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> str: ...
     async def create_indexes(
         self,
         indexes: Sequence[IndexModel],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> list[str]: ...
     async def drop_index(
         self,
         index_or_name: _IndexKeyHint,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> None: ...
-    async def drop_indexes(self, session: Any = None, comment: Any | None = None, **kwargs: Any) -> None: ...
+    async def drop_indexes(
+        self,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
+    ) -> None: ...
     async def list_indexes(
         self,
-        session: Any = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
     ) -> AsyncCommandCursor[SON[str, Any]]: ...
-    async def index_information(self, session: Any = None, comment: Any | None = None) -> dict[str, Any]: ...
+    async def index_information(
+        self,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+    ) -> dict[str, Any]: ...
     async def list_search_indexes(
         self,
         name: str | None = None,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def create_search_index(
         self,
-        model: Mapping[str, Any] | SearchIndexModel,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        model: Mapping[str, object] | SearchIndexModel,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> str: ...
     async def create_search_indexes(
         self,
         models: list[SearchIndexModel],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> list[str]: ...
     async def drop_search_index(
         self,
         name: str,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> None: ...
     async def update_search_index(
         self,
         name: str,
-        definition: Mapping[str, Any],
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        definition: Mapping[str, object],
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> None: ...
     async def drop(
         self,
-        session: Any = None,
-        comment: Any | None = None,
-        encrypted_fields: Mapping[str, Any] | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        encrypted_fields: Mapping[str, object] | None = None,
     ) -> None: ...
     async def rename(
         self,
         new_name: str,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> dict[str, Any]: ...
-    async def options(self, session: Any = None, comment: Any | None = None) -> dict[str, Any]: ...
+    async def options(
+        self,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+    ) -> dict[str, Any]: ...
     async def watch(
         self,
         pipeline: _Pipeline | None = None,
         full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
+        resume_after: Mapping[str, object] | None = None,
         max_await_time_ms: int | None = None,
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        start_after: Mapping[str, object] | None = None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> AsyncCollectionChangeStream[_DocumentType]: ...
@@ -1374,28 +1396,28 @@ class Database(Generic[_DocumentType]):
     @overload
     def command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         check: bool = True,
         allowable_errors: Container[str | int] | None = None,
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> dict[str, Any]: ...
     @overload
     def command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         check: bool = True,
         allowable_errors: Container[str | int] | None = None,
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _OtherDocumentType: ...
     @overload
     def create_collection(
@@ -1405,9 +1427,9 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
+        session: ClientSession | None = None,
         check_exists: bool | None = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Collection[_DocumentType]: ...
     @overload
     def create_collection(
@@ -1417,89 +1439,89 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
+        session: ClientSession | None = None,
         check_exists: bool | None = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Collection[_OtherDocumentType]: ...
     def drop_collection(
         self,
         name_or_collection: str | Collection[Any],
-        session: Any = None,
-        comment: Any | None = None,
-        encrypted_fields: Mapping[str, Any] | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
+        encrypted_fields: Mapping[str, object] | None = None,
     ) -> dict[str, Any]: ...
     def list_collections(
         self,
-        session: Any = None,
-        filter: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        filter: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_collection_names(
         self,
-        session: Any = None,
-        filter: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        filter: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> list[str]: ...
     def aggregate(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
     def cursor_command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
         max_await_time_ms: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
     def cursor_command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: Any = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
         max_await_time_ms: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> CommandCursor[_OtherDocumentType]: ...
     def validate_collection(
         self,
         name_or_collection: str | Collection[Any],
         scandata: bool = False,
         full: bool = False,
-        session: Any = None,
+        session: ClientSession | None = None,
         background: bool | None = None,
-        comment: Any | None = None,
+        comment: object = None,
     ) -> dict[str, Any]: ...
     def dereference(
         self,
         dbref: DBRef,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
         full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
+        resume_after: Mapping[str, object] | None = None,
         max_await_time_ms: int | None = None,
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        start_after: Mapping[str, object] | None = None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> DatabaseChangeStream[_DocumentType]: ...
@@ -1571,28 +1593,28 @@ class AsyncDatabase(Generic[_DocumentType]):
     @overload
     async def command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         check: bool = True,
         allowable_errors: Container[str | int] | None = None,
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> dict[str, Any]: ...
     @overload
     async def command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         check: bool = True,
         allowable_errors: Container[str | int] | None = None,
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _OtherDocumentType: ...
     @overload
     async def create_collection(
@@ -1602,9 +1624,9 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
+        session: AsyncClientSession | None = None,
         check_exists: bool | None = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
     async def create_collection(
@@ -1614,89 +1636,89 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
+        session: AsyncClientSession | None = None,
         check_exists: bool | None = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> AsyncCollection[_OtherDocumentType]: ...
     async def drop_collection(
         self,
         name_or_collection: str | AsyncCollection[Any],
-        session: Any = None,
-        comment: Any | None = None,
-        encrypted_fields: Mapping[str, Any] | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        encrypted_fields: Mapping[str, object] | None = None,
     ) -> dict[str, Any]: ...
     async def list_collections(
         self,
-        session: Any = None,
-        filter: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        filter: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def list_collection_names(
         self,
-        session: Any = None,
-        filter: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        filter: Mapping[str, object] | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> list[str]: ...
     async def aggregate(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload
     async def cursor_command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         read_preference: _ServerMode | None = None,
         codec_options: None = None,
-        session: Any = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
         max_await_time_ms: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload
     async def cursor_command(
         self,
-        command: str | Mapping[str, Any],
-        value: Any = 1,
+        command: str | Mapping[str, object],
+        value: object = 1,
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: Any = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
         max_await_time_ms: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> AsyncCommandCursor[_OtherDocumentType]: ...
     async def validate_collection(
         self,
         name_or_collection: str | AsyncCollection[Any],
         scandata: bool = False,
         full: bool = False,
-        session: Any = None,
+        session: AsyncClientSession | None = None,
         background: bool | None = None,
-        comment: Any | None = None,
+        comment: object = None,
     ) -> dict[str, Any]: ...
     async def dereference(
         self,
         dbref: DBRef,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> _DocumentType | None: ...
     async def watch(
         self,
         pipeline: _Pipeline | None = None,
         full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
+        resume_after: Mapping[str, object] | None = None,
         max_await_time_ms: int | None = None,
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        start_after: Mapping[str, object] | None = None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> AsyncDatabaseChangeStream[_DocumentType]: ...
@@ -1716,7 +1738,7 @@ class ClientSession:
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc_info: object) -> None: ...
     def __copy__(self) -> NoReturn: ...
-    def __deepcopy__(self, memo: Any) -> NoReturn: ...
+    def __deepcopy__(self, memo: object) -> NoReturn: ...
     @property
     def client(self) -> MongoClient[Any]: ...
     @property
@@ -1731,7 +1753,7 @@ class ClientSession:
     def has_ended(self) -> bool: ...
     @property
     def in_transaction(self) -> bool: ...
-    def advance_cluster_time(self, cluster_time: Mapping[str, Any]) -> None: ...
+    def advance_cluster_time(self, cluster_time: Mapping[str, object]) -> None: ...
     def advance_operation_time(self, operation_time: Timestamp) -> None: ...
     def bind(self, end_session: bool = True) -> AbstractContextManager[Self]: ...
     def start_transaction(
@@ -1758,7 +1780,7 @@ class AsyncClientSession:
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc_info: object) -> None: ...
     def __copy__(self) -> NoReturn: ...
-    def __deepcopy__(self, memo: Any) -> NoReturn: ...
+    def __deepcopy__(self, memo: object) -> NoReturn: ...
     @property
     def client(self) -> AsyncMongoClient[Any]: ...
     @property
@@ -1773,7 +1795,7 @@ class AsyncClientSession:
     def has_ended(self) -> bool: ...
     @property
     def in_transaction(self) -> bool: ...
-    def advance_cluster_time(self, cluster_time: Mapping[str, Any]) -> None: ...
+    def advance_cluster_time(self, cluster_time: Mapping[str, object]) -> None: ...
     def advance_operation_time(self, operation_time: Timestamp) -> None: ...
     def bind(self, end_session: bool = True) -> AbstractAsyncContextManager[Self]: ...
     def start_transaction(
@@ -1804,7 +1826,7 @@ class MongoClient(Generic[_DocumentType]):
         tz_aware: bool | None = None,
         connect: bool | None = None,
         type_registry: TypeRegistry | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc_info: object) -> None: ...
@@ -1862,18 +1884,22 @@ class MongoClient(Generic[_DocumentType]):
     def close(self) -> None: ...
     def list_databases(
         self,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: ClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
-    def list_database_names(self, session: Any = None, comment: Any | None = None) -> list[str]: ...
+    def list_database_names(
+        self,
+        session: ClientSession | None = None,
+        comment: object = None,
+    ) -> list[str]: ...
     def drop_database(
         self,
         name_or_database: str | Database[Any],
-        session: Any = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
     ) -> None: ...
-    def server_info(self, session: Any = None) -> dict[str, Any]: ...
+    def server_info(self, session: ClientSession | None = None) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
     @property
     def address(self) -> Address: ...
@@ -1893,27 +1919,27 @@ class MongoClient(Generic[_DocumentType]):
     def topology_description(self) -> TopologyDescription: ...
     def bulk_write(
         self,
-        models: Sequence[Any],
-        session: Any = None,
+        models: Sequence[object],
+        session: ClientSession | None = None,
         ordered: bool = True,
         verbose_results: bool = False,
         bypass_document_validation: bool | None = None,
-        comment: Any | None = None,
-        let: Mapping[str, Any] | None = None,
+        comment: object = None,
+        let: Mapping[str, object] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> ClientBulkWriteResult: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
         full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
+        resume_after: Mapping[str, object] | None = None,
         max_await_time_ms: int | None = None,
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: ClientSession | None = None,
+        start_after: Mapping[str, object] | None = None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> ClusterChangeStream[_DocumentType]: ...
@@ -1937,7 +1963,7 @@ class AsyncMongoClient(Generic[_DocumentType]):
         tz_aware: bool | None = None,
         connect: bool | None = None,
         type_registry: TypeRegistry | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None: ...
     async def aconnect(self) -> None: ...
     async def aclose(self) -> None: ...
@@ -1997,58 +2023,62 @@ class AsyncMongoClient(Generic[_DocumentType]):
     async def close(self) -> None: ...
     async def list_databases(
         self,
-        session: Any = None,
-        comment: Any | None = None,
-        **kwargs: Any,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+        **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
-    async def list_database_names(self, session: Any = None, comment: Any | None = None) -> list[str]: ...
+    async def list_database_names(
+        self,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
+    ) -> list[str]: ...
     async def drop_database(
         self,
         name_or_database: str | AsyncDatabase[Any],
-        session: Any = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
     ) -> None: ...
-    async def server_info(self, session: Any = None) -> dict[str, Any]: ...
+    async def server_info(self, session: AsyncClientSession | None = None) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
     @property
-    def address(self) -> Coroutine[Any, Any, Address]: ...
+    def address(self) -> Coroutine[object, None, Address]: ...
     @property
-    def primary(self) -> Coroutine[Any, Any, Address | None]: ...
+    def primary(self) -> Coroutine[object, None, Address | None]: ...
     @property
-    def secondaries(self) -> Coroutine[Any, Any, set[Address]]: ...
+    def secondaries(self) -> Coroutine[object, None, set[Address]]: ...
     @property
-    def arbiters(self) -> Coroutine[Any, Any, set[Address]]: ...
+    def arbiters(self) -> Coroutine[object, None, set[Address]]: ...
     @property
-    def is_primary(self) -> Coroutine[Any, Any, bool]: ...
+    def is_primary(self) -> Coroutine[object, None, bool]: ...
     @property
-    def is_mongos(self) -> Coroutine[Any, Any, bool]: ...
+    def is_mongos(self) -> Coroutine[object, None, bool]: ...
     @property
     def nodes(self) -> frozenset[Address]: ...
     @property
     def topology_description(self) -> TopologyDescription: ...
     async def bulk_write(
         self,
-        models: Sequence[Any],
-        session: Any = None,
+        models: Sequence[object],
+        session: AsyncClientSession | None = None,
         ordered: bool = True,
         verbose_results: bool = False,
         bypass_document_validation: bool | None = None,
-        comment: Any | None = None,
-        let: Mapping[str, Any] | None = None,
+        comment: object = None,
+        let: Mapping[str, object] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> ClientBulkWriteResult: ...
     async def watch(
         self,
         pipeline: _Pipeline | None = None,
         full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
+        resume_after: Mapping[str, object] | None = None,
         max_await_time_ms: int | None = None,
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
+        session: AsyncClientSession | None = None,
+        start_after: Mapping[str, object] | None = None,
+        comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> AsyncClusterChangeStream[_DocumentType]: ...

@@ -9,7 +9,7 @@ The tree is one by fault: whose move is it now? PyMongo's names hang in it with 
     │   ├── InvalidOperation
     │   ├── InvalidName
     │   └── CollectionInvalid
-    ├── NetworkError                        the line or the deployment
+    ├── NetworkError                        the connection or the deployment
     │   └── ConnectionFailure
     │       ├── AutoReconnect
     │       │   ├── NetworkTimeout
@@ -136,7 +136,7 @@ class CollectionInvalid(UsageError):
 
 
 class NetworkError(PyMongoError):
-    """The line failed, not the request. A read is safe to repeat; a write may or may not have happened."""
+    """The connection failed, not the request. A read is safe to repeat; a write may or may not have happened."""
 
 
 class ConnectionFailure(NetworkError):
@@ -300,9 +300,15 @@ class ClientBulkWriteException(OperationFailure):
 
     verbose: bool
 
-    def __init__(self, results: Mapping[str, Any], verbose: bool) -> None:
+    def __init__(
+        self,
+        results: Mapping[str, Any],
+        verbose: bool,
+        partial_result: ClientBulkWriteResult | None = None,
+    ) -> None:
         super().__init__("batch op errors occurred", 65, results)
         self.verbose = verbose
+        self._partial_result = partial_result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._details, self.verbose), self.__dict__
@@ -332,11 +338,7 @@ class ClientBulkWriteException(OperationFailure):
     @property
     def partial_result(self) -> ClientBulkWriteResult | None:
         """What was applied before the failure, or None when nothing is known to have been."""
-        from mangonel.results import ClientBulkWriteResult
-
-        if not self.details.get("anySuccessful"):
-            return None
-        return ClientBulkWriteResult(dict(self.details), acknowledged=True, has_verbose_results=self.verbose)
+        return self._partial_result
 
 
 class ProtocolError(PyMongoError):

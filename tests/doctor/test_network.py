@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from doctor.conftest import failures, look, only
-from mangonel.doctor import line
+from mangonel.doctor import connection
 from mangonel.server import Server
 from tools.dns_server import DnsServer
 
@@ -109,7 +109,7 @@ def test_a_network_that_does_not_lead_there_is_told(
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(line.socket, "create_connection", fail)
+    monkeypatch.setattr(connection.socket, "create_connection", fail)
     assert failures(look("mongodb://127.0.0.1:27017")) == [code]
 
 

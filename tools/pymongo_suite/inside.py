@@ -124,6 +124,6 @@ _ANSWERS = {
     "_pinned_address": _address,
     "_server_session": lambda session: SimpleNamespace(dirty=session._handle.is_dirty),
     "_topology": lambda client: SimpleNamespace(max_cluster_time=_cluster_time),
-    "_topology_settings": lambda client: SimpleNamespace(_topology_id=client._attention.topology_id),
+    "_topology_settings": lambda client: SimpleNamespace(_topology_id=client._listeners.topology_id),
     "_transaction": lambda session: SimpleNamespace(pinned_address=_address(session), state=_state(session)),
 }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _running: list[None] = []
 
 # How long the interpreter's exit waits for them, in seconds. They are interrupted, so this is for a starved machine.
-_PATIENCE_S = 1.0
+_EXIT_TIMEOUT_S = 1.0
 
 # The role of the thread that looks after the pools, and how often it does so without being asked, in seconds.
 _KEEP_UP = 2
@@ -54,7 +54,7 @@ def wait_for_all() -> None:
     A thread that comes back for the interpreter's lock once that is going down is ended on the spot, and a thread that
     is ended inside the Rust module takes the process with it.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while _running and time.monotonic() < deadline:
         time.sleep(0.0005)
 

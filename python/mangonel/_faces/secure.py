@@ -44,7 +44,7 @@ class Secured:
             SSLError: the peer is not who it should be, or wants what this side has not got.
         """
         if received is not None:
-            # Nothing at all is the end of the line.
+            # Nothing at all is the end of the connection.
             if received:
                 self._incoming.write(received)
             else:

@@ -32,7 +32,7 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
 
 
 def tune(sock: socket) -> None:
-    """Set what every connection wants: no delay of small messages, and probes on a line that is idle for long."""
+    """Set what every connection wants: no delay of small messages, and probes on a connection that is idle for long."""
     import socket
 
     if sock.family == getattr(socket, "AF_UNIX", None):

@@ -62,7 +62,7 @@ def make_tracer(options: ClientOptions) -> Tracer | None:
     return Tracer(longest, asked.get("tracer_provider"))
 
 
-class Attention:
+class Listeners:
     """Finds out who listens to one client."""
 
     def __init__(self, options: ClientOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_READ, KIND_RETRYABLE_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
+from mangonel._shared.operation import build_operation
 from mangonel._shared.settings import (
     BOUND,
     Settings,
@@ -11,7 +12,6 @@ from mangonel._shared.settings import (
     preference_in,
     session_handle,
     session_of,
-    wire_preference,
 )
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     # What find_one and insert_one need of their collection, in one look, for a class with a `__getattr__` is slow to
     # answer each. Port, database's name, name, codec, whether reads add nothing to the command, write concern.
-    Essence: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
+    CollectionContext: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
 
 
 class CommandSource(Settings):
@@ -44,13 +44,37 @@ class CommandSource(Settings):
         """Raise TypeError: this is no cursor. A collection of this name is reached by `database["next"]`."""
         self.__next__()
 
+    def _operation(
+        self,
+        command: dict[str, Any],
+        *,
+        kind: int,
+        reading: int = READ_DOCUMENT,
+        session: _ClientSession | None = None,
+        read_preference: _ServerMode | None = None,
+        is_acknowledged: bool = True,
+        codec: _core.Codec | None = None,
+        database: str | None = None,
+    ) -> _core.Operation:
+        """Build an operation on this database of a command that has all its fields; see `build_operation`."""
+        return build_operation(
+            command,
+            database=self._database_name if database is None else database,
+            codec=self._codec if codec is None else codec,
+            kind=kind,
+            reading=reading,
+            replies=REPLIES_ONE if is_acknowledged else REPLIES_NONE,
+            read_preference=read_preference,
+            session=session_handle(session),
+        )
+
     def _read_operation(
         self,
         command: dict[str, Any],
         reading: int = READ_DOCUMENT,
         kind: int = KIND_READ,
         *,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         read_preference: _ServerMode | None = None,
         codec: _core.Codec | None = None,
@@ -63,18 +87,16 @@ class CommandSource(Settings):
             session = session_of(self._port, session)
             preference = preference_in(session, self._read_preference, read_preference)
             self._add_read_concern(command, session)
-            session = session_handle(session)
         elif self._read_concern._level is not None and "readConcern" not in command:
             command["readConcern"] = self._read_concern.document
-        return _core.Operation(
-            self._database_name,
+        return build_operation(
             command,
-            self._codec if codec is None else codec,
-            kind,
-            reading,
-            REPLIES_ONE,
-            wire_preference(preference),
-            session,
+            database=self._database_name,
+            codec=self._codec if codec is None else codec,
+            kind=kind,
+            reading=reading,
+            read_preference=preference,
+            session=session_handle(session),
         )
 
     def _add_read_concern(self, command: dict[str, Any], session: _ClientSession | None) -> None:
@@ -90,7 +112,7 @@ class CommandSource(Settings):
         reading: int = READ_DOCUMENT,
         kind: int = KIND_RETRYABLE_WRITE,
         *,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         write_concern: WriteConcern | None = None,
     ) -> _core.Operation:
@@ -100,10 +122,15 @@ class CommandSource(Settings):
         concern = self._write_concern if write_concern is None else write_concern
         if session is not None or BOUND:
             session = session_of(self._port, session)
-            concern, session = concern_in(session, concern), session_handle(session)
+            concern = concern_in(session, concern)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
-        replies = REPLIES_ONE if concern.acknowledged else REPLIES_NONE
-        return _core.Operation(
-            self._database_name, command, self._codec, kind, reading, replies, None, session
+        return build_operation(
+            command,
+            database=self._database_name,
+            codec=self._codec,
+            kind=kind,
+            reading=reading,
+            replies=REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
+            session=session_handle(session),
         )

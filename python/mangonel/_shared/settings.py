@@ -11,7 +11,6 @@ from mangonel.write_concern import DEFAULT_WRITE_CONCERN, WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from mangonel._faces.port import Port
@@ -79,17 +78,12 @@ class Settings:
         return self._read_concern
 
 
-def wire_preference(preference: _ServerMode) -> Mapping[str, Any] | None:
-    """Return a read preference as the core wants it: None for the primary, which needs no word."""
-    return preference.document if preference._MODE != PRIMARY_MODE else None
-
-
 # One entry for each `bind()` that is open somewhere in the process. While there is none, nobody looks for a bound
 # session, so that programs without one do not pay for it.
 BOUND: list[object] = []
 
 
-def session_of(port: Port, session: Any) -> _ClientSession | None:
+def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | None:
     """Return the session that a call runs in: the one it was given, or the one bound around it, or None.
 
     Raises:
@@ -115,7 +109,7 @@ def session_of(port: Port, session: Any) -> _ClientSession | None:
             f"Can only use session with the {type(session.client).__name__} that started it"
         )
     session._check_ended()
-    return session  # type: ignore[no-any-return]
+    return session
 
 
 def session_handle(session: _ClientSession | None) -> _core.Session | None:

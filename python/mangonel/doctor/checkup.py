@@ -1,4 +1,4 @@
-"""`examine`: the steps of a check-up in their order; each goes on with the servers that the one before left standing.
+"""`examine`: the steps of a check-up in their order; each goes on with the servers that the one before could reach.
 
 Knows no step's business. Servers are looked at side by side, so that one that is silent delays nobody else.
 """
@@ -86,11 +86,11 @@ def _visit(
         others: whether another server stands already, so that a failure is a warning.
     """
 
-    def standing() -> list[Sight]:
+    def reachable() -> list[Sight]:
         return [sight for sight in sights if sight.failed_at is None]
 
     def everywhere(step: Callable[[Sight], None]) -> list[Sight]:
-        chosen = standing()
+        chosen = reachable()
         if chosen:
             with ThreadPoolExecutor(min(len(chosen), MOST_AT_ONCE)) as threads:
                 list(threads.map(step, chosen))
@@ -101,7 +101,7 @@ def _visit(
     if target.options.security is not None:
         chosen = everywhere(lambda sight: reach.secure(sight, target, timeout))
     else:
-        chosen = standing()
+        chosen = reachable()
     if chosen:
         reach.report_security(chosen, target, report, others=others)
     chosen = everywhere(lambda sight: reach.greet(sight, target, timeout, pings))

@@ -10,7 +10,7 @@ import contextlib
 import warnings
 from typing import Any
 
-from mangonel.doctor.line import Line, NotMongoDB, open_line
+from mangonel.doctor.connection import Connection, NotMongoDB, open_connection
 from mangonel.doctor.report import FAILURE, NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
@@ -185,11 +185,13 @@ def _mechanisms(sight: Sight, target: Target, timeout: float) -> dict[str, list[
     known: dict[str, list[str]] = {database: [] for database in databases}
     context = security.context if security is not None else None
     with contextlib.suppress(OSError, NotMongoDB):
-        line: Line
-        with open_line(sight.host, sight.port, timeout, context) as line:
+        connection: Connection
+        with open_connection(sight.host, sight.port, timeout, context) as connection:
             for database in known:
                 # Only the first hello of a connection may ask on old servers; MongoDB 4.4 answers each.
-                reply = line.ask({"hello": 1, "saslSupportedMechs": f"{database}.{credential.username}"})
+                reply = connection.ask(
+                    {"hello": 1, "saslSupportedMechs": f"{database}.{credential.username}"}
+                )
                 known[database] = list(reply.get("saslSupportedMechs", ()))
     return known
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mangonel._options.tls import _REASONS, _REMEDIES
-from mangonel.doctor.line import NotMongoDB, identify, open_line
+from mangonel.doctor.connection import NotMongoDB, identify, open_connection
 from mangonel.doctor.report import FAILURE, NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
@@ -37,7 +37,7 @@ def connect(sight: Sight, timeout: float) -> None:
     for address in [sight.host] if sight.port is None else sight.addresses:
         begun = time.perf_counter()
         try:
-            open_line(address, sight.port, timeout).close()
+            open_connection(address, sight.port, timeout).close()
         except OSError as error:
             sight.refused.append(address)
             sight.error = error
@@ -108,10 +108,10 @@ def secure(sight: Sight, target: Target, timeout: float) -> None:
     assert security is not None
     address = (sight.host, sight.port)
     try:
-        with open_line(sight.host, sight.port, timeout, security.context) as line:
-            _look_at(sight, line.sock)
+        with open_connection(sight.host, sight.port, timeout, security.context) as connection:
+            _look_at(sight, connection.sock)
             try:
-                line.ask({"hello": 1})
+                connection.ask({"hello": 1})
             except OSError as error:
                 sight.failed_at, sight.error = "tls", security.explain(error, address)
                 sight.tls["is_shaken"] = True
@@ -138,11 +138,17 @@ def _look_without_checking(sight: Sight, target: Target, timeout: float) -> None
     context.verify_mode = ssl.CERT_NONE
     if path := target.given("tlsCertificateKeyFile"):
         context.load_cert_chain(path, password=target.given("tlsCertificateKeyFilePassword"))
-    with contextlib.suppress(OSError), open_line(sight.host, sight.port, timeout, context) as line:
-        _look_at(sight, line.sock)
+    with (
+        contextlib.suppress(OSError),
+        open_connection(sight.host, sight.port, timeout, context) as connection,
+    ):
+        _look_at(sight, connection.sock)
     if not sight.certificates:
-        with contextlib.suppress(OSError, NotMongoDB), open_line(sight.host, sight.port, timeout) as line:
-            sight.tls["is_plain"] = "ok" in line.ask({"hello": 1})
+        with (
+            contextlib.suppress(OSError, NotMongoDB),
+            open_connection(sight.host, sight.port, timeout) as connection,
+        ):
+            sight.tls["is_plain"] = "ok" in connection.ask({"hello": 1})
         if "is_plain" not in sight.tls:
             sight.peer = identify(sight.host, sight.port, min(timeout, 1.0))
 
@@ -250,15 +256,15 @@ def greet(sight: Sight, target: Target, timeout: float, pings: int) -> None:
         command["loadBalanced"] = True
     try:
         context = security.context if security is not None else None
-        with open_line(sight.host, sight.port, timeout, context) as line:
-            reply = line.ask(command)
+        with open_connection(sight.host, sight.port, timeout, context) as connection:
+            reply = connection.ask(command)
             if reply.get("ok") != 1:
-                reply = line.ask({"isMaster": 1})
+                reply = connection.ask({"isMaster": 1})
             if reply.get("ok") != 1:
                 raise NotMongoDB(f"a server that refuses hello ({reply.get('errmsg')})")
             for _ in range(pings):
                 begun = time.perf_counter()
-                answer = line.ask({"hello": 1})
+                answer = connection.ask({"hello": 1})
                 sight.pings.append(time.perf_counter() - begun)
                 if sight.pings[-1] == min(sight.pings) and isinstance(answer.get("localTime"), datetime):
                     here = datetime.now(UTC)
@@ -279,7 +285,7 @@ def _speaks_tls(sight: Sight, timeout: float) -> bool:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
-        open_line(sight.host, sight.port, timeout, context).close()
+        open_connection(sight.host, sight.port, timeout, context).close()
     except ssl.SSLError as error:
         # An alert is TLS as well.
         return "ALERT" in (error.reason or "")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mangonel._shared.client.database import _Database
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.objectid import ObjectId
     from mangonel.gridfs._cursor import _GridOutCursor
     from mangonel.gridfs._grid_in import _GridIn
@@ -69,7 +70,7 @@ class _GridFSBucket:
         filename: str,
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> _GridIn:
         """Return a new file to write to; nothing is sent yet.
 
@@ -91,7 +92,7 @@ class _GridFSBucket:
         filename: str,
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> _GridIn:
         """Return a new file with an `_id` of the caller's choice to write to; nothing is sent yet.
 
@@ -110,7 +111,7 @@ class _GridFSBucket:
         source: Any,
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> Returns[ObjectId]:
         """Store what `source` has as a new file and return its `_id`.
 
@@ -136,7 +137,7 @@ class _GridFSBucket:
         source: Any,
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> Returns[None]:
         """Store what `source` has as a new file with an `_id` of the caller's choice.
 
@@ -160,7 +161,7 @@ class _GridFSBucket:
         filename: str,
         chunk_size_bytes: int | None,
         metadata: Mapping[str, Any] | None,
-        session: Any,
+        session: _ClientSession | None,
     ) -> _GridIn:
         check_filename(filename)
         fields["filename"] = filename
@@ -179,7 +180,7 @@ class _GridFSBucket:
 
     # Downloads.
 
-    def open_download_stream(self, file_id: Any, session: Any = None) -> Returns[_GridOut]:
+    def open_download_stream(self, file_id: Any, session: _ClientSession | None = None) -> Returns[_GridOut]:
         """Return the file with this `_id`, open for reading.
 
         Args:
@@ -195,13 +196,13 @@ class _GridFSBucket:
         """
         return self._port.flow(self._open_flow(file_id, session))
 
-    async def _open_flow(self, file_id: Any, session: Any) -> _GridOut:
+    async def _open_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
         found = self._out_class(self._collection, file_id, session=session)
         await found._open_flow()
         return found
 
     def open_download_stream_by_name(
-        self, filename: str, revision: int = -1, session: Any = None
+        self, filename: str, revision: int = -1, session: _ClientSession | None = None
     ) -> Returns[_GridOut]:
         """Return one of the files of a name, open for reading.
 
@@ -220,11 +221,15 @@ class _GridFSBucket:
         check_filename(filename)
         return self._port.flow(self._open_by_name_flow(filename, revision, session))
 
-    async def _open_by_name_flow(self, filename: str, revision: int, session: Any) -> _GridOut:
+    async def _open_by_name_flow(
+        self, filename: str, revision: int, session: _ClientSession | None
+    ) -> _GridOut:
         file = await version_flow(self._files, filename, {"filename": filename}, revision, session)
         return self._out_class(self._collection, file_document=file, session=session)
 
-    def download(self, file_id: Any, connections: int = 1, session: Any = None) -> Returns[bytes]:
+    def download(
+        self, file_id: Any, connections: int = 1, session: _ClientSession | None = None
+    ) -> Returns[bytes]:
         """Return a whole file, read over several connections at once.
 
         Args:
@@ -242,12 +247,16 @@ class _GridFSBucket:
         """
         return self._port.flow(self._download_all_flow(file_id, connections, session))
 
-    async def _download_all_flow(self, file_id: Any, connections: int, session: Any) -> bytes:
+    async def _download_all_flow(
+        self, file_id: Any, connections: int, session: _ClientSession | None
+    ) -> bytes:
         source = await self._open_flow(file_id, session)
         found: bytes = await source._download_flow(connections, None)
         return found
 
-    def download_to_stream(self, file_id: Any, destination: Any, session: Any = None) -> Returns[None]:
+    def download_to_stream(
+        self, file_id: Any, destination: Any, session: _ClientSession | None = None
+    ) -> Returns[None]:
         """Write a whole file to `destination`, chunk by chunk.
 
         Args:
@@ -265,11 +274,11 @@ class _GridFSBucket:
         """
         return self._port.flow(self._download_flow(file_id, destination, session))
 
-    async def _download_flow(self, file_id: Any, destination: Any, session: Any) -> None:
+    async def _download_flow(self, file_id: Any, destination: Any, session: _ClientSession | None) -> None:
         await self._copy_flow(await self._open_flow(file_id, session), destination)
 
     def download_to_stream_by_name(
-        self, filename: str, destination: Any, revision: int = -1, session: Any = None
+        self, filename: str, destination: Any, revision: int = -1, session: _ClientSession | None = None
     ) -> Returns[None]:
         """Write one of the files of a name to `destination`, chunk by chunk.
 
@@ -288,7 +297,7 @@ class _GridFSBucket:
         return self._port.flow(self._download_by_name_flow(filename, destination, revision, session))
 
     async def _download_by_name_flow(
-        self, filename: str, destination: Any, revision: int, session: Any
+        self, filename: str, destination: Any, revision: int, session: _ClientSession | None
     ) -> None:
         await self._copy_flow(await self._open_by_name_flow(filename, revision, session), destination)
 
@@ -314,7 +323,7 @@ class _GridFSBucket:
         """
         return self._cursor_class(self._collection, *args, **kwargs)
 
-    def delete(self, file_id: Any, session: Any = None) -> Returns[None]:
+    def delete(self, file_id: Any, session: _ClientSession | None = None) -> Returns[None]:
         """Remove a file and its chunks.
 
         Args:
@@ -329,7 +338,7 @@ class _GridFSBucket:
         """
         return self._port.flow(self._delete_flow([file_id], f"_id {file_id!r}", session))
 
-    def delete_by_name(self, filename: str, session: Any = None) -> Returns[None]:
+    def delete_by_name(self, filename: str, session: _ClientSession | None = None) -> Returns[None]:
         """Remove all files of a name.
 
         Args:
@@ -344,12 +353,12 @@ class _GridFSBucket:
         """
         return self._port.flow(self._delete_by_name_flow(filename, session))
 
-    async def _delete_by_name_flow(self, filename: str, session: Any) -> None:
+    async def _delete_by_name_flow(self, filename: str, session: _ClientSession | None) -> None:
         cursor = self._files.find({"filename": filename}, {"_id": 1}, session=session)
         ids = [file["_id"] for file in await cursor._to_list_flow(None)]
         await self._delete_flow(ids, f"filename {filename!r}", session)
 
-    async def _delete_flow(self, ids: list[Any], which: str, session: Any) -> None:
+    async def _delete_flow(self, ids: list[Any], which: str, session: _ClientSession | None) -> None:
         # Their documents first: whoever reads a file meanwhile can tell that it is gone.
         wanted = {"$eq": ids[0]} if len(ids) == 1 else {"$in": ids}
         # One document is deleted by a command that may be retried.
@@ -359,7 +368,7 @@ class _GridFSBucket:
         if not result.deleted_count:
             raise NoFile(f"no file could be deleted because none matched {which}")
 
-    def rename(self, file_id: Any, new_filename: str, session: Any = None) -> Returns[None]:
+    def rename(self, file_id: Any, new_filename: str, session: _ClientSession | None = None) -> Returns[None]:
         """Give a file another name.
 
         Args:
@@ -377,7 +386,9 @@ class _GridFSBucket:
             self._rename_flow({"_id": {"$eq": file_id}}, new_filename, f"file_id {file_id!r}", session)
         )
 
-    def rename_by_name(self, filename: str, new_filename: str, session: Any = None) -> Returns[None]:
+    def rename_by_name(
+        self, filename: str, new_filename: str, session: _ClientSession | None = None
+    ) -> Returns[None]:
         """Give all files of a name another one.
 
         Args:
@@ -395,7 +406,9 @@ class _GridFSBucket:
             self._rename_flow({"filename": filename}, new_filename, f"filename {filename!r}", session)
         )
 
-    async def _rename_flow(self, filter: dict[str, Any], new_filename: str, which: str, session: Any) -> None:
+    async def _rename_flow(
+        self, filter: dict[str, Any], new_filename: str, which: str, session: _ClientSession | None
+    ) -> None:
         renamed = {"$set": {"filename": new_filename}}
         # The same for an update of one.
         update = self._files.update_one if "_id" in filter else self._files.update_many

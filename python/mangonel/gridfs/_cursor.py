@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.gridfs._grid_out import _GridOut
     from mangonel.typings import _IndexList
 
@@ -43,7 +44,7 @@ class _GridOutCursor(_Cursor[Any]):
         no_cursor_timeout: bool = False,
         sort: _IndexList | None = None,
         batch_size: int = 0,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> None:
         check_root(collection, self._is_async)
         self._root = without_custom_types(collection)

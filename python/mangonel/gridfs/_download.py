@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
 
 # Bytes of one reply. Two of them are held at most, the one in use and the next one; small enough for that, large
 # enough that a round trip of some milliseconds costs little.
@@ -75,7 +76,7 @@ class ChunkStream:
         file: Mapping[str, Any],
         position: int = 0,
         end: int | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> None:
         self._port = root._port
         self._chunks: _Collection[Any] = root["chunks"]

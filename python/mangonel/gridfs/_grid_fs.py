@@ -12,6 +12,7 @@ from mangonel.gridfs._versions import version_flow
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel._shared.client.database import _Database
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.gridfs._cursor import _GridOutCursor
     from mangonel.gridfs._grid_in import _GridIn
     from mangonel.gridfs._grid_out import _GridOut
@@ -80,7 +81,7 @@ class _GridFS:
         await target._close_flow()
         return target._id
 
-    def get(self, file_id: Any, session: Any = None) -> Returns[_GridOut]:
+    def get(self, file_id: Any, session: _ClientSession | None = None) -> Returns[_GridOut]:
         """Return the file with this `_id`, open for reading.
 
         Args:
@@ -96,13 +97,17 @@ class _GridFS:
         """
         return self._port.flow(self._get_flow(file_id, session))
 
-    async def _get_flow(self, file_id: Any, session: Any) -> _GridOut:
+    async def _get_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
         found = self._out_class(self._collection, file_id, session=session)
         await found._open_flow()
         return found
 
     def get_version(
-        self, filename: str | None = None, version: int | None = -1, session: Any = None, **kwargs: Any
+        self,
+        filename: str | None = None,
+        version: int | None = -1,
+        session: _ClientSession | None = None,
+        **kwargs: Any,
     ) -> Returns[_GridOut]:
         """Return one of the files of a name, or with the same fields, by the order in which they were uploaded.
 
@@ -124,13 +129,13 @@ class _GridFS:
         return self._port.flow(self._get_version_flow(filename, query, version, session))
 
     async def _get_version_flow(
-        self, filename: str | None, query: dict[str, Any], version: int | None, session: Any
+        self, filename: str | None, query: dict[str, Any], version: int | None, session: _ClientSession | None
     ) -> _GridOut:
         file = await version_flow(self._files, filename, query, -1 if version is None else version, session)
         return self._out_class(self._collection, file_document=file, session=session)
 
     def get_last_version(
-        self, filename: str | None = None, session: Any = None, **kwargs: Any
+        self, filename: str | None = None, session: _ClientSession | None = None, **kwargs: Any
     ) -> Returns[_GridOut]:
         """Return the file of a name, or with the same fields, that was uploaded last.
 
@@ -146,7 +151,7 @@ class _GridFS:
         """
         return self.get_version(filename, -1, session, **kwargs)
 
-    def delete(self, file_id: Any, session: Any = None) -> Returns[None]:
+    def delete(self, file_id: Any, session: _ClientSession | None = None) -> Returns[None]:
         """Remove a file and its chunks; one that does not exist is no error.
 
         Args:
@@ -155,21 +160,21 @@ class _GridFS:
 
         Raises:
             OperationFailure: the server refused.
-            AutoReconnect: the line broke. The chunks may still be there; calling it again removes them.
+            AutoReconnect: the connection broke. The chunks may still be there; calling it again removes them.
 
         Example:
             >>> fs.delete(file_id)
         """
         return self._port.flow(self._delete_flow(file_id, session))
 
-    async def _delete_flow(self, file_id: Any, session: Any) -> None:
+    async def _delete_flow(self, file_id: Any, session: _ClientSession | None) -> None:
         # Its document first: whoever reads the file meanwhile can tell that it is gone.
         await self._port.call(lambda: self._files.delete_one({"_id": {"$eq": file_id}}, session=session))
         await self._port.call(
             lambda: self._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
         )
 
-    def list(self, session: Any = None) -> Returns[list[str]]:
+    def list(self, session: _ClientSession | None = None) -> Returns[list[str]]:
         """Return the names of all files, each once.
 
         Args:
@@ -184,13 +189,13 @@ class _GridFS:
         """
         return self._port.flow(self._list_flow(session))
 
-    async def _list_flow(self, session: Any) -> Any:
+    async def _list_flow(self, session: _ClientSession | None) -> Any:
         names = await self._port.call(lambda: self._files.distinct("filename", session=session))
         # An index has an entry for files without a name as well.
         return [name for name in names if name is not None]
 
     def find_one(
-        self, filter: Any = None, session: Any = None, *args: Any, **kwargs: Any
+        self, filter: Any = None, session: _ClientSession | None = None, *args: Any, **kwargs: Any
     ) -> Returns[_GridOut | None]:
         """Return the first file that matches, open for reading, or None.
 
@@ -223,7 +228,9 @@ class _GridFS:
         """
         return self._cursor_class(self._collection, *args, **kwargs)
 
-    def exists(self, document_or_id: Any = None, session: Any = None, **kwargs: Any) -> Returns[bool]:
+    def exists(
+        self, document_or_id: Any = None, session: _ClientSession | None = None, **kwargs: Any
+    ) -> Returns[bool]:
         """Return whether a file matches.
 
         Args:
@@ -243,6 +250,6 @@ class _GridFS:
             query = {"_id": {"$eq": query}}
         return self._port.flow(self._exists_flow(query, session))
 
-    async def _exists_flow(self, query: Any, session: Any) -> bool:
+    async def _exists_flow(self, query: Any, session: _ClientSession | None) -> bool:
         found = await self._port.call(lambda: self._files.find_one(query, ["_id"], session=session))
         return found is not None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
 
 
 class _GridIn:
@@ -38,7 +39,9 @@ class _GridIn:
 
     _is_async = False
 
-    def __init__(self, root_collection: _Collection[Any], session: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, root_collection: _Collection[Any], session: _ClientSession | None = None, **kwargs: Any
+    ) -> None:
         check_root(root_collection, self._is_async)
         if not root_collection.write_concern.acknowledged:
             raise ConfigurationError("root_collection must use acknowledged write_concern")
@@ -63,7 +66,7 @@ class _GridIn:
         _port: Any
         _files: Any
         _file: dict[str, Any]
-        _session: Any
+        _session: _ClientSession | None
         _closed: bool
         _is_stored: bool
         _sender: ChunkSender

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
 
 _SEEK_SET, _SEEK_CUR, _SEEK_END = 0, 1, 2
 _EINVAL = 22
@@ -49,7 +50,7 @@ class _GridOut:
         root_collection: _Collection[Any],
         file_id: Any = None,
         file_document: Mapping[str, Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> None:
         check_root(root_collection, self._is_async)
         super().__init__()
@@ -179,7 +180,7 @@ class _GridOut:
         Raises:
             NoFile: the file does not exist.
             CorruptGridFile: a chunk is damaged, or the file was replaced while it was read.
-            AutoReconnect: the line broke and the file could not be read on from another server.
+            AutoReconnect: the connection broke and the file could not be read on from another server.
 
         Example:
             >>> source.read(5)

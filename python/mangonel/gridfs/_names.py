@@ -11,6 +11,7 @@ from mangonel.errors import ConfigurationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
@@ -57,7 +58,7 @@ def without_custom_types(
     return collection.with_options(codec_options=options, read_preference=read_preference)
 
 
-def is_in_transaction(session: Any) -> bool:
+def is_in_transaction(session: _ClientSession | None) -> bool:
     """Return whether commands in this session belong to a transaction."""
     return session is not None and bool(session.in_transaction)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
 
 # Below this a further connection costs more than it brings.
 LEAST_SHARE = 4 * 1024 * 1024
@@ -30,7 +31,7 @@ async def fill_flow(
     position: int,
     target: _core.ChunkTarget,
     connections: int,
-    session: Any,
+    session: _ClientSession | None,
 ) -> None:
     """Fill `target` with the file's bytes from `position` to its end.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
 
 # Bytes of one insert, and how many inserts are on their way at once, a connection each: the server stores one while it
 # reads the next, and at 5.4 ms of latency two of them would leave it idle.
@@ -47,7 +48,12 @@ class ChunkSender:
     """
 
     def __init__(
-        self, root: _Collection[Any], file_id: Any, chunk_size: int, is_own_id: bool, session: Any = None
+        self,
+        root: _Collection[Any],
+        file_id: Any,
+        chunk_size: int,
+        is_own_id: bool,
+        session: _ClientSession | None = None,
     ) -> None:
         self._port = root._port
         self._root = root
@@ -190,7 +196,7 @@ class ChunkSender:
                 await _create_index_flow(collection, keys, is_unique, session)
 
 
-def _any_document(collection: _Collection[Any], session: Any) -> _core.Operation:
+def _any_document(collection: _Collection[Any], session: _ClientSession | None) -> _core.Operation:
     command = {
         "find": collection._name,
         "filter": {},
@@ -204,7 +210,7 @@ def _any_document(collection: _Collection[Any], session: Any) -> _core.Operation
 
 
 async def _create_index_flow(
-    collection: _Collection[Any], keys: dict[str, int], is_unique: bool, session: Any
+    collection: _Collection[Any], keys: dict[str, int], is_unique: bool, session: _ClientSession | None
 ) -> None:
     port = collection._port
     try:

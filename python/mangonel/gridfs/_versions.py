@@ -10,10 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
 
 
 async def version_flow(
-    files: _Collection[Any], filename: str | None, query: Mapping[str, Any], version: int, session: Any
+    files: _Collection[Any],
+    filename: str | None,
+    query: Mapping[str, Any],
+    version: int,
+    session: _ClientSession | None,
 ) -> Any:
     """Return the document of one version: 0 is the first upload, -1 the last.
 

@@ -47,6 +47,14 @@ async def main() -> None:
     async for _ in orders.aggregate([]):  # E: has no attribute "__aiter__" (not async iterable)
         pass
 
+    # A session of the other face.
+    async with client.start_session() as session:
+        await orders.find_one({}, session=session)
+        await orders.insert_one({"total": 1}, session=session)
+    blocking = MongoClient().start_session()
+    await orders.insert_one({}, session=blocking)  # E: incompatible type "ClientSession"
+    await client.shop.command("ping", session=blocking)  # E: matches argument types "str", "ClientSession"
+
     # The other face's ways.
     for _ in orders.find():  # E: "AsyncCursor[dict[str, Any]]" has no attribute "__iter__"
         pass

@@ -7,6 +7,7 @@ from collections import deque
 
 from mangonel import _core
 from mangonel._faces.background import Background
+from mangonel._shared.operation import build_operation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SWEEP_S = 2.0
 
 
-class Housekeeper:
+class AbandonedCursors:
     """Tidies up after one client."""
 
     def __init__(self, core: _core.Core) -> None:
@@ -83,12 +84,12 @@ def _operation(
     from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
     # An error leaves the cursor to the server's own time-out.
-    return _core.Operation(
-        database,
+    return build_operation(
         command,
-        _core.Codec(DEFAULT_CODEC_OPTIONS),
-        _core.KIND_WRITE,
-        _core.READ_UNCHECKED,
+        database=database,
+        codec=_core.Codec(DEFAULT_CODEC_OPTIONS),
+        kind=_core.KIND_WRITE,
+        reading=_core.READ_UNCHECKED,
         session=session,
         server=server,
     )

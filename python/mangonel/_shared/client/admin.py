@@ -6,12 +6,11 @@ Spec: enumerate-databases, mongodb-handshake (append metadata).
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_SELECTION, READ_DATABASES, READ_DOCUMENT, REPLIES_ONE
+from mangonel._core import KIND_SELECTION, READ_DATABASES
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import PLAIN, AdministeredSource
 from mangonel._shared.cursors.cursor import address_of
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import wire_preference
 from mangonel.read_preferences import ReadPreference
 from mangonel.typings import _DocumentType
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._faces.port import Address
-    from mangonel._observe.listeners import Attention
+    from mangonel._observe.listeners import Listeners
     from mangonel._shared.client.database import _Database
     from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.client_options import ClientOptions
     from mangonel.driver_info import DriverInfo
     from mangonel.topology_description import TopologyDescription
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     """What is done to a deployment as a whole."""
 
-    _attention: Attention
+    _listeners: Listeners
     _core: _core.Core
     _options: ClientOptions
     _database_class: type[Any]
 
     def list_databases(
-        self, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the documents that describe the databases: name, size, emptiness.
 
@@ -47,7 +47,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             **kwargs: more fields of the command: `filter`, `nameOnly`, `authorizedDatabases`.
 
         Raises:
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -56,7 +56,9 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """
         return self._port.flow(self._list_databases_flow(session, comment, kwargs))
 
-    async def _list_databases_flow(self, session: Any, comment: Any, options: dict[str, Any]) -> Any:
+    async def _list_databases_flow(
+        self, session: _ClientSession | None, comment: Any, options: dict[str, Any]
+    ) -> Any:
         operation = self._listing(
             {"listDatabases": 1, **options}, READ_DATABASES, session=session, comment=comment
         )
@@ -64,7 +66,9 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         collection = self._database_class(self, "admin")["$cmd"]
         return collection._command_cursor_class(collection, batch, PLAIN, comment=comment)
 
-    def list_database_names(self, session: Any = None, comment: Any | None = None) -> Returns[list[str]]:
+    def list_database_names(
+        self, session: _ClientSession | None = None, comment: Any | None = None
+    ) -> Returns[list[str]]:
         """Return the names of the databases. Takes and raises the same as `list_databases`.
 
         Example:
@@ -73,12 +77,15 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """
         return self._port.flow(self._database_names_flow(session, comment))
 
-    async def _database_names_flow(self, session: Any, comment: Any) -> list[str]:
+    async def _database_names_flow(self, session: _ClientSession | None, comment: Any) -> list[str]:
         cursor = await self._list_databases_flow(session, comment, {"nameOnly": True})
         return [database["name"] for database in await cursor._to_list_flow(None)]
 
     def drop_database(
-        self, name_or_database: str | _Database[Any], session: Any = None, comment: Any | None = None
+        self,
+        name_or_database: str | _Database[Any],
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
     ) -> Returns[None]:
         """Remove a database with all it holds. One that does not exist is no error.
 
@@ -91,7 +98,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             TypeError: neither a name nor a database.
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: removed, but not confirmed as the write concern asks.
-            AutoReconnect: the line broke. Whether the database is gone is not known.
+            AutoReconnect: the connection broke. Whether the database is gone is not known.
 
         Example:
             >>> client.drop_database("shop")
@@ -105,19 +112,19 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         database = self._database_class(self, name)
         return self._port.flow(self._drop_database_flow(database.name, session, comment))
 
-    async def _drop_database_flow(self, name: str, session: Any, comment: Any) -> None:
+    async def _drop_database_flow(self, name: str, session: _ClientSession | None, comment: Any) -> None:
         await self._administer_flow(
             {"dropDatabase": 1}, session=session, comment=comment, database=name, codec=PLAIN
         )
 
-    def server_info(self, session: Any = None) -> Returns[dict[str, Any]]:
+    def server_info(self, session: _ClientSession | None = None) -> Returns[dict[str, Any]]:
         """Return the server's `buildInfo`: its version and how it was built.
 
         Args:
             session: run in this session; it must come from the same client.
 
         Raises:
-            AutoReconnect: the line broke.
+            AutoReconnect: the connection broke.
 
         Example:
             >>> client.server_info()["version"]
@@ -153,14 +160,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         hello = self._core.hello()
         if hello is None:
             # Selects a server, whichever, and sends nothing.
-            selection = _core.Operation(
-                "admin",
-                {"ping": 1},
-                PLAIN,
-                KIND_SELECTION,
-                READ_DOCUMENT,
-                REPLIES_ONE,
-                wire_preference(ReadPreference.NEAREST),
+            selection = self._operation(
+                {"ping": 1}, kind=KIND_SELECTION, read_preference=ReadPreference.NEAREST, codec=PLAIN
             )
             selection.silence()
             await self._port.arun(selection)
@@ -250,4 +251,4 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """
         from mangonel.topology_description import topology_described
 
-        return topology_described(self._core.topology(), self._attention.topology_id)
+        return topology_described(self._core.topology(), self._listeners.topology_id)

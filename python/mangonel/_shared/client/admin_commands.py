@@ -11,11 +11,9 @@ from mangonel._core import (
     KIND_WRITE,
     READ_BATCH,
     READ_UNCHECKED,
-    REPLIES_NONE,
-    REPLIES_ONE,
 )
 from mangonel._shared.base import CommandSource
-from mangonel._shared.settings import concern_in, session_handle, session_of
+from mangonel._shared.settings import concern_in, session_of
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 from mangonel.errors import ConfigurationError, command_error, is_allowable, write_concern_error
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
     from typing import Any
 
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.write_concern import WriteConcern
 
 PLAIN = _core.Codec(DEFAULT_CODEC_OPTIONS)
@@ -41,7 +40,7 @@ class AdministeredSource(CommandSource):
         self,
         command: dict[str, Any],
         *,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         allowable_errors: Container[str | int] = (),
         database: str | None = None,
@@ -53,23 +52,21 @@ class AdministeredSource(CommandSource):
         explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment
-        replies = REPLIES_ONE
+        is_acknowledged = True
         if takes_write_concern and command.get("writeConcern") is None:
             concern = self._write_concern if write_concern is None else write_concern
             concern = concern_in(explicit, concern)
             if not concern.is_server_default:
                 command["writeConcern"] = concern.document
-            if not concern.acknowledged:
-                replies = REPLIES_NONE
-        operation = _core.Operation(
-            self._database_name if database is None else database,
+            is_acknowledged = concern.acknowledged
+        operation = self._operation(
             command,
-            self._codec if codec is None else codec,
-            KIND_WRITE,
-            READ_UNCHECKED,
-            replies,
-            None,
-            session_handle(explicit),
+            kind=KIND_WRITE,
+            reading=READ_UNCHECKED,
+            session=explicit,
+            is_acknowledged=is_acknowledged,
+            codec=codec,
+            database=database,
         )
         reply: dict[str, Any] | None = await self._port.arun(operation)
         if reply is None:
@@ -88,23 +85,20 @@ class AdministeredSource(CommandSource):
         command: dict[str, Any],
         reading: int = READ_BATCH,
         *,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         codec: _core.Codec | None = None,
     ) -> _core.Operation:
         """Build a retryable read of the primary that is answered with a cursor and takes no read concern."""
-        handle = session_handle(session_of(self._port, session))
+        explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment
-        return _core.Operation(
-            self._database_name,
+        return self._operation(
             command,
-            PLAIN if codec is None else codec,
-            KIND_READ,
-            reading,
-            REPLIES_ONE,
-            None,
-            handle,
+            kind=KIND_READ,
+            reading=reading,
+            session=explicit,
+            codec=PLAIN if codec is None else codec,
         )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.write_concern import WriteConcern
 
 
@@ -23,7 +24,7 @@ class ClientBulkWrite(CommandSource):
     def bulk_write(
         self,
         models: Sequence[Any],
-        session: Any = None,
+        session: _ClientSession | None = None,
         ordered: bool = True,
         verbose_results: bool = False,
         bypass_document_validation: bool | None = None,

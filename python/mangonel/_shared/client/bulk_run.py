@@ -24,6 +24,7 @@ from mangonel._shared.collection.write_support import (
     server_facts_flow,
     write_codec,
 )
+from mangonel._shared.operation import build_operation
 from mangonel.errors import (
     ClientBulkWriteException,
     ConfigurationError,
@@ -200,15 +201,13 @@ class ClientBulkRunner:
             command: dict[str, Any] = {"getMore": cursor_id, "collection": collection}
             if self._comment is not None:
                 command["comment"] = self._comment
-            operation = _core.Operation(
-                database,
+            operation = build_operation(
                 command,
-                self._codec,
-                KIND_READ_ONCE,
-                READ_BATCH,
-                REPLIES_ONE,
-                None,
-                self._session or batch.session,
+                database=database,
+                codec=self._codec,
+                kind=KIND_READ_ONCE,
+                reading=READ_BATCH,
+                session=self._session or batch.session,
             )
             try:
                 batch = await self._port.arun(operation)
@@ -218,15 +217,13 @@ class ClientBulkRunner:
 
     async def _kill_flow(self, database: str, collection: str, cursor_id: int) -> None:
         command = {"killCursors": collection, "cursors": [cursor_id]}
-        operation = _core.Operation(
-            database,
+        operation = build_operation(
             command,
-            self._codec,
-            KIND_WRITE,
-            READ_UNCHECKED,
-            REPLIES_ONE,
-            None,
-            self._session or False,
+            database=database,
+            codec=self._codec,
+            kind=KIND_WRITE,
+            reading=READ_UNCHECKED,
+            session=self._session or False,
         )
         try:
             await self._port.arun(operation)
@@ -256,4 +253,7 @@ class ClientBulkRunner:
 
     def _raise(self, cause: Exception | None = None) -> NoReturn:
         self._result["writeErrors"].sort(key=lambda error: error["idx"])
-        raise ClientBulkWriteException(self._result, self._has_verbose_results) from cause
+        partial: ClientBulkWriteResult | None = None
+        if self._result["anySuccessful"]:
+            partial = ClientBulkWriteResult(dict(self._result), True, self._has_verbose_results)
+        raise ClientBulkWriteException(self._result, self._has_verbose_results, partial) from cause

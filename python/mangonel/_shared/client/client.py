@@ -13,13 +13,14 @@ from mangonel import _core
 from mangonel._faces.deadline import timeout
 from mangonel._faces.monitors import Starter
 from mangonel._light import Generic
-from mangonel._observe.listeners import Attention
+from mangonel._observe.listeners import Listeners
 from mangonel._observe.logger_names import logger_name
 from mangonel._shared.client import fork_and_exit
-from mangonel._shared.client.abandoned_cursors import Housekeeper
+from mangonel._shared.client.abandoned_cursors import AbandonedCursors
 from mangonel._shared.client.admin import ClientAdministration
 from mangonel._shared.client.bulk import ClientBulkWrite
 from mangonel._shared.cursors.watch import WatchedClient
+from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel.auth import has_secret, without_frames
 from mangonel.client_options import ClientOptions
@@ -120,20 +121,20 @@ class _MongoClient(
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
         )
         self._database_name = "admin"
-        attention = self._attention = Attention(options)
+        listeners = self._listeners = Listeners(options)
         self._core = _core.Core(
-            options.core_options(), os.urandom(16), attention.publisher, attention.interests
+            options.core_options(), os.urandom(16), listeners.publisher, listeners.interests
         )
-        attention.follow(self._core)
-        self._tracer = attention.tracer
+        listeners.follow(self._core)
+        self._tracer = listeners.tracer
         if options.security is not None:
             self._core.set_security(options.security)
         self._core.set_starter(Starter(self._core, options.srv))
         self._port: Port = self._port_class(self._core)
         if not options.is_resolved:
             self._port.preparation = _LateHosts(self, options)
-        self._housekeeper = Housekeeper(self._core)
-        self._core.set_sweeper(self._housekeeper.sweeper())
+        self._abandoned_cursors = AbandonedCursors(self._core)
+        self._core.set_sweeper(self._abandoned_cursors.sweeper())
         fork_and_exit.remember(self)
 
     @property
@@ -265,7 +266,7 @@ class _MongoClient(
     async def _close_flow(self) -> None:
         if self._core.is_closed:
             return
-        left = self._housekeeper.left_to_do()
+        left = self._abandoned_cursors.left_to_do()
         ids = self._core.drain_sessions()
         try:
             # A server that is down must not keep its clients from ending.
@@ -293,15 +294,13 @@ class _MongoClient(
         # The specification's bound on one command.
         most = 10_000
         sessions = [{"id": Binary(id, UUID_SUBTYPE)} for id in ids[:most]]
-        return _core.Operation(
-            "admin",
+        return build_operation(
             {"endSessions": sessions},
-            self._codec,
-            _core.KIND_WRITE,
-            _core.READ_UNCHECKED,
-            _core.REPLIES_ONE,
-            None,
-            False,
+            database="admin",
+            codec=self._codec,
+            kind=_core.KIND_WRITE,
+            reading=_core.READ_UNCHECKED,
+            session=False,
         )
 
     def _after_fork(self) -> None:
@@ -311,9 +310,9 @@ class _MongoClient(
             credentials.responder.after_fork()
         links = self._core.restart_in_child(os.urandom(16))
         self._port.close()
-        self._housekeeper.retire()
-        self._housekeeper = Housekeeper(self._core)
-        self._core.set_sweeper(self._housekeeper.sweeper())
+        self._abandoned_cursors.retire()
+        self._abandoned_cursors = AbandonedCursors(self._core)
+        self._core.set_sweeper(self._abandoned_cursors.sweeper())
         for link in links:
             link.transport.abandon()
 

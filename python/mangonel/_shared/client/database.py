@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
@@ -184,7 +185,7 @@ class _Database(
         allowable_errors: Container[str | int] | None = None,
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[dict[str, Any]]:
@@ -207,14 +208,14 @@ class _Database(
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: done, but not confirmed as asked, with `parse_write_concern_error`.
-            AutoReconnect: the line broke. Whether the command ran is not known.
+            AutoReconnect: the connection broke. Whether the command ran is not known.
 
         Example:
             >>> client.shop.command("collStats", "orders")["count"]
             2
         """
         from mangonel import _core
-        from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
+        from mangonel._shared.settings import preference_in, session_of
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
         explicit = session_of(self._port, session)
@@ -230,16 +231,13 @@ class _Database(
             asked["comment"] = comment
         codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
         is_plain = check and not allowable_errors and not raises_concern
-        reading = READ_DOCUMENT if is_plain else READ_UNCHECKED
-        operation = _core.Operation(
-            self._database_name,
+        operation = self._operation(
             asked,
-            codec,
-            KIND_COMMAND,
-            reading,
-            _core.REPLIES_ONE,
-            wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
-            session_handle(explicit),
+            kind=KIND_COMMAND,
+            reading=READ_DOCUMENT if is_plain else READ_UNCHECKED,
+            session=explicit,
+            read_preference=preference_in(explicit, _PRIMARY, read_preference),
+            codec=codec,
         )
         if is_plain or not (check or raises_concern):
             return self._port.run(operation)

@@ -6,7 +6,7 @@ Spec: enumerate-collections, crud (database aggregate).
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_READ_ONCE, READ_BATCH, REPLIES_ONE
+from mangonel._core import KIND_READ_ONCE, READ_BATCH
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import (
     MISSING_IS_FINE,
@@ -16,7 +16,7 @@ from mangonel._shared.client.admin_commands import (
 )
 from mangonel._shared.collection.aggregation import AggregatingSource
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
+from mangonel._shared.settings import preference_in, session_of
 from mangonel.common import validate_is_mapping
 from mangonel.errors import CollectionInvalid, InvalidOperation
 from mangonel.read_preferences import Primary
@@ -54,7 +54,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         check_exists: bool | None = True,
         **kwargs: Any,
     ) -> Returns[_Collection[_DocumentType]]:
@@ -73,7 +73,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             CollectionInvalid: there is one already. Nothing was made.
             InvalidName: the server would refuse the name. Nothing was sent.
             OperationFailure: the server refused the options, or has such a collection with other options.
-            AutoReconnect: the line broke. Whether it was made is not known.
+            AutoReconnect: the connection broke. Whether it was made is not known.
 
         Example:
             >>> client.shop.create_collection("log", capped=True, size=1_048_576).name
@@ -89,7 +89,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
     async def _create_collection_flow(
         self,
         collection: _Collection[_DocumentType],
-        session: Any,
+        session: _ClientSession | None,
         check_exists: bool | None,
         options: dict[str, Any],
     ) -> _Collection[_DocumentType]:
@@ -105,7 +105,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
     def drop_collection(
         self,
         name_or_collection: str | _Collection[Any],
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Returns[dict[str, Any]]:
@@ -123,7 +123,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             TypeError: neither a name nor a collection.
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: removed, but not confirmed as the write concern asks.
-            AutoReconnect: the line broke. Whether the collection is gone is not known.
+            AutoReconnect: the connection broke. Whether the collection is gone is not known.
 
         Example:
             >>> client.shop.drop_collection("orders")["ok"]
@@ -143,7 +143,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
 
     def list_collections(
         self,
-        session: Any = None,
+        session: _ClientSession | None = None,
         filter: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
@@ -157,7 +157,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
 
         Raises:
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -167,7 +167,11 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return self._port.flow(self._list_collections_flow(filter, session, comment, kwargs))
 
     async def _list_collections_flow(
-        self, filter: Mapping[str, Any] | None, session: Any, comment: Any, options: dict[str, Any]
+        self,
+        filter: Mapping[str, Any] | None,
+        session: _ClientSession | None,
+        comment: Any,
+        options: dict[str, Any],
     ) -> Any:
         command: dict[str, Any] = {"listCollections": 1, "cursor": {}, **options}
         if filter is not None:
@@ -183,7 +187,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
 
     def list_collection_names(
         self,
-        session: Any = None,
+        session: _ClientSession | None = None,
         filter: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
@@ -199,7 +203,11 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return self._port.flow(self._names_flow(filter, session, comment, kwargs))
 
     async def _names_flow(
-        self, filter: Mapping[str, Any] | None, session: Any, comment: Any, options: dict[str, Any]
+        self,
+        filter: Mapping[str, Any] | None,
+        session: _ClientSession | None,
+        comment: Any,
+        options: dict[str, Any],
     ) -> list[str]:
         # The server leaves everything but the name out, so a filter on anything else would match nothing.
         if not filter or set(filter) == {"name"}:
@@ -208,7 +216,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return [description["name"] for description in await cursor._to_list_flow(None)]
 
     def aggregate(
-        self, pipeline: _Pipeline, session: Any = None, **kwargs: Any
+        self, pipeline: _Pipeline, session: _ClientSession | None = None, **kwargs: Any
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
         """Run an aggregation that needs no collection, as of `$currentOp` or `$documents`; return a cursor.
 
@@ -227,7 +235,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         value: Any = 1,
         read_preference: _ServerMode | None = None,
         codec_options: CodecOptions[Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
@@ -247,7 +255,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         Raises:
             InvalidOperation: the reply holds no cursor.
             OperationFailure: the server refused; see `code` and `details`.
-            AutoReconnect: the line broke. Whether the command ran is not known.
+            AutoReconnect: the connection broke. Whether the command ran is not known.
 
         Example:
             >>> client.shop.cursor_command("find", "orders", filter={"_id": 1}, projection={"total": 1}).to_list()
@@ -257,15 +265,13 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         asked: dict[str, Any] = {command: value} if isinstance(command, str) else dict(command)
         asked.update(kwargs)
         codec = PLAIN if codec_options is None else _core.Codec(codec_options)
-        operation = _core.Operation(
-            self._database_name,
+        operation = self._operation(
             asked,
-            codec,
-            KIND_READ_ONCE,
-            READ_BATCH,
-            REPLIES_ONE,
-            wire_preference(preference_in(explicit, _PRIMARY, read_preference)),
-            session_handle(explicit),
+            kind=KIND_READ_ONCE,
+            reading=READ_BATCH,
+            session=explicit,
+            read_preference=preference_in(explicit, _PRIMARY, read_preference),
+            codec=codec,
         )
         collection = self._collection_class(self, "$cmd", read_preference=read_preference)
         return self._port.flow(
@@ -291,7 +297,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         name_or_collection: str | _Collection[Any],
         scandata: bool = False,
         full: bool = False,
-        session: Any = None,
+        session: _ClientSession | None = None,
         background: bool | None = None,
         comment: Any | None = None,
     ) -> Returns[dict[str, Any]]:
@@ -321,7 +327,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return self._port.flow(self._validate_flow(name, command, session, comment))
 
     async def _validate_flow(
-        self, name: str, command: dict[str, Any], session: Any, comment: Any
+        self, name: str, command: dict[str, Any], session: _ClientSession | None, comment: Any
     ) -> dict[str, Any]:
         found = await self._administer_flow(
             command, session=session, comment=comment, codec=PLAIN, takes_write_concern=False
@@ -333,7 +339,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return found
 
     def dereference(
-        self, dbref: DBRef, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self, dbref: DBRef, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_DocumentType | None]:
         """Return the document that a DBRef points to, or None.
 

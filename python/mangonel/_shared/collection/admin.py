@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from mangonel._shared.sessions.session import _ClientSession
+
 
 class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
     """What is done to a collection as a whole."""
 
     _name: str
 
-    def _create(self, options: dict[str, Any], session: Any) -> None:
+    def _create(self, options: dict[str, Any], session: _ClientSession | None) -> None:
         """Make the collection from inside its constructor, which only the blocking face can wait in.
 
         Raises:
@@ -45,7 +47,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         )
         self._port.flow(self._create_flow(options, session))
 
-    async def _create_flow(self, options: dict[str, Any], session: Any) -> None:
+    async def _create_flow(self, options: dict[str, Any], session: _ClientSession | None) -> None:
         command: dict[str, Any] = {"create": self._name, **options}
         check_no_encryption(command.pop("encryptedFields", None))
         if "size" in command:
@@ -57,7 +59,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
 
     def drop(
         self,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Returns[None]:
@@ -71,7 +73,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: removed, but not confirmed as the write concern asks.
-            AutoReconnect: the line broke. Whether the collection is gone is not known.
+            AutoReconnect: the connection broke. Whether the collection is gone is not known.
 
         Example:
             >>> client.shop.orders.drop()
@@ -79,7 +81,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         check_no_encryption(encrypted_fields)
         return self._port.flow(self._drop_flow(session, comment))
 
-    async def _drop_flow(self, session: Any, comment: Any) -> None:
+    async def _drop_flow(self, session: _ClientSession | None, comment: Any) -> None:
         await self._administer_flow(
             {"drop": self._name},
             session=session,
@@ -89,7 +91,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         )
 
     def rename(
-        self, new_name: str, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self, new_name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[dict[str, Any]]:
         """Give the collection another name in the same database; return the server's reply.
 
@@ -104,7 +106,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         Raises:
             TypeError, InvalidName: the server would refuse the name. Nothing was sent.
             OperationFailure: there is no such collection, or already one of the new name.
-            AutoReconnect: the line broke. Whether it was renamed is not known.
+            AutoReconnect: the connection broke. Whether it was renamed is not known.
 
         Example:
             >>> client.shop.orders.rename("orders_2025")["ok"]
@@ -120,7 +122,9 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             self._administer_flow(command, session=session, comment=comment, database="admin", codec=PLAIN)
         )
 
-    def options(self, session: Any = None, comment: Any | None = None) -> Returns[dict[str, Any]]:
+    def options(
+        self, session: _ClientSession | None = None, comment: Any | None = None
+    ) -> Returns[dict[str, Any]]:
         """Return the options the collection was created with; `{}` when it has none or does not exist.
 
         Args:
@@ -128,7 +132,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             comment: shown in the server's logs and profile.
 
         Raises:
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -137,7 +141,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         """
         return self._port.flow(self._options_flow(session, comment))
 
-    async def _options_flow(self, session: Any, comment: Any) -> dict[str, Any]:
+    async def _options_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
         command = {"listCollections": 1, "cursor": {}, "filter": {"name": self._name}}
         batch = await self._port.arun(self._listing(command, session=session, comment=comment))
         for description in batch:

@@ -12,8 +12,6 @@ from mangonel._core import (
     KIND_WRITE,
     READ_DOCUMENT,
     READ_FIRST,
-    REPLIES_NONE,
-    REPLIES_ONE,
 )
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic
@@ -26,9 +24,7 @@ from mangonel._shared.settings import (
     BOUND,
     concern_in,
     preference_in,
-    session_handle,
     session_of,
-    wire_preference,
 )
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import validate_is_mapping, validate_list
@@ -57,7 +53,7 @@ class AggregatingSource(CommandSource):
         cursor_class: type[Any],
         collection: _Collection[Any],
         pipeline: _Pipeline,
-        session: Any,
+        session: _ClientSession | None,
         options: dict[str, Any],
     ) -> Returns[Any]:
         """Open a cursor; `options` are the fields of the command, with `let` and `comment` None when not given."""
@@ -96,22 +92,19 @@ class AggregatingSource(CommandSource):
         if size is not None and not is_write:
             command["cursor"] = {**command["cursor"], "batchSize": size}
         self._add_read_concern(command, explicit)
-        replies = REPLIES_ONE
+        is_acknowledged = True
         if is_write and "writeConcern" not in command:
             concern = concern_in(explicit, self._write_concern)
             if not concern.is_server_default:
                 command["writeConcern"] = concern.document
-            if not concern.acknowledged:
-                replies = REPLIES_NONE
-        operation = _core.Operation(
-            self._database_name,
+            is_acknowledged = concern.acknowledged
+        operation = self._operation(
             command,
-            self._codec,
-            KIND_WRITE if is_write else KIND_READ,
-            cursor_class._reading,
-            replies,
-            wire_preference(preference_in(explicit, self._read_preference)),
-            session_handle(explicit),
+            kind=KIND_WRITE if is_write else KIND_READ,
+            reading=cursor_class._reading,
+            session=explicit,
+            read_preference=preference_in(explicit, self._read_preference),
+            is_acknowledged=is_acknowledged,
         )
         return self._port.flow(
             self._open_flow(
@@ -143,7 +136,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
     def aggregate(
         self,
         pipeline: _Pipeline,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
@@ -161,7 +154,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
         Raises:
             ConfigurationError: `explain` was asked for; that takes `Database.command`.
-            AutoReconnect: the line broke, twice for a read. Whether a `$out` or `$merge` ran is not known.
+            AutoReconnect: the connection broke, twice for a read. Whether a `$out` or `$merge` ran is not known.
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: written, but not confirmed as the write concern asks.
 
@@ -176,7 +169,11 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         )
 
     def aggregate_raw_batches(
-        self, pipeline: _Pipeline, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        pipeline: _Pipeline,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[_RawBatchCommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
 
@@ -195,7 +192,11 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         return self  # type: ignore[return-value]
 
     def count_documents(
-        self, filter: Mapping[str, Any], session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        filter: Mapping[str, Any],
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[int]:
         """Return how many documents match, counted one by one.
 
@@ -206,7 +207,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             **kwargs: `skip`, `limit`, `hint`, `collation`, `maxTimeMS`, or other fields of the aggregate command.
 
         Raises:
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -232,7 +233,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         return int(counted["n"]) if counted is not None else 0
 
     def _count_by_command(
-        self, filter: Mapping[str, Any], session: Any = None, **kwargs: Any
+        self, filter: Mapping[str, Any], session: _ClientSession | None = None, **kwargs: Any
     ) -> Returns[int]:
         """Return how many documents match, by the command that takes filters which no aggregation takes."""
         _refine(kwargs)
@@ -249,7 +250,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
         Raises:
             ConfigurationError: a session was given; the metadata know of none.
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -267,7 +268,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         self,
         key: str,
         filter: Mapping[str, Any] | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         hint: _IndexKeyHint | None = None,
         **kwargs: Any,
@@ -285,7 +286,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         Raises:
             TypeError: `key` is not a string.
             ConfigurationError: both `filter` and `query` were given.
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused, or the values exceed 16 MB.
 
         Example:

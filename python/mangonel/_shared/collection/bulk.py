@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
+    from mangonel._shared.sessions.session import _ClientSession
 
 _COMMANDS = ("insert", "update", "delete")
 
@@ -32,7 +33,7 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
         requests: Sequence[Any],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
     ) -> Returns[BulkWriteResult]:
@@ -53,7 +54,7 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
             InvalidOperation: no writes at all. Nothing was sent.
             ConfigurationError: an option that unacknowledged writes cannot have. Nothing was written.
             TypeError, ValueError: a write is none, or an argument of it is wrong. Nothing was sent.
-            AutoReconnect: the line broke. Which writes were done is not known; commands without UpdateMany and
+            AutoReconnect: the connection broke. Which writes were done is not known; commands without UpdateMany and
                 DeleteMany are sent twice with `retryWrites`.
 
         Example:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.base import CommandSource
     from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.sessions.session import _ClientSession
 
 # The field of each command that holds its writes.
 _FIELDS = {"insert": "documents", "update": "updates", "delete": "deletes"}
@@ -66,7 +67,7 @@ class BulkRunner:
         bypass_document_validation: bool | None,
         comment: Any,
         let: Mapping[str, Any] | None,
-        session: Any = None,
+        session: _ClientSession | None = None,
     ) -> None:
         explicit = session_of(client._port, session)
         self._session = session_handle(explicit)

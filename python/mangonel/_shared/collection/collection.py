@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._shared.client.database import _Database
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
@@ -69,7 +70,7 @@ class _Collection(
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         **kwargs: Any,
     ) -> None:
         check_collection_name(name)
@@ -87,7 +88,7 @@ class _Collection(
         self._port = database._port
         self._database_name = database._database_name
         self._name = name
-        self._essence = (
+        self._context = (
             self._port,
             self._database_name,
             name,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from mangonel import _core
-from mangonel._core import KIND_RETRYABLE_WRITE, READ_VALUE, REPLIES_NONE, REPLIES_ONE
+from mangonel._core import KIND_RETRYABLE_WRITE, READ_VALUE
 from mangonel._light import Generic
 from mangonel._options.index_keys import hint_document, index_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.collection.write_support import check_command_size
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
+from mangonel._shared.settings import BOUND, concern_in, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
     validate_boolean,
@@ -44,7 +43,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         projection: Mapping[str, Any] | Iterable[str] | None = None,
         sort: _IndexList | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
@@ -64,7 +63,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         Raises:
             OperationFailure: the server refused. Nothing was deleted.
             WriteConcernError: deleted, but not confirmed as the write concern asks.
-            AutoReconnect: the line broke, twice with `retryWrites`. Whether it was deleted is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was deleted is not known.
 
         Example:
             >>> client.shop.orders.find_one_and_delete({"total": {"$gt": 1}}, {"total": 1}, sort=[("_id", 1)])
@@ -84,7 +83,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         upsert: bool = False,
         return_document: bool = False,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
@@ -121,7 +120,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         return_document: bool = False,
         array_filters: Sequence[Mapping[str, Any]] | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
@@ -172,7 +171,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         return_document: bool,
         array_filters: Sequence[Mapping[str, Any]] | None,
         hint: _IndexKeyHint | None,
-        session: Any,
+        session: _ClientSession | None,
         let: Mapping[str, Any] | None,
         comment: Any,
         fields: dict[str, Any],
@@ -216,15 +215,12 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             command["hint"] = hint_document(hint)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
-        operation = _core.Operation(
-            self._database_name,
+        operation = self._operation(
             command,
-            self._codec,
-            KIND_RETRYABLE_WRITE,
-            READ_VALUE,
-            REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
-            None,
-            session_handle(explicit),
+            kind=KIND_RETRYABLE_WRITE,
+            reading=READ_VALUE,
+            session=explicit,
+            is_acknowledged=concern.acknowledged,
         )
         check_command_size(operation)
         return self._port.run(operation)

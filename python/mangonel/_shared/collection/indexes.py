@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_READ, READ_BATCH, REPLIES_ONE
+from mangonel._core import KIND_READ, READ_BATCH
 from mangonel._light import Generic
 from mangonel._options.index_keys import index_list, index_name
 from mangonel._shared.client.admin_commands import (
@@ -13,7 +13,7 @@ from mangonel._shared.client.admin_commands import (
     AdministeredSource,
 )
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import session_handle, session_of
+from mangonel._shared.settings import session_of
 from mangonel.common import validate_list
 from mangonel.errors import ConfigurationError, OperationFailure
 from mangonel.typings import _DocumentType
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.son import SON
     from mangonel.operations import IndexModel, SearchIndexModel
     from mangonel.typings import _IndexKeyHint
@@ -36,7 +37,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     _command_cursor_class: type[Any]
 
     def create_index(
-        self, keys: _IndexKeyHint, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        keys: _IndexKeyHint,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[str]:
         """Create an index unless it is there already; return its name.
 
@@ -50,7 +55,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Raises:
             DuplicateKeyError: the documents contradict `unique`. No index was made.
             OperationFailure: another index has this name or these keys, or the server refused for another reason.
-            AutoReconnect: the line broke. Whether the index is being built is not known; creating it again is safe.
+            AutoReconnect: the connection broke. Whether the index is being built is not known; asking again is safe.
 
         Example:
             >>> client.shop.orders.create_index([("customer", 1), ("total", -1)])
@@ -62,12 +67,16 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._create_index_flow(IndexModel(keys, **kwargs), session, comment, options))
 
     async def _create_index_flow(
-        self, index: IndexModel, session: Any, comment: Any, options: dict[str, Any]
+        self, index: IndexModel, session: _ClientSession | None, comment: Any, options: dict[str, Any]
     ) -> str:
         return (await self._create_indexes_flow([index], session, comment, options))[0]
 
     def create_indexes(
-        self, indexes: Sequence[IndexModel], session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        indexes: Sequence[IndexModel],
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[list[str]]:
         """Create several indexes with one command; return their names.
 
@@ -89,7 +98,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._create_indexes_flow(indexes, session, comment, kwargs))
 
     async def _create_indexes_flow(
-        self, indexes: Sequence[IndexModel], session: Any, comment: Any, options: dict[str, Any]
+        self,
+        indexes: Sequence[IndexModel],
+        session: _ClientSession | None,
+        comment: Any,
+        options: dict[str, Any],
     ) -> list[str]:
         from mangonel.operations import IndexModel
 
@@ -102,7 +115,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return [document["name"] for document in documents]
 
     def drop_index(
-        self, index_or_name: _IndexKeyHint, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        index_or_name: _IndexKeyHint,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[None]:
         """Remove an index. A collection that does not exist is no error.
 
@@ -115,14 +132,16 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Raises:
             TypeError: neither a name nor a list.
             OperationFailure: there is no such index.
-            AutoReconnect: the line broke. Whether the index is gone is not known.
+            AutoReconnect: the connection broke. Whether the index is gone is not known.
 
         Example:
             >>> client.shop.orders.drop_index(client.shop.orders.create_index("customer"))
         """
         return self._port.flow(self._drop_index_flow(index_or_name, session, comment, kwargs))
 
-    def drop_indexes(self, session: Any = None, comment: Any | None = None, **kwargs: Any) -> Returns[None]:
+    def drop_indexes(
+        self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
+    ) -> Returns[None]:
         """Remove all indexes but the one on `_id`. Takes and raises the same as `drop_index`.
 
         Example:
@@ -131,7 +150,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._drop_index_flow("*", session, comment, kwargs))
 
     async def _drop_index_flow(
-        self, index_or_name: _IndexKeyHint, session: Any, comment: Any, options: dict[str, Any]
+        self,
+        index_or_name: _IndexKeyHint,
+        session: _ClientSession | None,
+        comment: Any,
+        options: dict[str, Any],
     ) -> None:
         name = index_name(index_list(index_or_name)) if isinstance(index_or_name, list) else index_or_name
         if not isinstance(name, str):
@@ -142,7 +165,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         )
 
     def list_indexes(
-        self, session: Any = None, comment: Any | None = None
+        self, session: _ClientSession | None = None, comment: Any | None = None
     ) -> Returns[_CommandCursor[SON[str, Any]]]:
         """Return a cursor over the documents that describe the indexes; none for a collection that does not exist.
 
@@ -151,7 +174,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             comment: shown in the server's logs and profile.
 
         Raises:
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -161,7 +184,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         """
         return self._port.flow(self._list_indexes_flow(session, comment))
 
-    async def _list_indexes_flow(self, session: Any, comment: Any) -> Any:
+    async def _list_indexes_flow(self, session: _ClientSession | None, comment: Any) -> Any:
         from mangonel.bson.codec_options import CodecOptions
         from mangonel.bson.son import SON
 
@@ -179,7 +202,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             self, batch, codec, comment=comment, session=session_of(self._port, session)
         )
 
-    def index_information(self, session: Any = None, comment: Any | None = None) -> Returns[dict[str, Any]]:
+    def index_information(
+        self, session: _ClientSession | None = None, comment: Any | None = None
+    ) -> Returns[dict[str, Any]]:
         """Return what is known of each index, by name; `key` is a list of (key, direction) pairs.
 
         Takes and raises the same as `list_indexes`.
@@ -191,7 +216,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         """
         return self._port.flow(self._index_information_flow(session, comment))
 
-    async def _index_information_flow(self, session: Any, comment: Any) -> dict[str, Any]:
+    async def _index_information_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
         cursor = await self._list_indexes_flow(session, comment)
         information: dict[str, Any] = {}
         for index in await cursor._to_list_flow(None):
@@ -202,7 +227,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     # Search indexes: made by a service beside the server, so every answer may come before the work is done.
 
     def list_search_indexes(
-        self, name: str | None = None, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        name: str | None = None,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the documents that describe the search indexes.
 
@@ -215,7 +244,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Raises:
             ConfigurationError: `kwargs` name the aggregation's own fields. Nothing was sent.
             OperationFailure: the deployment has no search service, or refused for another reason.
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
 
         Example:
             >>> [index["name"] for index in client.shop.orders.list_search_indexes()]
@@ -237,20 +266,13 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._list_search_indexes_flow(command, session, comment, size or 0))
 
     async def _list_search_indexes_flow(
-        self, command: dict[str, Any], session: Any, comment: Any, size: int
+        self, command: dict[str, Any], session: _ClientSession | None, comment: Any, size: int
     ) -> Any:
         explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment
-        operation = _core.Operation(
-            self._database_name,
-            command,
-            PLAIN,
-            KIND_READ,
-            READ_BATCH,
-            REPLIES_ONE,
-            None,
-            session_handle(explicit),
+        operation = self._operation(
+            command, kind=KIND_READ, reading=READ_BATCH, session=explicit, codec=PLAIN
         )
         batch = await self._port.arun(operation)
         return self._command_cursor_class(self, batch, PLAIN, size, comment=comment, session=explicit)
@@ -258,7 +280,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     def create_search_index(
         self,
         model: Mapping[str, Any] | SearchIndexModel,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[str]:
@@ -272,7 +294,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
         Raises:
             OperationFailure: the deployment has no search service, or refused for another reason.
-            AutoReconnect: the line broke. Whether the index is being built is not known.
+            AutoReconnect: the connection broke. Whether the index is being built is not known.
 
         Example:
             >>> client.shop.orders.create_search_index({"definition": {"mappings": {"dynamic": True}}})
@@ -285,12 +307,16 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._create_search_index_flow(model, session, comment, kwargs))
 
     async def _create_search_index_flow(
-        self, model: SearchIndexModel, session: Any, comment: Any, options: dict[str, Any]
+        self, model: SearchIndexModel, session: _ClientSession | None, comment: Any, options: dict[str, Any]
     ) -> str:
         return (await self._create_search_indexes_flow([model], session, comment, options))[0]
 
     def create_search_indexes(
-        self, models: list[SearchIndexModel], session: Any = None, comment: Any | None = None, **kwargs: Any
+        self,
+        models: list[SearchIndexModel],
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        **kwargs: Any,
     ) -> Returns[list[str]]:
         """Ask for several search indexes with one command; return their names.
 
@@ -304,7 +330,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._create_search_indexes_flow(models, session, comment, kwargs))
 
     async def _create_search_indexes_flow(
-        self, models: list[SearchIndexModel], session: Any, comment: Any, options: dict[str, Any]
+        self,
+        models: list[SearchIndexModel],
+        session: _ClientSession | None,
+        comment: Any,
+        options: dict[str, Any],
     ) -> list[str]:
         from mangonel.operations import SearchIndexModel
 
@@ -322,7 +352,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         return [index["name"] for index in reply["indexesCreated"]]
 
     def drop_search_index(
-        self, name: str, session: Any = None, comment: Any | None = None, **kwargs: Any
+        self, name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[None]:
         """Remove a search index. A collection that does not exist is no error.
 
@@ -338,7 +368,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         self,
         name: str,
         definition: Mapping[str, Any],
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[None]:
@@ -352,7 +382,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         command = {"updateSearchIndex": self._name, "name": name, "definition": definition, **kwargs}
         return self._port.flow(self._search_index_flow(command, session, comment))
 
-    async def _search_index_flow(self, command: dict[str, Any], session: Any, comment: Any) -> None:
+    async def _search_index_flow(
+        self, command: dict[str, Any], session: _ClientSession | None, comment: Any
+    ) -> None:
         await self._administer_flow(
             command,
             session=session,

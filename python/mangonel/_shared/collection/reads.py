@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mangonel._shared.base import Essence
+    from mangonel._shared.base import CollectionContext
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.client.database import _Database
     from mangonel._shared.cursors.find_cursor import _Cursor, _RawBatchCursor
@@ -27,7 +27,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     _client: _MongoClient[_DocumentType]
     _database: _Database[_DocumentType]
     _name: str
-    _essence: Essence
+    _context: CollectionContext
     _cursor_class: type[Any]
     _raw_cursor_class: type[Any]
 
@@ -40,7 +40,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
 
         Raises:
             ServerSelectionTimeoutError: no server answered in time. Nothing was sent.
-            AutoReconnect: the line broke twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
         Example:
@@ -49,7 +49,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         if args or kwargs or BOUND:
             return self.find(_as_filter(filter), *args, **kwargs)._find_one()
-        port, database, name, codec, is_plain, _ = self._essence
+        port, database, name, codec, is_plain, _ = self._context
         if type(filter) is not dict:
             filter = _as_filter(filter)
         command = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}

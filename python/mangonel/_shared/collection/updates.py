@@ -8,6 +8,7 @@ from mangonel._light import Generic
 from mangonel._options.index_keys import hint_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.collection.write_support import check_command_size, server_facts_flow, write_codec
+from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.collation import validate_collation_or_none
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _CollationIn, _IndexKeyHint, _Pipeline
 
 _SORT_WIRE_VERSION = 25
@@ -49,7 +51,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         collation: _CollationIn | None = None,
         array_filters: Sequence[Mapping[str, Any]] | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
@@ -74,7 +76,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             WriteError: the server refused the change. Nothing was changed.
             WriteConcernError: changed, but not confirmed as the write concern asks.
             ConfigurationError: an option that an unacknowledged write cannot have. Nothing was sent.
-            AutoReconnect: the line broke, twice with `retryWrites`. Whether it was changed is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was changed is not known.
 
         Example:
             >>> client.shop.orders.update_one({"_id": 1}, {"$inc": {"total": 2}}).modified_count
@@ -108,7 +110,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> Returns[UpdateResult]:
@@ -120,7 +122,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
 
         Raises:
             WriteError: the server refused the change of a document; others before it may be changed.
-            AutoReconnect: the line broke. Which documents were changed is not known.
+            AutoReconnect: the connection broke. Which documents were changed is not known.
             WriteConcernError, ConfigurationError: as for `update_one`.
 
         Example:
@@ -154,7 +156,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
@@ -195,7 +197,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         filter: Mapping[str, Any],
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> Returns[DeleteResult]:
@@ -213,7 +215,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             WriteError: the server refused. Nothing was deleted.
             WriteConcernError: deleted, but not confirmed as the write concern asks.
             ConfigurationError: an option that an unacknowledged write cannot have. Nothing was sent.
-            AutoReconnect: the line broke, twice with `retryWrites`. Whether it was deleted is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was deleted is not known.
 
         Example:
             >>> client.shop.orders.delete_one({"_id": 1}).deleted_count
@@ -226,7 +228,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         filter: Mapping[str, Any],
         collation: _CollationIn | None = None,
         hint: _IndexKeyHint | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> Returns[DeleteResult]:
@@ -236,7 +238,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             filter, collation, hint, session, let, comment: as for `delete_one`.
 
         Raises:
-            AutoReconnect: the line broke. Which documents were deleted is not known.
+            AutoReconnect: the connection broke. Which documents were deleted is not known.
             WriteError, WriteConcernError, ConfigurationError: as for `delete_one`.
 
         Example:
@@ -254,7 +256,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         collation: _CollationIn | None,
         array_filters: Sequence[Mapping[str, Any]] | None,
         hint: _IndexKeyHint | None,
-        session: Any,
+        session: _ClientSession | None,
         let: Mapping[str, Any] | None,
         sort: Mapping[str, Any] | None,
         comment: Any,
@@ -301,7 +303,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         kind: int,
         collation: _CollationIn | None,
         hint: _IndexKeyHint | None,
-        session: Any,
+        session: _ClientSession | None,
         let: Mapping[str, Any] | None,
         comment: Any,
     ) -> Any:
@@ -321,25 +323,24 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         return self._port.run(self._single_write(command, kind, session, comment, _delete_result))
 
     def _single_write(
-        self, command: dict[str, Any], kind: int, session: Any, comment: Any, answer: Any
+        self, command: dict[str, Any], kind: int, session: _ClientSession | None, comment: Any, answer: Any
     ) -> _core.Operation:
         if comment is not None:
             command["comment"] = comment
         concern = self._write_concern
         if session is not None or BOUND:
             session = session_of(self._port, session)
-            concern, session = concern_in(session, concern), session_handle(session)
+            concern = concern_in(session, concern)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
-        operation = _core.Operation(
-            self._database_name,
+        operation = build_operation(
             command,
-            write_codec(self._codec_options),
-            kind,
-            READ_APPLY,
-            REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
-            None,
-            session,
+            database=self._database_name,
+            codec=write_codec(self._codec_options),
+            kind=kind,
+            reading=READ_APPLY,
+            replies=REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
+            session=session_handle(session),
             answer=answer,
         )
         check_command_size(operation)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 from mangonel import _core
-from mangonel._core import KIND_SELECTION, READ_DOCUMENT
+from mangonel._core import KIND_SELECTION
+from mangonel._shared.operation import build_operation
 from mangonel.common import MAX_BSON_SIZE
 
 TYPE_CHECKING = False
@@ -63,7 +64,7 @@ async def server_facts_flow(client: _MongoClient[Any]) -> dict[str, Any]:
     facts: dict[str, Any] | None = client._core.hello()
     if facts is None:
         # Selects a server and sends nothing.
-        selection = _core.Operation("admin", {"ping": 1}, client._codec, KIND_SELECTION, READ_DOCUMENT)
+        selection = build_operation({"ping": 1}, database="admin", codec=client._codec, kind=KIND_SELECTION)
         selection.silence()
         await client._port.arun(selection)
         facts = client._core.hello()

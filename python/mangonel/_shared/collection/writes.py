@@ -22,9 +22,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mangonel._shared.base import Essence
+    from mangonel._shared.base import CollectionContext
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.raw_bson import RawBSONDocument
 
 
@@ -38,13 +39,13 @@ class CollectionWrites(
 
     _client: _MongoClient[_DocumentType]
     _name: str
-    _essence: Essence
+    _context: CollectionContext
 
     def insert_one(
         self,
         document: _DocumentType | RawBSONDocument,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
     ) -> Returns[InsertOneResult]:
         """Insert one document. Without an `_id` it gets an ObjectId, here and in the caller's mapping.
@@ -59,7 +60,7 @@ class CollectionWrites(
             DuplicateKeyError: a document with that value under a unique index exists. Nothing was stored.
             WriteConcernError: stored, but not confirmed as the write concern asks.
             InvalidDocument, DocumentTooLarge: it cannot be stored. Nothing was sent.
-            AutoReconnect: the line broke, twice with `retryWrites`. Whether it was stored is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was stored is not known.
 
         Example:
             >>> client.shop.users.insert_one({"name": "Ada"}).inserted_id
@@ -67,7 +68,7 @@ class CollectionWrites(
         """
         if type(document) is not dict:
             validate_is_document_type("document", document)
-        port, database, name, codec, _, concern = self._essence
+        port, database, name, codec, _, concern = self._context
         command: dict[str, Any] = {"insert": name, "ordered": True}
         if bypass_document_validation is not None:
             command["bypassDocumentValidation"] = bypass_document_validation
@@ -75,7 +76,7 @@ class CollectionWrites(
             command["comment"] = comment
         if session is not None or BOUND:
             session = session_of(port, session)
-            concern, session = concern_in(session, concern), session_handle(session)
+            concern = concern_in(session, concern)
         if concern._document:
             command["writeConcern"] = concern._document
         is_acknowledged = concern._acknowledged
@@ -88,7 +89,7 @@ class CollectionWrites(
             # The server says what it does not store; without its answer we must.
             MAX_BSON_SIZE + COMMAND_OVERHEAD if is_acknowledged else MAX_BSON_SIZE,
             InsertOneResult,
-            session,
+            session_handle(session),
         )
         return port.run(operation)
 
@@ -97,7 +98,7 @@ class CollectionWrites(
         documents: Iterable[_DocumentType | RawBSONDocument],
         ordered: bool = True,
         bypass_document_validation: bool | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         comment: Any | None = None,
     ) -> Returns[InsertManyResult]:
         """Insert documents in as few commands as the server's limits allow. Those without an `_id` get an ObjectId.
@@ -113,7 +114,7 @@ class CollectionWrites(
                 errors with the index of each document.
             TypeError: not an iterable, an empty list, or something in it that is no document.
             InvalidDocument: one cannot be encoded. Those of earlier commands are stored.
-            AutoReconnect: the line broke, twice with `retryWrites`. How many were stored is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
         Example:
             >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mangonel import _core
-from mangonel._core import KIND_READ, READ_WITH_BATCH, REPLIES_ONE
+from mangonel._core import KIND_READ, READ_WITH_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic
 from mangonel._options.checks import non_negative_integer
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import preference_in, session_handle, session_of, wire_preference
+from mangonel._shared.settings import preference_in, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import validate_list
 from mangonel.errors import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.aggregation import AggregatingSource
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.cursors.command_cursor import _CommandCursor
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.timestamp import Timestamp
     from mangonel.typings import _CollationIn, _Pipeline
 
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 class _ChangeStream(Generic[_DocumentType]):
     """Changes in the order in which they happened; made by `watch` of a collection, a database or a client.
 
-    After a lost line, a failover or a lost cursor it goes on by itself, without missing a change and without handing
-    one out twice. Iterating waits for the next change; `try_next` asks once. On asyncio a call that is cancelled loses
-    nothing: the stream stays open, and the next call goes on behind the last change that was handed out.
+    After a lost connection, a failover or a lost cursor it goes on by itself, without missing a change and without
+    handing one out twice. Iterating waits for the next change; `try_next` asks once. On asyncio a cancelled call
+    loses nothing: the stream stays open, and the next call goes on behind the last change that was handed out.
 
     Example:
         >>> with client.shop.orders.watch([{"$match": {"operationType": "insert"}}]) as stream:
@@ -66,7 +67,7 @@ class _ChangeStream(Generic[_DocumentType]):
         batch_size: int | None,
         collation: _CollationIn | None,
         start_at_operation_time: Timestamp | None,
-        session: Any,
+        session: _ClientSession | None,
         start_after: Mapping[str, Any] | None,
         comment: Any | None = None,
         full_document_before_change: str | None = None,
@@ -128,7 +129,7 @@ class _ChangeStream(Generic[_DocumentType]):
 
         Raises:
             OperationFailure: the server refused, and asking again would not help; the stream is closed.
-            AutoReconnect: the line broke, and going on elsewhere failed as well; the next call tries again.
+            AutoReconnect: the connection broke, and going on elsewhere failed as well; the next call tries again.
             InvalidOperation: the pipeline took the `_id` of the changes away, which is their resume token.
 
         Example:
@@ -182,9 +183,9 @@ class _ChangeStream(Generic[_DocumentType]):
         try:
             await cursor._fetch_once_flow()
         except OperationFailure as error:
-            # It may be open there still; the line is well, so that killing it takes no time.
+            # It may be open there still; the connection is well, so that killing it takes no time.
             if id and not isinstance(error, CursorNotFound):
-                cursor._housekeeper.abandon_cursor(server, *namespace, id)
+                cursor._abandoned_cursors.abandon_cursor(server, *namespace, id)
             raise
         return self._pop()
 
@@ -252,15 +253,12 @@ class _ChangeStream(Generic[_DocumentType]):
             command["comment"] = self._comment
         session = session_of(self._port, session)
         source._add_read_concern(command, session)
-        operation = _core.Operation(
-            source._database_name,
+        operation = source._operation(
             command,
-            source._codec,
-            KIND_READ,
-            READ_WITH_BATCH,
-            REPLIES_ONE,
-            wire_preference(preference_in(session, source._read_preference)),
-            session_handle(session),
+            kind=KIND_READ,
+            reading=READ_WITH_BATCH,
+            read_preference=preference_in(session, source._read_preference),
+            session=session,
         )
         reply, batch = await self._port.arun(operation)
         if batch is None:

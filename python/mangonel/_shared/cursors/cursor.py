@@ -17,6 +17,7 @@ from mangonel._core import (
 )
 from mangonel._faces.deadline import anew
 from mangonel._light import Generic
+from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Port
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.operation import SessionHandle
     from mangonel._shared.sessions.session import _ClientSession
 
 # With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
@@ -66,11 +68,11 @@ class BatchedCursor(Generic[_DocumentType]):
         self._port = collection._port
         self._codec = codec
         # Not the client's of a later time: a forked child must leave its parent's cursors alone.
-        self._housekeeper = collection._client._housekeeper
+        self._abandoned_cursors = collection._client._abandoned_cursors
         self._id = None
         # The session that the user opened, and what the core knows the cursor's session by.
         self._explicit: _ClientSession | None = None
-        self._session: Any = None
+        self._session: SessionHandle = None
         self._pinned: int | None = None
         self._server = ""
         self._retrieved = 0
@@ -128,7 +130,7 @@ class BatchedCursor(Generic[_DocumentType]):
                 # The collection was dropped or has rolled over the cursor's place: there is no more, as after its end.
                 self._end()
                 return False
-            # What the server refused may be open there still; a line that broke is not waited for once more.
+            # What the server refused may be open there still; a connection that broke is not waited for once more.
             if isinstance(error, ConnectionFailure):
                 self._abandon()
             elif not isinstance(error, CursorNotFound):
@@ -183,18 +185,17 @@ class BatchedCursor(Generic[_DocumentType]):
             command["maxTimeMS"] = self._max_await_time_ms
         if self._comment is not None:
             command["comment"] = self._comment
-        return _core.Operation(
-            database,
+        # The cursor is where it is, whatever is preferred.
+        return build_operation(
             command,
-            self._codec,
-            KIND_READ_ONCE,
-            self._reading,
-            REPLIES_EXHAUST if self._is_exhaust else REPLIES_ONE,
-            # The cursor is where it is, whatever is preferred.
-            None,
-            self._session,
-            self._pinned,
-            self._is_streaming,
+            database=database,
+            codec=self._codec,
+            kind=KIND_READ_ONCE,
+            reading=self._reading,
+            replies=REPLIES_EXHAUST if self._is_exhaust else REPLIES_ONE,
+            session=self._session,
+            pinned=self._pinned,
+            is_under_way=self._is_streaming,
             server=self._server,
         )
 
@@ -218,7 +219,7 @@ class BatchedCursor(Generic[_DocumentType]):
         self._end()
         # An exhaust cursor dies with its connection.
         if id and not is_pinned:
-            self._housekeeper.abandon_cursor(self._server, *self._namespace, id)
+            self._abandoned_cursors.abandon_cursor(self._server, *self._namespace, id)
 
     def __del__(self) -> None:
         if self._id:
@@ -248,23 +249,21 @@ class BatchedCursor(Generic[_DocumentType]):
             if kept is not None:
                 self._port.release_pinned(kept, is_drained=True)
 
-    async def _kill_flow(self, id: int, session: Any, pinned: int | None) -> None:
+    async def _kill_flow(self, id: int, session: SessionHandle, pinned: int | None) -> None:
         database, collection = self._namespace
         command = {"killCursors": collection, "cursors": [id]}
         try:
             # A block whose time is over must not leave the cursor open.
             with anew():
                 await self._port.arun(
-                    _core.Operation(
-                        database,
+                    build_operation(
                         command,
-                        self._codec,
-                        KIND_WRITE,
-                        READ_UNCHECKED,
-                        REPLIES_ONE,
-                        None,
-                        session,
-                        pinned,
+                        database=database,
+                        codec=self._codec,
+                        kind=KIND_WRITE,
+                        reading=READ_UNCHECKED,
+                        session=session,
+                        pinned=pinned,
                         server=self._server,
                     )
                 )
@@ -273,7 +272,7 @@ class BatchedCursor(Generic[_DocumentType]):
             return
         except BaseException:
             # Cancelled: nobody waits any more, and the cursor ends all the same.
-            self._housekeeper.abandon_cursor(self._server, database, collection, id)
+            self._abandoned_cursors.abandon_cursor(self._server, database, collection, id)
             raise
 
     @property

@@ -6,12 +6,13 @@ What is asked for stands in `find_query`. Spec: find-getmore-killcursors-command
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_READ, READ_DOCUMENT, READ_RAW_BATCH, REPLIES_ONE
+from mangonel._core import KIND_READ, READ_RAW_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic
 from mangonel._shared.cursors.find_query import _EXHAUST, _TAILABLE, FindQuery
+from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import BOUND, preference_in, session_handle, session_of, wire_preference
+from mangonel._shared.settings import BOUND, preference_in, session_handle, session_of
 from mangonel.cursor_shared import CursorType
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
@@ -19,6 +20,8 @@ from mangonel.typings import _DocumentType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
+
+    from mangonel.read_preferences import _ServerMode
 
 
 class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
@@ -71,8 +74,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             session_of(self._port, self._explicit)
         return session_handle(self._explicit)
 
-    def _preference(self) -> Any:
-        return wire_preference(preference_in(self._explicit, self._collection._read_preference))
+    def _preference(self) -> _ServerMode:
+        return preference_in(self._explicit, self._collection._read_preference)
 
     def _first_operation(self) -> _core.Operation:
         if (self._min or self._max) and not self._hint:
@@ -84,15 +87,14 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             self._is_tailable = bool(self._flags & _TAILABLE)
             self._is_exhaust = bool(self._flags & _EXHAUST)
         session = self._enter_session()
-        return _core.Operation(
-            self._collection._database_name,
+        return build_operation(
             self._command(),
-            self._codec,
-            KIND_READ,
-            self._reading,
-            REPLIES_ONE,
-            self._preference(),
-            session,
+            database=self._collection._database_name,
+            codec=self._codec,
+            kind=KIND_READ,
+            reading=self._reading,
+            read_preference=self._preference(),
+            session=session,
         )
 
     def _find_one(self) -> Returns[_DocumentType | None]:
@@ -179,7 +181,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
 
         Raises:
             OperationFailure: the server refused.
-            AutoReconnect: the line broke, twice. A read is safe to repeat.
+            AutoReconnect: the connection broke, twice. A read is safe to repeat.
 
         Example:
             >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")
@@ -204,15 +206,13 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         # A read concern belongs to the command that is explained in no server version.
         command["explain"].pop("readConcern", None)
         return self._port.run(
-            _core.Operation(
-                self._collection._database_name,
+            build_operation(
                 command,
-                self._codec,
-                KIND_READ,
-                READ_DOCUMENT,
-                REPLIES_ONE,
-                self._preference(),
-                session,
+                database=self._collection._database_name,
+                codec=self._codec,
+                kind=KIND_READ,
+                read_preference=self._preference(),
+                session=session,
             )
         )
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
 
 _TAILABLE = 2
@@ -89,7 +90,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         show_record_id: bool | None = None,
         snapshot: bool | None = None,
         comment: Any | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         allow_disk_use: bool | None = None,
         let: Mapping[str, Any] | None = None,
         prefetch: bool = False,

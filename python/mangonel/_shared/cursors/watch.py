@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         _CollectionChangeStream,
         _DatabaseChangeStream,
     )
+    from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.timestamp import Timestamp
     from mangonel.typings import _CollationIn, _Pipeline
 
@@ -44,7 +45,7 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         start_after: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         full_document_before_change: str | None = None,
@@ -114,7 +115,7 @@ class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         start_after: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         full_document_before_change: str | None = None,
@@ -165,7 +166,7 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
         batch_size: int | None = None,
         collation: _CollationIn | None = None,
         start_at_operation_time: Timestamp | None = None,
-        session: Any = None,
+        session: _ClientSession | None = None,
         start_after: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         full_document_before_change: str | None = None,

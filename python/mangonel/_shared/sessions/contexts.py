@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator
     from typing import Any, NoReturn, Self
 
+    from mangonel._shared.sessions.session import _ClientSession
+
 
 class BlockingSession:
     """`with` for a blocking session."""
@@ -42,7 +44,7 @@ class AsyncSession:
 class BlockingTransaction:
     """Commits at the end of its block, or aborts when an exception leaves it; does nothing if that was done inside."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: _ClientSession) -> None:
         self._session = session
 
     def __enter__(self) -> Self:
@@ -62,7 +64,7 @@ class AsyncTransaction:
     May be awaited first: `async with await session.start_transaction()` and without `await` are the same.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: _ClientSession) -> None:
         self._session = session
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -86,17 +88,15 @@ class AsyncTransaction:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        if self._session.in_transaction:
-            if error is None:
-                await self._session.commit_transaction()
-            else:
-                await self._session.abort_transaction()
+        session = self._session
+        if session.in_transaction:
+            await session._port.flow(session._commit_flow() if error is None else session._abort_flow())
 
 
 class _Binding:
     """Makes its session that of all operations inside."""
 
-    def __init__(self, session: Any, end_session: bool) -> None:
+    def __init__(self, session: _ClientSession, end_session: bool) -> None:
         self._session = session
         self._ends_session = end_session
         self._token: Any = None
@@ -134,4 +134,4 @@ class AsyncBinding(_Binding):
     async def __aexit__(self, *exc_info: object) -> None:
         self._release()
         if self._ends_session:
-            await self._session.end_session()
+            await self._session._port.flow(self._session._end_flow())

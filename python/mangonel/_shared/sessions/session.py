@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 
 from mangonel import _core
-from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER, REPLIES_ONE
+from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
 from mangonel._faces.deadline import anew
+from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
 from mangonel.errors import (
@@ -249,7 +250,7 @@ class _ClientSession:
         await self._end_transaction_flow("commit", command, KIND_COMMIT)
 
     def abort_transaction(self) -> Returns[None]:
-        """Abort the open transaction. Errors of the server and of the line are not raised: it ends there by itself.
+        """Abort the open transaction. Errors of server and connection are not raised: it ends there by itself.
 
         Raises:
             InvalidOperation: no transaction was started, or it has ended already. Nothing was sent.
@@ -272,8 +273,13 @@ class _ClientSession:
             return
 
     async def _end_transaction_flow(self, how: str, command: dict[str, Any], kind: int) -> None:
-        operation = _core.Operation(
-            "admin", command, self._client._codec, kind, READ_ANSWER, REPLIES_ONE, None, self._handle
+        operation = build_operation(
+            command,
+            database="admin",
+            codec=self._client._codec,
+            kind=kind,
+            reading=READ_ANSWER,
+            session=self._handle,
         )
         try:
             await self._port.arun(operation)

@@ -14,7 +14,7 @@ from typing import Any
 
 from mangonel.bson import CodecOptions, decode, encode
 
-__all__ = ["Line", "NotMongoDB", "identify", "open_line"]
+__all__ = ["Connection", "NotMongoDB", "identify", "open_connection"]
 
 _HEADER = struct.Struct("<iiii")
 _OP_MSG = 2013
@@ -41,7 +41,7 @@ class NotMongoDB(Exception):
         self.peer = peer
 
 
-class Line:
+class Connection:
     """A connection that runs commands one after the other; a context manager."""
 
     _ids = itertools.count(1)
@@ -53,10 +53,10 @@ class Line:
         """Return the reply to a command on `admin`, be it an error.
 
         Raises:
-            OSError: the line broke, or no answer came in time.
+            OSError: the connection broke, or no answer came in time.
             NotMongoDB: something else answered.
         """
-        number = next(Line._ids)
+        number = next(Connection._ids)
         body = struct.pack("<iB", 0, 0) + encode({**command, "$db": "admin"})
         self.sock.sendall(_HEADER.pack(_HEADER.size + len(body), number, 0, _OP_MSG) + body)
         header = self._receive(_HEADER.size)
@@ -70,7 +70,7 @@ class Line:
         with contextlib.suppress(OSError):
             self.sock.close()
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,8 +88,10 @@ class Line:
         return bytes(received)
 
 
-def open_line(host: str, port: int | None, timeout: float, context: ssl.SSLContext | None = None) -> Line:
-    """Connect, in `timeout` seconds for each address of the host, and secure the line when there is a context.
+def open_connection(
+    host: str, port: int | None, timeout: float, context: ssl.SSLContext | None = None
+) -> Connection:
+    """Connect, in `timeout` seconds for each address of the host, and secure it when there is a context.
 
     Raises:
         OSError: of connecting, or ssl.SSLError.
@@ -106,9 +108,9 @@ def open_line(host: str, port: int | None, timeout: float, context: ssl.SSLConte
         sock = socket.create_connection((host, port), timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if context is None:
-        return Line(sock)
+        return Connection(sock)
     try:
-        return Line(context.wrap_socket(sock, server_hostname=host))
+        return Connection(context.wrap_socket(sock, server_hostname=host))
     except OSError:
         sock.close()
         raise
@@ -117,10 +119,10 @@ def open_line(host: str, port: int | None, timeout: float, context: ssl.SSLConte
 def identify(host: str, port: int | None, timeout: float) -> str | None:
     """Return what seems to listen there when it is no MongoDB server, else None. Blocks up to twice `timeout`."""
     for request in (b"", b"GET / HTTP/1.0\r\n\r\n"):
-        with contextlib.suppress(OSError), open_line(host, port, timeout) as line:
+        with contextlib.suppress(OSError), open_connection(host, port, timeout) as connection:
             if request:
-                line.sock.sendall(request)
-            said = line.sock.recv(400)
+                connection.sock.sendall(request)
+            said = connection.sock.recv(400)
             if _NATIVE_PORT in said:
                 return None
             if peer := _guess(said):

@@ -1,0 +1,82 @@
+"""Refuse words that this project once coined for things that the field has a name for.
+
+    python tools/words.py [FOLDER ...]      without folders: those of FOLDERS
+
+A word is found in identifiers too: `set_attention`, `ErrandList`. Where the plain English word is meant, say it
+otherwise, or give the place in MEANT.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = (
+    "python/mangonel/_faces",
+    "python/mangonel/_observe",
+    "python/mangonel/_options",
+    "python/mangonel/_shared",
+    "python/mangonel/bson",
+    "python/mangonel/doctor",
+    "python/mangonel/gridfs",
+)
+SUFFIXES = {".md", ".py", ".pyi", ".rs", ".toml"}
+
+# What was coined -> what the field says.
+WORDS = {
+    r"errands?": "action",
+    r"sieves?": "chunk filter",
+    r"siphon(s|ed|ing)?": "direct receive",
+    r"essences?": "CollectionContext",
+    r"attention": "listeners",
+    r"clerks?": "fixtures",
+    r"sittings?": "interleaved",
+    r"patience": "timeout",
+    r"housekeepers?": "what it keeps: abandoned cursors, idle connections",
+    r"the house": "environment",
+    r"standing": "daemon, reachable, reputation",
+    r"(the|a) (server.s |lost )?line (broke|was|is|that|went|failed)": "connection",
+    r"(what|all that) \S+ came to": "result",
+}
+# (path below the root, text of the line): places where the plain word is meant.
+MEANT: set[tuple[str, str]] = set()
+
+_ALL = re.compile(
+    "|".join(f"(?P<w{number}>(?<![a-z]){word}(?![a-z]))" for number, word in enumerate(WORDS)), re.IGNORECASE
+)
+# `ErrandList` and `set_attention` are read as `Errand_List` and `set attention`.
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def problems(path: Path) -> list[str]:
+    """Return what is wrong with one file, a line each."""
+    name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = _ALL.search(_CAMEL.sub("_", line))
+        if match is None or (name, line.strip()) in MEANT:
+            continue
+        remedy = list(WORDS.values())[int(str(match.lastgroup)[1:])]
+        found.append(f"{name}:{number}: expected the field's word ({remedy}), found {match[0]!r}")
+    return found
+
+
+def main() -> int:
+    folders = [Path(argument).resolve() for argument in sys.argv[1:]] or [ROOT / name for name in FOLDERS]
+    files = [
+        path
+        for folder in folders
+        for path in ([folder] if folder.is_file() else sorted(folder.rglob("*")))
+        if path.suffix in SUFFIXES and path.is_file() and path != Path(__file__).resolve()
+    ]
+    if not files:
+        sys.exit("words: expected files to look at, found none")
+    found = [problem for path in files for problem in problems(path)]
+    print(*found, sep="\n", end="\n" if found else "")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
