@@ -81,4 +81,4 @@ def test_every_listed_gap_is_a_case_of_the_specifications() -> None:
 
 @needs_folder
 def test_list_of_cases_that_cannot_run_is_current() -> None:
-    assert skipped.LIST.read_text().endswith(skipped.cannot_run_table())
+    assert skipped.LIST.read_text().endswith(skipped.cannot_run_list())

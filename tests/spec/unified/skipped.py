@@ -1,26 +1,30 @@
 """The list of cases that do not pass: `tests/spec/SKIPPED.md`, read for the gaps and written for what cannot run.
 
-`python -m spec.unified.skipped` in `tests` writes the second table anew.
+Both parts are lists of cases below a heading with their reason. `python -m spec.unified.skipped` in `tests` writes the
+second part anew.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from spec.unified.suites import Case, find_cases, suites, where_it_runs
 
-__all__ = ["LIST", "Gap", "cannot_run_table", "find_gap", "read_gaps"]
+__all__ = ["LIST", "Gap", "cannot_run_list", "find_gap", "read_gaps"]
 
 LIST = Path(__file__).parent.parent / "SKIPPED.md"
 CANNOT_RUN = "## Cannot run here"
-# What the second table was written for.
+# What the second part was written for.
 VERSION = (6, 0, 99)
+_GAP = re.compile(r"- (?P<key>.*?)(?: \[(?P<face>blocking|asyncio|both), (?P<deployment>[a-z ]+)\])?")
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A row of the first table: a case that is expected to fail, on one face or deployment or on all."""
+    """A case of the first part, which is expected to fail on one face or deployment, or on all."""
 
     key: str
     face: str
@@ -33,50 +37,70 @@ class Gap:
         return self.reason.startswith("by chance")
 
     def is_about(self, case: Case, face: str, deployment: str) -> bool:
-        """Whether the row means this run of the case."""
+        """Whether this run of the case is meant."""
         return self.key == case.key and self.face in ("both", face) and self.deployment in ("all", deployment)
 
 
 def read_gaps() -> list[Gap]:
-    """Return the rows of the first table."""
-    text = LIST.read_text().split(CANNOT_RUN)[0]
-    rows = [_cells(line) for line in text.splitlines() if line.startswith("|")]
-    return [Gap(*row) for row in rows[2:]]
+    """Return the cases of the first part."""
+    gaps: list[Gap] = []
+    reason = ""
+    for line in LIST.read_text().split(CANNOT_RUN)[0].splitlines():
+        if line.startswith("### "):
+            reason = line.removeprefix("### ")
+        elif reason and (case := _GAP.fullmatch(line)):
+            gaps.append(Gap(case["key"], case["face"] or "both", case["deployment"] or "all", reason))
+    return gaps
 
 
 def find_gap(gaps: list[Gap], case: Case, face: str, deployment: str) -> Gap | None:
-    """Return the row about this run of a case."""
+    """Return the gap that means this run of a case."""
     return next((gap for gap in gaps if gap.is_about(case, face, deployment)), None)
 
 
-def cannot_run_table() -> str:
-    """Return the second table as the specifications' folder makes it."""
-    lines = ["| cases | reason |", "|---|---|"]
+def cannot_run_list() -> str:
+    """Return the second part as the specifications' folder makes it: what is most common first."""
+    counts: Counter[str] = Counter()
+    lists: dict[str, list[str]] = {}
     for suite in suites():
         by_file: dict[str, list[tuple[Case, str]]] = {}
         for case in find_cases(suite):
             names, reason = where_it_runs(case, VERSION)
             by_file.setdefault(case.file, []).append((case, "" if names else reason))
+        in_suite = Counter(reason for found in by_file.values() for _, reason in found)
+        counts.update(in_suite)
+        # A suite of which nothing runs needs no list of its files.
+        main = "" if "" in in_suite else in_suite.most_common(1)[0][0]
+        if main:
+            lists.setdefault(main, []).append(
+                f"- {suite}: all {in_suite[main]} that stand below no other reason"
+            )
         for file, found in by_file.items():
-            reasons = {reason for _, reason in found}
-            if len(reasons) == 1:
-                if reason := reasons.pop():
-                    lines.append(f"| {suite}/{file}: all {len(found)} | {reason} |")
-                continue
-            for case, reason in found:
-                if reason:
-                    lines.append(f"| {case.key.replace('|', '/')} | {reason} |")
-    return "\n".join(lines) + "\n"
+            for reason, count in Counter(reason for _, reason in found).items():
+                if reason in ("", main):
+                    continue
+                lines = lists.setdefault(reason, [])
+                if count == len(found):
+                    lines.append(f"- {suite}/{file}: all {count}")
+                    continue
+                lines.append(f"- {suite}/{file}:")
+                lines += [f"    - {_name(case)}" for case, why in found if why == reason]
+    del counts[""]
+    parts = (
+        f"### {reason}: {count}\n\n" + "\n".join(lists[reason]) + "\n"
+        for reason, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    )
+    return "\n".join(parts)
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+def _name(case: Case) -> str:
+    return case.key.partition(": ")[2]
 
 
 def _write() -> None:
     head = LIST.read_text().split(CANNOT_RUN)[0]
-    body = LIST.read_text().split(CANNOT_RUN)[1].split("| cases |")[0]
-    LIST.write_text(f"{head}{CANNOT_RUN}{body}{cannot_run_table()}")
+    body = LIST.read_text().split(CANNOT_RUN)[1].split("### ")[0]
+    LIST.write_text(f"{head}{CANNOT_RUN}{body}{cannot_run_list()}")
 
 
 if __name__ == "__main__":
