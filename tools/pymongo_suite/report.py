@@ -1,4 +1,4 @@
-"""Compares the results of PyMongo's tests on PyMongo and on this driver, and writes the page of what does not pass.
+"""Compares the results of PyMongo's tests on PyMongo and on this driver; `page.py` writes what does not pass.
 
 A test counts when it passes on PyMongo against the same server and touches public names only. The reasons for those
 that fail here are kept in `known.toml`: identifiers and reasons, nothing of the tests themselves.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pymongo_suite import touch
+from pymongo_suite.page import page
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs/dev/pymongo-suite.md"
@@ -134,7 +135,7 @@ def compare(cache: Path, version: str, files: Iterable[str], *, write: bool) -> 
             touches = _touches(record) or _touches(own)
             private[touches[0].partition(" in ")[0]] += 1
         elif kind == "fails on PyMongo":
-            foreign.append((id, " ".join(str(record.get("reason")).split())[:120]))
+            foreign.append((id, " ".join(str(record.get("reason")).split())))
     total: Counter[str] = Counter()
     for file, counted in sorted(figures.items()):
         total.update(counted)
@@ -146,52 +147,3 @@ def compare(cache: Path, version: str, files: Iterable[str], *, write: bool) -> 
     if write:
         PAGE.write_text(page(version, figures, total, failing, private, foreign), encoding="utf-8")
     return 0 if share >= MARK and not unknown else 1
-
-
-def page(
-    version: str,
-    figures: Mapping[str, Counter[str]],
-    total: Counter[str],
-    failing: list[tuple[str, str, str]],
-    private: Counter[str],
-    foreign: list[tuple[str, str]],
-) -> str:
-    """Return the page of figures."""
-    share = total["passed"] / max(1, total["public"])
-    lines = [
-        "# PyMongo's own tests on this driver",
-        "",
-        "Written by `make pymongo-suite`; do not edit. The tests come from PyMongo's source distribution, which is",
-        "kept outside the repository; ids and reasons stand here, nothing of the tests. What counts as public, and",
-        "how to run a part: [Running PyMongo's programs](../compatibility.md#pymongos-own-tests).",
-        "",
-        f"PyMongo {version}: **{total['passed']} of {total['public']} public tests pass ({share:.1%})**."
-        f" {total['private']} more touch private names,",
-        f"{total['skipped']} skip themselves on PyMongo with this server, and {total['fails on PyMongo']} fail on"
-        " PyMongo itself here.",
-        "",
-        "| file | public | passed | private | skipped by PyMongo | failed by PyMongo |",
-        "|---|---|---|---|---|---|",
-    ]
-    for file, counted in sorted(figures.items()):
-        cells = ("public", "passed", "private", "skipped", "fails on PyMongo")
-        lines.append(
-            f"| {file.removeprefix('test/')} | " + " | ".join(str(counted[cell]) for cell in cells) + " |"
-        )
-    lines += ["", "## Public tests that do not pass", "", "| test | reason |", "|---|---|"]
-    lines += [
-        f"| `{id.removeprefix('test/')}` | {reason or f'unexplained ({outcome})'} |"
-        for id, outcome, reason in failing
-    ]
-    lines += [
-        "",
-        "## Failing on PyMongo itself",
-        "",
-        "Against the same server, so they say nothing here.",
-        "",
-    ]
-    lines += ["| test | what PyMongo says |", "|---|---|"]
-    lines += [f"| `{id.removeprefix('test/')}` | {text.replace('|', '/')} |" for id, text in foreign]
-    lines += ["", "## What the private tests touch first", "", "| name | tests |", "|---|---|"]
-    lines += [f"| `{name}` | {count} |" for name, count in private.most_common(60)]
-    return "\n".join(lines) + "\n"
