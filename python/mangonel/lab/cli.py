@@ -13,12 +13,28 @@ FULL_ROUNDS = 10
 QUICK_BUDGET = 200.0
 # The brief form shares this out among the experiments.
 BRIEF_BUDGET = 190.0
+# What `lab first` takes for playing; starting and ending come on top.
+FIRST_BUDGET = 65.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the lab's own sub-commands to its parser."""
     commands = parser.add_subparsers(title="lab commands", metavar="LAB_COMMAND", required=True)
-    for add in (_run, _list, _show, _report, _marks, _compare, _guard, _aa, _profile, _doctor, _up, _down):
+    for add in (
+        _first,
+        _run,
+        _list,
+        _show,
+        _report,
+        _marks,
+        _compare,
+        _guard,
+        _aa,
+        _profile,
+        _doctor,
+        _up,
+        _down,
+    ):
         add(commands)
 
 
@@ -94,6 +110,22 @@ def _plugins(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a .py file with an experiment or contenders",
     )
+
+
+def _first(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "first", "first", "the five old comparisons and find_one on one screen, in 90 s")
+    _uri(parser)
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results"
+    )
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        default=FIRST_BUDGET,
+        metavar="S",
+        help="about so long in all (default: 65s)",
+    )
+    parser.add_argument("--seed", type=int, help="of order and keys (default: a new one, recorded)")
 
 
 def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -77,6 +77,7 @@ class Round:
     Attributes:
         instead_of: the disturbed round that it is played again for.
         until: when an interleaved one should be over, by the monotonic clock.
+        lean: time is short, so only few play.
         looks: the fixed loop's ns before each part, or pass, by number.
         seldom_s: seconds that parts took which the next round has not.
     """
@@ -85,6 +86,7 @@ class Round:
     number: int
     instead_of: int | None = None
     until: float = math.inf
+    lean: bool = False
     looks: dict[int, list[int]] = field(default_factory=dict)
     digests: dict[str, dict[str, str]] = field(default_factory=dict)
     seldom_s: float = 0.0
@@ -95,20 +97,27 @@ class Round:
         return self.number if self.instead_of is None else self.instead_of
 
 
-def line_up(experiment: Experiment, plan: Plan) -> tuple[list[Contender], list[tuple[str, str]]]:
-    """Return who plays an experiment, the references (or everybody) twice, and who does not with the reason."""
+def line_up(
+    experiment: Experiment, plan: Plan, *, lean: bool = False
+) -> tuple[list[Contender], list[tuple[str, str]]]:
+    """Return who plays an experiment, the references (or everybody) twice, and who does not with the reason.
+
+    A lean cast is the first two and the last of it, once each: ours, the best known peer, and the limit.
+    """
     playing, absent = [], []
     parts = plan.parts(experiment)
     doubled = experiment.references or registry.REFERENCES
-    for name in plan.cast.get(experiment.id, plan.contenders):
+    cast = list(plan.cast.get(experiment.id, plan.contenders))
+    for name in cast:
         contender = registry.contender(name)
         if all(part.excludes(contender) for part in parts):
             continue
-        if reason := experiment.leaves_out(contender, plan.size) or contender.missing():
+        short = "left out: time was short" if lean and name not in (*cast[:2], cast[-1]) else ""
+        if reason := experiment.leaves_out(contender, plan.size) or contender.missing() or short:
             absent.append((name, reason))
             continue
         playing.append(contender)
-        if plan.twice or name in doubled:
+        if plan.twice or (name in doubled and not lean):
             playing.append(registry.again(contender))
     return playing, absent
 
@@ -200,6 +209,7 @@ class Scheduler:
         turns = [Round(experiment, number) for number in range(plan.rounds) for experiment in chosen]
         weights = [each.experiment.brief_s for each in turns]
         self._total = sum(len(plan.parts(each.experiment)) for each in turns) * len(self._settings)
+        begun = self._spent()
         for place, each in enumerate(turns):
             left = plan.budget - self._spent() if plan.budget else math.inf
             if left <= 0 and not plan.all_of_them:
@@ -208,6 +218,9 @@ class Scheduler:
                     f"{each.experiment.id} was not played{again}: the {plan.budget:.0f} s were used up before its turn"
                 )
                 continue
+            # As slow as it was until now, the rest would take too long.
+            pace = (self._spent() - begun) / sum(weights[:place]) if place else 1.0
+            each.lean = plan.all_of_them and max(1.0, pace) * sum(weights[place:]) > left
             each.until = time.monotonic() + left * weights[place] / sum(weights[place:])
             self._round(each)
         self._dismiss_staff()
@@ -237,7 +250,7 @@ class Scheduler:
 
     def _whole_round(self, this: Round) -> None:
         experiment, plan = this.experiment, self._plan
-        playing, absent = line_up(experiment, plan)
+        playing, absent = line_up(experiment, plan, lean=this.lean)
         for name, reason in absent:
             self._miss(experiment, name, reason)
         playing = [c for c in playing if (experiment.id, c.id) not in self._out]
@@ -283,7 +296,8 @@ class Scheduler:
             if interleaved and not place:
                 self._report(this, part.title)
             mine = [p for p in players if not part.excludes(p.contender) and p.child.process.poll() is None]
-            least = experiment.passes
+            # Two samples of each make an interval that says next to nothing.
+            least = max(experiment.passes, 3 if self._plan.all_of_them else 0)
             if part.judge == "client" and not part.server and least == Experiment.passes:
                 least = SHORT
             begun = time.monotonic()

@@ -61,6 +61,7 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
 
         peers.install([contenders[name] for name in options.contender or contenders])
     size = Size(options.quick or options.brief, _parameters(options), options.brief)
+    size = changes.pop("size", size)
     usual = ROUNDS[size.form]
     if size.form == "full":
         usual = max((known[name].full_rounds or usual for name in chosen), default=usual)

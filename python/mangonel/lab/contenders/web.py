@@ -47,7 +47,6 @@ def _needs(store: str) -> Callable[[str], str]:
         from mangonel.engines.programs import Missing, find_program
 
         try:
-            find_program("ab")
             if store in PROGRAMS:
                 find_program(PROGRAMS[store])
         except Missing as error:

@@ -13,6 +13,7 @@ import urllib.error
 from collections import Counter
 from typing import Any
 
+from mangonel.engines.programs import has_program
 from mangonel.lab.contenders.web import TITLES
 from mangonel.lab.digest import digest
 from mangonel.lab.environment import Environment, Layout, Site, environment_for
@@ -161,8 +162,14 @@ class SiteTask(VisitTask):
         base = f"http://127.0.0.1:{self._site.port}"
         if self._kind in ("new-visitor", "seed", "anonymous"):
             path = "/anonymous" if self._kind == "anonymous" else f"/?v={self._payload}"
-            rate = run_ab(base + path, operations, min(AT_ONCE, operations)).requests_per_second
-            self._seen = {"requests_per_second": rate}
+            at_once = min(AT_ONCE, operations)
+            if self._kind == "seed" or has_program("ab"):
+                rate = run_ab(base + path, operations, at_once).requests_per_second
+            else:
+                targets = [(path, "")]
+                seen = generate(self._site.port, operations, at_once, keep_alive=False, targets=targets)
+                rate = operations / seen.seconds
+            self._seen = {"requests_per_second": rate, "wall_ns": operations / rate * 1e9}
         elif self._kind == "known-reads-wrk":
             # The first load is the warm-up.
             self._wrk(base, self._bench.size.parameters.get("wrk", WRK_SECONDS) if self._loads > 1 else 1)

@@ -1,0 +1,101 @@
+"""`mangonel lab first`: the five old comparisons and find_one, each played, in a minute and a half, on one screen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mangonel.lab import comparisons
+from mangonel.lab.commands.play import play
+from mangonel.lab.comparisons import COMPARISONS, Bar, Finding
+from mangonel.lab.experiment import Size
+from mangonel.lab.fingerprint import machine
+from mangonel.lab.report import charts, page
+from mangonel.lab.results import Results
+
+WIDTH = 100
+NAME, LENGTH = 27, 40  # columns of names and of bars
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def first_command(options: argparse.Namespace) -> int:
+    """Play, print one screen, write the report. Exit status 1 when a comparison has no figure of ours."""
+    begun = time.monotonic()
+    options.brief, options.quick, options.rounds, options.set = True, False, 1, []
+    options.experiments = [each.experiment for each in COMPARISONS]
+    options.contender = []
+    options.out = options.out / "first.jsonl"
+    content, status = play(
+        options,
+        contenders=tuple(dict.fromkeys(name for each in COMPARISONS for name in each.contenders)),
+        cast={each.experiment: each.contenders for each in COMPARISONS},
+        only={each.experiment: set(each.parts) for each in COMPARISONS},
+        # Of the brief form's work, but the parts that only the full form has are there as well.
+        size=Size(brief=True),
+        all_of_them=True,
+    )
+    if content is None:
+        return status
+    results = Results(content)
+    report = options.out.with_suffix(".html")
+    report.write_text(page.render(content), encoding="utf-8")
+    found = list(comparisons.findings(results))
+    for line in screen(results, found, time.monotonic() - begun, report):
+        print(line)
+    return 0 if len(found) == len(COMPARISONS) else 1
+
+
+def screen(results: Results, found: list[Finding], seconds: float, report: Path) -> Iterator[str]:
+    """Yield the lines of the summary: at most 45 of at most 100 characters."""
+    told = results.content["fingerprint"]
+    server, build = told["server"], told.get("build", "")
+    yield _cut(f"{machine(told)}, MongoDB {server.get('version')}" + (f"; {build} build" if build else ""))
+    yield _cut(
+        f"Played in {seconds:.0f} s. Bars are times, shorter is faster; behind them, how many times ours [95 %]."
+    )
+    noise = comparisons.noise(results)
+    if noise is not None and noise > comparisons.QUIET:
+        yield f"noisy: {comparisons.floor_words(noise)}"
+    for number, each in enumerate(found, 1):
+        yield from _block(number, each)
+    for absent in COMPARISONS:
+        if absent not in [each.comparison for each in found]:
+            yield _cut(f"{absent.title}: no figure of ours; {comparisons.reason(results, absent.bars[0])}")
+    yield f"Report: {os.path.relpath(report)}    all charts, the method, what was wrong with the old figures"
+    yield "Next:   mangonel lab list, mangonel lab run web    what else there is, and one of it in full"
+    yield "        mangonel lab doctor, make bench            is this machine fit; everything, for hours"
+
+
+def _block(number: int, finding: Finding) -> Iterator[str]:
+    comparison = finding.comparison
+    then = f" Then: {comparison.then}" if comparison.then else ""
+    yield _cut(_bold(f"{number} {comparison.title}."), then)
+    most = max((bar.figure.value for bar in finding.bars if bar.figure), default=1.0)
+    for bar in finding.bars:
+        yield _row(bar, most)
+    yield f"  Now: {textwrap.shorten(finding.now, WIDTH - 7, placeholder='…')}"
+
+
+def _row(bar: Bar, most: float) -> str:
+    name = f"  {bar.name[:NAME]:<{NAME}} "
+    if bar.figure is None:
+        return _cut(f"{name}{bar.reason}")
+    eighths = max(1, round(8 * LENGTH * bar.figure.value / most))
+    drawn = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+    times = comparisons.interval(bar.times) if bar.times else ""
+    return f"{name}{drawn:<{LENGTH}} {charts.duration(bar.figure.value):>8} {times}".rstrip()
+
+
+def _cut(words: str, more: str = "") -> str:
+    plain = len(words.replace("\033[1m", "").replace("\033[0m", ""))
+    room = WIDTH - plain
+    return words[:WIDTH] if plain > WIDTH else words + (more if len(more) <= room else more[: room - 1] + "…")
+
+
+def _bold(words: str) -> str:
+    return f"\033[1m{words}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else words

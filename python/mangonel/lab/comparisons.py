@@ -1,0 +1,170 @@
+"""The five old comparisons and find_one (`comparisons.toml`): who plays them, what was found then, what holds now.
+
+Read from a result file alone, for the terminal, the report's first screen and the README's chart.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mangonel.lab import registry
+from mangonel.lab.results import Key, Results
+from mangonel.lab.statistics import Estimate, median
+
+QUIET = 0.10  # a noise floor, as a share, from which on a machine is called noisy
+# What belongs to this project, of whom no one is a peer.
+OURS = ("mangonel", "odm", "objects-dicts", "web-mongodb", "web-memory", "page-mangonel")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of them. `ratios` are two cells each, perhaps with the figure and "%", for the places in `now`."""
+
+    experiment: str
+    title: str
+    bars: tuple[Key, ...]
+    now: str
+    ratios: tuple[tuple[str, ...], ...]
+    then: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts that it needs."""
+        return tuple(dict.fromkeys(part for _, part, _ in self.bars))
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """Return who plays, this project's first."""
+        return tuple(dict.fromkeys(contender for _, _, contender in self.bars))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A contender's figure in µs, and how many times ours that is; without a figure, the reason.
+
+    Attributes:
+        kind: "ours", "peer" or "floor".
+    """
+
+    key: Key
+    name: str
+    kind: str
+    figure: Estimate | None = None
+    times: Estimate | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A comparison that was played.
+
+    Attributes:
+        best: the fastest peer, whose `times` is this project's lead.
+        now: what holds, in words.
+    """
+
+    comparison: Comparison
+    bars: list[Bar] = field(default_factory=list)
+    best: Bar | None = None
+    now: str = ""
+
+
+def _read() -> tuple[Comparison, ...]:
+    def make(name: str, row: dict[str, Any]) -> Comparison:
+        bars = tuple(_key(name, bar) for bar in row.pop("bars"))
+        ratios = tuple(tuple(ratio) for ratio in row.pop("ratios"))
+        return Comparison(name, bars=bars, ratios=ratios, **row)
+
+    content = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tuple(make(name, row) for name, row in content.items())
+
+
+COMPARISONS = _read()
+
+
+def findings(results: Results) -> Iterator[Finding]:
+    """Yield what a run found, for every comparison that has a figure of ours."""
+    for comparison in COMPARISONS:
+        bars = [_bar(results, comparison, key) for key in comparison.bars]
+        if bars[0].figure is None:
+            continue
+        peers = [bar for bar in bars if bar.kind == "peer" and bar.times]
+        best = min(peers, key=lambda bar: bar.times.value if bar.times else 0.0, default=None)
+        yield Finding(comparison, bars, best, _now(results, comparison))
+
+
+def noise(results: Results) -> float | None:
+    """Return the share below which differences mean nothing in this run, as the median of its null controls."""
+    bands = [band.spread() for _, _, rows in results.parts() if (band := results.null(rows)) is not None]
+    return median(bands) if bands else None
+
+
+def floor_words(noise: float) -> str:
+    """Return in words what a run cannot tell from nothing."""
+    return "no difference can be told" if noise > 1 else f"differences below {100 * noise:.0f} % mean nothing"
+
+
+def lead(finding: Finding) -> str:
+    """Return in words how this project stands to the best peer."""
+    if finding.best is None or finding.best.times is None:
+        return "no peer was there"
+    times = finding.best.times
+    if not times.excludes(1.0):
+        return f"level with {finding.best.name} {interval(times)}"
+    return f"{interval(times)} as fast as {finding.best.name}"
+
+
+def interval(times: Estimate) -> str:
+    """Return a ratio with its interval."""
+    digits = 1 if times.value >= 10 else 2
+    return f"{times.value:.{digits}f}x [{times.low:.{digits}f}, {times.high:.{digits}f}]"
+
+
+def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:
+    row = results.rows.get(key)
+    try:
+        contender = registry.contender(key[2])
+    except KeyError:
+        return Bar(key, key[2], "peer", reason="not known here")
+    name = contender.title.removesuffix(", blocking")
+    ours = comparison.bars[0]
+    # A page or a site without what the others have is no choice either.
+    is_floor = contender.is_floor or key[2] in ("page-nothing", "web-none")
+    kind = "floor" if is_floor else "ours" if contender.id.startswith(OURS) else "peer"
+    figure = row.estimate(row.judge) if row is not None else None
+    if row is None or figure is None:
+        return Bar(key, name, kind, reason=reason(results, key))
+    times = results.ratio(key, ours, row.judge) if key != ours else None
+    return Bar(key, name, kind, figure, times)
+
+
+def reason(results: Results, key: Key) -> str:
+    """Return why a cell has no figure."""
+    row = results.rows.get(key)
+    if row is not None and row.failures:
+        return f"failed: {row.failures[0]}"
+    for entry in results.content["missing"]:
+        if entry["experiment"] == key[0] and entry["contender"] in (key[2], ""):
+            return str(entry["reason"])
+    return "not played"
+
+
+def _now(results: Results, comparison: Comparison) -> str:
+    words = []
+    for above, below, *more in comparison.ratios:
+        one, other = (_key(comparison.experiment, cell) for cell in (above, below))
+        row = results.rows.get(other)
+        found = results.ratio(one, other, more[0] if more else row.judge if row else "wall")
+        if found is None:
+            return "not all of it was played."
+        words.append(f"{100 * found.value:.0f} %" if "%" in more else f"{found.value:.1f}")
+    return comparison.now.format(*words)
+
+
+def _key(experiment: str, cell: str) -> Key:
+    part, _, contender = cell.partition(" ")
+    return experiment, part, contender
