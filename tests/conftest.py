@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from mangonel.server import Server, start
 
@@ -32,6 +33,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mangonel")
     group.addoption("--sample", action="store_true", help="play each test on some faces, loops and paths")
     group.addoption("--rest", action="store_true", help="play what --sample leaves out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try few examples of each property in a sample, many in the rest."""
+    settings.register_profile("sample", max_examples=40, deadline=None)
+    settings.register_profile("usual", max_examples=100, deadline=None)
+    settings.register_profile("rest", max_examples=600, deadline=None)
+    settings.load_profile(
+        next((name for name in ("sample", "rest") if config.getoption(f"--{name}")), "usual")
+    )
 
 
 @pytest.hookimpl(trylast=True)

@@ -20,6 +20,8 @@ BLOCKING = "(reference or fused or blocking) and not asyncio and not uvloop"
 UNLIKE = "not wait_queue_timeout"
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.plays_a_sample
 @pytest.mark.parametrize(
     "tests",
     [
@@ -35,8 +37,11 @@ UNLIKE = "not wait_queue_timeout"
         "tls/test_failures.py",
     ],
 )
-def test_the_blocking_face_passes_its_own_tests_under_gevent(tests: str) -> None:
-    command = [sys.executable, "-c", RUN, "-q", "-p", "no:cacheprovider", "--timeout", "60"]
+def test_the_blocking_face_passes_its_own_tests_under_gevent(
+    tests: str, request: pytest.FixtureRequest
+) -> None:
+    command = [sys.executable, "-c", RUN, "-q", "-p", "no:cacheprovider", "--timeout", "120"]
     command += [f"tests/{tests}", "-k", f"{BLOCKING} and {UNLIKE}"]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    command += [option for option in ("--sample", "--rest") if request.config.getoption(option)]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-1000:]

@@ -22,7 +22,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_as_many_connections_as_asked_for_are_kept_ready(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.on("find", EMPTY)
-    client = face.client(scripted_server.uri, minPoolSize=4)
+    # Connections that are closed make the server unknown until it is looked at again.
+    client = face.client(scripted_server.uri, minPoolSize=4, heartbeatFrequencyMS=500)
     face.run(lambda: client.shop.orders.find_one())
     eventually(lambda: pool_sizes(client) == (4, 0, 0, 0))
     scripted_server.close_connections()
@@ -53,7 +54,7 @@ def test_connections_that_cannot_be_made_ready_hurt_nobody(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
     scripted_server.on("find", EMPTY)
-    client = face.client(scripted_server.uri, minPoolSize=3)
+    client = face.client(scripted_server.uri, minPoolSize=3, heartbeatFrequencyMS=500)
     face.run(lambda: client.shop.orders.find_one())
     eventually(lambda: pool_sizes(client) == (3, 0, 0, 0))
     scripted_server.on_connect(*[Close()] * 6)

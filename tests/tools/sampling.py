@@ -26,6 +26,9 @@ KINDS = {
     "uvloop": "asyncio",
 }
 
+# Marks of tests that play a sample themselves.
+AGAIN = ("hypothesis", "plays_a_sample")
+
 Feature = tuple[Hashable, ...]
 
 
@@ -109,6 +112,10 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not takes_sample and not takes_rest:
         return
     taken = set(sample(items))
-    left = [item for item in items if (item in taken) != takes_sample]
-    items[:] = [item for item in items if (item in taken) == takes_sample]
+    if takes_rest:
+        # With more examples than before, or more tests inside.
+        again = {item for item in items if any(map(item.get_closest_marker, AGAIN))}
+        taken = (set(items) - taken) | again
+    left = [item for item in items if item not in taken]
+    items[:] = [item for item in items if item in taken]
     config.hook.pytest_deselected(items=left)

@@ -10,7 +10,7 @@ from typing import Any
 
 import bson as peer
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.codec.samples import ID, every_type
 
@@ -86,7 +86,6 @@ documents = st.dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(documents)
 def test_random_documents_survive_the_round_trip_with_the_peers_bytes(document: dict[str, Any]) -> None:
     data = _core.encode(document)
@@ -195,7 +194,6 @@ def test_dates_are_converted_as_the_peer_does(conversion: int, zone: Any, is_awa
                 assert shown(_core.decode(wrap(millis), ours)) == expected, millis
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.datetimes(timezones=st.none() | st.timezones()))
 def test_any_date_is_encoded_as_the_peer_does(value: datetime.datetime) -> None:
     try:
