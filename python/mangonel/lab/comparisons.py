@@ -20,6 +20,11 @@ QUIET = 0.10  # a noise floor, as a share, from which on a machine is called noi
 OURS = ("mangonel", "odm", "objects-dicts", "web-mongodb", "web-memory", "page-mangonel")
 
 
+def is_ours(contender: str) -> bool:
+    """Return whether a contender is this project's."""
+    return contender.startswith(OURS) or contender.endswith("-mangonel")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One of them. `ratios` are two cells each, perhaps with the figure and "%", for the places in `now`."""
@@ -71,6 +76,11 @@ class Finding:
     bars: list[Bar] = field(default_factory=list)
     best: Bar | None = None
     now: str = ""
+
+
+def _key(experiment: str, cell: str) -> Key:
+    part, _, contender = cell.partition(" ")
+    return experiment, part, contender
 
 
 def _read() -> tuple[Comparison, ...]:
@@ -134,7 +144,7 @@ def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:
     ours = comparison.bars[0]
     # A page or a site without what the others have is no choice either.
     is_floor = contender.is_floor or key[2] in ("page-nothing", "web-none")
-    kind = "floor" if is_floor else "ours" if contender.id.startswith(OURS) else "peer"
+    kind = "floor" if is_floor else "ours" if is_ours(contender.id) else "peer"
     figure = row.estimate(row.judge) if row is not None else None
     if row is None or figure is None:
         return Bar(key, name, kind, reason=reason(results, key))
@@ -163,8 +173,3 @@ def _now(results: Results, comparison: Comparison) -> str:
             return "not all of it was played."
         words.append(f"{100 * found.value:.0f} %" if "%" in more else f"{found.value:.1f}")
     return comparison.now.format(*words)
-
-
-def _key(experiment: str, cell: str) -> Key:
-    part, _, contender = cell.partition(" ")
-    return experiment, part, contender
