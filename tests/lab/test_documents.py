@@ -8,15 +8,15 @@ from collections import OrderedDict
 import pytest
 
 from mangonel.lab import documents
+from mangonel.lab.contenders.drivers import PyMongoTypes
 from mangonel.lab.digest import digest, digest_documents
 
 bson = pytest.importorskip("bson", reason="PyMongo is not installed")
-pymongo_blocking = pytest.importorskip("mangonel.lab.contenders.pymongo_blocking")
 
 
 @pytest.fixture(scope="module")
 def types():
-    return pymongo_blocking._Types()
+    return PyMongoTypes()
 
 
 def test_documents_have_the_published_numbers_of_keys_and_about_the_published_sizes(types):

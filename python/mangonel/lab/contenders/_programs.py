@@ -26,6 +26,8 @@ CPU_WORK = """\
             total += 1
 """
 CALLBACKS = """\
+import os, time
+BEGUN = time.perf_counter_ns()
 count = 0
 def tell(*words):
     if PRINTS:
@@ -40,75 +42,58 @@ def callback2(number, step):
     for line in range(100):
         tell("callback 2", number, step, line)
 """
+# What comes after the client is made; INSERT stands for the call.
+ORIGINALS = {
+    "original-a": """\
+print('connected')
+print('inserting')
+INSERT({"1": "one", "2": "two"})
+print('inserted')
+""",
+    "original-b": """\
+for number in range(1000):
+    INSERT({"1": "one", "2": "two"})
+""",
+    "original-c": """\
+global PRINTS
+PRINTS = True
+for number in range(100):
+    INSERT({str(number): "one", str(number + 1): "two"})
+    tell('inserted', number)
+    callback1(number)
+""",
+}
+ORIGINALS["original-c-silent"] = ORIGINALS["original-c"].replace("True", "False")
 
 
-def _original(kind: str, target: Target, insert: str) -> str:
-    """Return the part of an original program that comes after its client is made."""
-    lines = [f"collection = client[{target.database!r}][{target.collection!r}]"]
-    if kind == "original-a":
-        lines += ["print('connected')", "print('inserting')"]
-        lines += [insert + '({"1": "one", "2": "two"})', "print('inserted')"]
-    elif kind == "original-b":
-        lines += ["for number in range(1000):", "    " + insert + '({"1": "one", "2": "two"})']
-    else:
-        lines += ["global PRINTS"] if insert.startswith("await") else []
-        lines += [
-            f"PRINTS = {kind == 'original-c'}",
-            "for number in range(100):",
-            "    " + insert + '({str(number): "one", str(number + 1): "two"})',
-            "    tell('inserted', number)",
-            "    callback1(number)",
-        ]
-    lines.append(f"os.write({INSIDE_FD}, str(time.perf_counter_ns() - BEGUN).encode())")
-    return "\n".join(lines) + "\n"
-
-
-def blocking(kind: str, target: Target, imports: str, client: str) -> str:
-    """Return a blocking program; `client` is an expression in which URI stands for the connection string."""
-    if kind in ORIGINAL_INSERTS:
-        head = f"URI = {uri_with(target)!r}\nclient = {client}\n"
-        body = _original(kind, target, "collection.insert_one")
-        return f"import os, time\nBEGUN = time.perf_counter_ns()\n{imports}\n{CALLBACKS}{head}{body}"
-    kind, _, ending = kind.partition("_")
-    if kind == "import":
-        return imports + "\n"
-    return (
-        f"{imports}\n"
-        f"URI = {uri_with(target)!r}\n"
-        f"client = {client}\n"
-        f"collection = client[{target.database!r}][{target.collection!r}]\n"
-        "total = 0\n"
-        f"for _ in range({COUNTS[kind]}):\n"
-        '    collection.insert_one({"1": "one", "2": "two"})\n'
-        + (CPU_WORK if kind == "insert-mixed" else "")
-        + ("client.close()\n" if ending == "closed" else "")
-    )
-
-
-def asynchronous(
-    kind: str, target: Target, imports: str, client: str, close: str = "await client.close()", run: str = ""
+def program(
+    kind: str,
+    target: Target,
+    imports: str,
+    client: str,
+    *,
+    is_async: bool = False,
+    close: str = "client.close()",
 ) -> str:
-    """Return the same program on an event loop; `run` replaces `asyncio.run(main())`."""
-    if kind in ORIGINAL_INSERTS:
-        body = _original(kind, target, "await collection.insert_one")
-        inner = textwrap.indent(f"URI = {uri_with(target)!r}\nclient = {client}\n{body}", "    ")
-        head = f"import os, time\nBEGUN = time.perf_counter_ns()\nimport asyncio\n{imports}\n{CALLBACKS}"
-        return f"{head}async def main():\n{inner}{run or 'asyncio.run(main())'}\n"
+    """Return a program; `client` is an expression in which URI stands for the connection string."""
     kind, _, ending = kind.partition("_")
     if kind == "import":
         return imports + "\n"
-    work = "    ".join(["", *CPU_WORK.splitlines(keepends=True)]) if kind == "insert-mixed" else ""
-    return (
-        f"import asyncio\n{imports}\n"
-        f"URI = {uri_with(target)!r}\n"
-        "async def main():\n"
-        f"    client = {client}\n"
-        f"    collection = client[{target.database!r}][{target.collection!r}]\n"
-        "    total = 0\n"
-        f"    for _ in range({COUNTS[kind]}):\n"
-        '        await collection.insert_one({"1": "one", "2": "two"})\n'
-        + work
-        + (f"    {close}\n" if ending == "closed" else "")
-        + (run or "asyncio.run(main())")
-        + "\n"
-    )
+    insert = "await collection.insert_one" if is_async else "collection.insert_one"
+    head, loop = f"{imports}\n", "import asyncio\n" if is_async else ""
+    if kind in ORIGINALS:
+        head = CALLBACKS + loop + head
+        body = ORIGINALS[kind].replace("INSERT", insert)
+        if not is_async:
+            body = body.replace("global PRINTS\n", "")
+        body += f"os.write({INSIDE_FD}, str(time.perf_counter_ns() - BEGUN).encode())\n"
+    else:
+        head = loop + head
+        body = f'total = 0\nfor _ in range({COUNTS[kind]}):\n    {insert}({{"1": "one", "2": "two"}})\n'
+        body += CPU_WORK if kind == "insert-mixed" else ""
+        body += f"{close}\n" if ending == "closed" else ""
+    opening = f"URI = {uri_with(target)!r}\nclient = {client}\n"
+    body = f"{opening}collection = client[{target.database!r}][{target.collection!r}]\n{body}"
+    if is_async:
+        body = f"async def main():\n{textwrap.indent(body, '    ')}asyncio.run(main())\n"
+    return head + body

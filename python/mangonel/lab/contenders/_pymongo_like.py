@@ -1,4 +1,7 @@
-"""Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class."""
+"""Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class.
+
+What the verbs do is said where they are declared, in `contender.py`; here are those besides.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from mangonel.lab.contender import Batching, Document, Target
+from mangonel.lab.contenders._faces import wait
 
 EXHAUST_CURSOR = 64  # CursorType.EXHAUST
 
@@ -18,53 +22,57 @@ def uri_with(target: Target) -> str:
     return f"{target.uri}{query}w={target.write_concern}"
 
 
-def _cursor(collection: Any, batching: Batching) -> Any:
-    options: dict[str, Any] = {}
-    if batching.size:
-        options["batch_size"] = batching.size
-    if batching.exhaust:
-        options["cursor_type"] = EXHAUST_CURSOR
-    cursor = collection.find({}, **options)
-    return cursor.prefetch() if batching.prefetch else cursor
+class _Adapter:
+    _client: Any
+    _collection: Any
+
+    def _use(self, client: Any, target: Target) -> None:
+        self._client = client
+        self._collection = client[target.database][target.collection]
+
+    def documents(self, batching: Batching) -> Any:
+        options: dict[str, Any] = {}
+        if batching.size:
+            options["batch_size"] = batching.size
+        if batching.exhaust:
+            options["cursor_type"] = EXHAUST_CURSOR
+        cursor = self._collection.find({}, **options)
+        return cursor.prefetch() if batching.prefetch else cursor
+
+    def decoded(self, result: Any) -> Any:
+        # It is made of documents already.
+        return result
 
 
-class BlockingAdapter:
+class BlockingAdapter(_Adapter):
     """The verbs on a client with PyMongo's blocking names."""
 
     def __init__(self, make_client: Callable[[str], Any], target: Target) -> None:
-        self._client = make_client(uri_with(target))
-        self._collection = self._client[target.database][target.collection]
+        self._use(make_client(uri_with(target)), target)
 
     def insert_one(self, document: Document) -> Any:
-        """Insert one document."""
         return self._collection.insert_one(document)
 
     def insert_many(self, documents: list[Document]) -> Any:
-        """Insert the documents in order."""
         return self._collection.insert_many(documents)
 
     def find_one(self, key: int) -> Any:
-        """Return the document with this `_id`."""
         return self._collection.find_one({"_id": key})
 
     def find_list(self, limit: int) -> Any:
-        """Return the first documents as a list."""
         return self._collection.find({}, limit=limit).to_list()
 
     def iterate(self, batching: Batching) -> int:
-        """Read the collection document by document."""
         count = 0
-        for _ in _cursor(self._collection, batching):
+        for _ in self.documents(batching):
             count += 1
         return count
 
     def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
-        """Return the cursor itself."""
-        cursor: Iterator[Mapping[str, Any]] = _cursor(self._collection, batching)
+        cursor: Iterator[Mapping[str, Any]] = super().documents(batching)
         return cursor
 
     def to_list(self) -> list[Any]:
-        """Return the whole collection as a list."""
         documents: list[Any] = self._collection.find({}).to_list()
         return documents
 
@@ -85,71 +93,52 @@ class BlockingAdapter:
 
     def changes(self, token: Any, count: int) -> list[Any]:
         """Return so many changes behind the token."""
-        found = []
         with self._collection.watch(resume_after=token) as stream:
-            for change in stream:
-                found.append(change)
-                if len(found) == count:
-                    break
-        return found
-
-    def decoded(self, result: Any) -> Any:
-        """Return the result as it is: it is made of documents already."""
-        return result
+            # The numbers come first, or a change more than there are would be waited for.
+            return [change for _, change in zip(range(count), stream, strict=False)]
 
     def command(self, name: str) -> Any:
         """Run a command without arguments on `admin`; for checks."""
         return self._client.admin.command(name)
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
 
-class AsyncAdapter:
+class AsyncAdapter(_Adapter):
     """The verbs on a client with PyMongo's asynchronous names."""
 
     def __init__(self, make_client: Callable[[str], Any], target: Target) -> None:
         self._make_client = make_client
         self._target = target
-        self._client: Any = None
-        self._collection: Any = None
 
     async def open(self) -> None:
-        """Make the client inside the loop that will use it."""
-        self._client = self._make_client(uri_with(self._target))
-        self._collection = self._client[self._target.database][self._target.collection]
+        # Inside the loop that will use it.
+        self._use(self._make_client(uri_with(self._target)), self._target)
 
     async def insert_one(self, document: Document) -> Any:
-        """Insert one document."""
         return await self._collection.insert_one(document)
 
     async def insert_many(self, documents: list[Document]) -> Any:
-        """Insert the documents in order."""
         return await self._collection.insert_many(documents)
 
     async def find_one(self, key: int) -> Any:
-        """Return the document with this `_id`."""
         return await self._collection.find_one({"_id": key})
 
     async def find_list(self, limit: int) -> Any:
-        """Return the first documents as a list."""
         return await self._collection.find({}, limit=limit).to_list(limit)
 
     async def iterate(self, batching: Batching) -> int:
-        """Read the collection document by document."""
         count = 0
-        async for _ in _cursor(self._collection, batching):
+        async for _ in self.documents(batching):
             count += 1
         return count
 
     def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
-        """Return the cursor itself."""
-        cursor: AsyncIterator[Mapping[str, Any]] = _cursor(self._collection, batching)
+        cursor: AsyncIterator[Mapping[str, Any]] = super().documents(batching)
         return cursor
 
     async def to_list(self) -> list[Any]:
-        """Return the whole collection as a list."""
         documents: list[Any] = await self._collection.find({}).to_list(None)
         return documents
 
@@ -178,16 +167,10 @@ class AsyncAdapter:
                     break
         return found
 
-    def decoded(self, result: Any) -> Any:
-        """Return the result as it is: it is made of documents already."""
-        return result
-
     async def command(self, name: str) -> Any:
         """Run a command without arguments on `admin`; for checks."""
         return await self._client.admin.command(name)
 
     async def close(self) -> None:
-        """Close the client; Motor's close returns nothing to wait for."""
-        waiting = self._client.close()
-        if waiting is not None:
-            await waiting
+        # Motor's close returns nothing to wait for.
+        await wait(self._client.close())

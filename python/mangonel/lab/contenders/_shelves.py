@@ -11,83 +11,54 @@ import struct
 from typing import Any
 
 from mangonel.lab.contenders import _wire
+from mangonel.lab.contenders._faces import AtOnce, wait
 
 BUCKET = "fs"
 
 
-class PyMongoShelf:
-    """A blocking client with PyMongo's names."""
+class Shelf:
+    """A client with PyMongo's names, on an event loop."""
 
     def __init__(self, uri: str, database: str, client: Any, bucket: Any) -> None:
         self._client = client(uri)
         self.database = self._client[database]
         self.bucket = bucket(self.database, BUCKET)
 
-    def read(self, file_id: Any) -> bytes:
+    async def read(self, file_id: Any) -> Any:
         """Return the whole file."""
-        found: bytes = self.bucket.open_download_stream(file_id).read()
-        return found
+        source = await wait(self.bucket.open_download_stream(file_id))
+        return await wait(source.read())
 
-    def read_over(self, file_id: Any, connections: int) -> bytes:
+    async def read_over(self, file_id: Any, connections: int) -> Any:
         """Return the whole file, read over several connections."""
-        found: bytes = self.bucket.download(file_id, connections)
-        return found
+        return await wait(self.bucket.download(file_id, connections))
 
-    def store(self, data: bytes) -> Any:
+    async def store(self, data: bytes) -> Any:
         """Store a file; return its id."""
-        return self.bucket.upload_from_stream("stored", data)
+        return await wait(self.bucket.upload_from_stream("stored", data))
 
-    def remove(self, file_id: Any) -> None:
+    async def remove(self, file_id: Any) -> None:
         """Remove a stored file."""
-        self.bucket.delete(file_id)
+        await wait(self.bucket.delete(file_id))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the client."""
-        self._client.close()
+        await wait(self._client.close())
 
 
-class ByChunkShelf(PyMongoShelf):
+class BlockingShelf(AtOnce, Shelf):
+    """A blocking client with PyMongo's names."""
+
+
+class ByChunkShelf(BlockingShelf):
     """PyMongo as it read files until 2019: one `find_one` for each chunk."""
 
-    def read(self, file_id: Any) -> bytes:
+    def read(self, file_id: Any) -> Any:
         """Return the whole file."""
         file = self.database[BUCKET].files.find_one(file_id)
         chunks = self.database[BUCKET].chunks
         count = -(-file["length"] // file["chunkSize"])
         return b"".join(chunks.find_one({"files_id": file_id, "n": n})["data"] for n in range(count))
-
-
-class AsyncShelf:
-    """A client with PyMongo's asynchronous names."""
-
-    def __init__(self, uri: str, database: str, client: Any, bucket: Any) -> None:
-        self._client = client(uri)
-        self.bucket = bucket(self._client[database], BUCKET)
-
-    async def read(self, file_id: Any) -> bytes:
-        """Return the whole file."""
-        source = await self.bucket.open_download_stream(file_id)
-        found: bytes = await source.read()
-        return found
-
-    async def read_over(self, file_id: Any, connections: int) -> bytes:
-        """Return the whole file, read over several connections."""
-        found: bytes = await self.bucket.download(file_id, connections)
-        return found
-
-    async def store(self, data: bytes) -> Any:
-        """Store a file; return its id."""
-        return await self.bucket.upload_from_stream("stored", data)
-
-    async def remove(self, file_id: Any) -> None:
-        """Remove a stored file."""
-        await self.bucket.delete(file_id)
-
-    async def close(self) -> None:
-        """Close the client; Motor's close returns nothing to wait for."""
-        waiting = self._client.close()
-        if waiting is not None:
-            await waiting
 
 
 class MongojetShelf:
@@ -97,21 +68,16 @@ class MongojetShelf:
         self._client = client
         self._bucket = client[database].gridfs_bucket()
 
-    async def read(self, file_id: Any) -> bytes:
-        """Return the whole file."""
-        found: bytes = await self._bucket.get_by_id(file_id)
-        return found
+    async def read(self, file_id: Any) -> Any:
+        return await self._bucket.get_by_id(file_id)
 
     async def store(self, data: bytes) -> Any:
-        """Store a file; return its id."""
         return (await self._bucket.put(data, "stored"))["file_id"]
 
     async def remove(self, file_id: Any) -> None:
-        """Remove a stored file."""
         await self._bucket.delete(file_id)
 
     async def close(self) -> None:
-        """Close the client."""
         await self._client.close()
 
 
@@ -138,7 +104,6 @@ class RawShelf:
         return struct.pack("<q", total)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def _ask(self, command: dict[str, Any]) -> int:
@@ -166,19 +131,16 @@ async def open_shelf(contender: str, uri: str, database: str) -> Any:
     if contender == "motor":
         from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorGridFSBucket
 
-        return AsyncShelf(uri, database, AsyncIOMotorClient, AsyncIOMotorGridFSBucket)
+        return Shelf(uri, database, AsyncIOMotorClient, AsyncIOMotorGridFSBucket)
+    files: Any
     if contender.startswith("mangonel"):
-        import mangonel
-        from mangonel import gridfs as ours
+        import mangonel as driver
+        from mangonel import gridfs as files
+    else:
+        import pymongo as driver  # type: ignore[no-redef]
 
-        if contender == "mangonel":
-            return PyMongoShelf(uri, database, mangonel.MongoClient, ours.GridFSBucket)
-        return AsyncShelf(uri, database, mangonel.AsyncMongoClient, ours.AsyncGridFSBucket)
-    import pymongo
-
-    import gridfs
-
-    if contender in ("pymongo", "by-chunk"):
-        shelf = ByChunkShelf if contender == "by-chunk" else PyMongoShelf
-        return shelf(uri, database, pymongo.MongoClient, gridfs.GridFSBucket)
-    return AsyncShelf(uri, database, pymongo.AsyncMongoClient, gridfs.AsyncGridFSBucket)
+        import gridfs as files
+    if contender in ("mangonel", "pymongo", "by-chunk"):
+        shelf = ByChunkShelf if contender == "by-chunk" else BlockingShelf
+        return shelf(uri, database, driver.MongoClient, files.GridFSBucket)
+    return Shelf(uri, database, driver.AsyncMongoClient, files.AsyncGridFSBucket)

@@ -6,8 +6,8 @@ Started by the task as `python -m mangonel.lab.contenders._spec_helper READ_FD W
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,10 +26,6 @@ class Helper:
         self._threads = None if is_async else ThreadPoolExecutor(AT_A_TIME)
         self._player = self._runner.run(open_player(contender, target))
 
-    def warm_up(self) -> None:
-        """Connect as often as files are played at a time."""
-        self.play("hello", [[3]] * AT_A_TIME)
-
     def play(self, verb: str, items: list[list[Any]]) -> None:
         """Call the verb with each item's arguments."""
         call = getattr(self._player, verb)
@@ -40,10 +36,10 @@ class Helper:
 
     def close(self) -> None:
         """Close the client, the threads, the loop."""
-        closing = self._player.close()
-        if closing is not None:
-            self._runner.run(closing)
-        if self._threads is not None:
+        if self._threads is None:
+            self._runner.run(self._player.close())
+        else:
+            self._player.close()
             self._threads.shutdown()
         self._runner.close()
 
@@ -58,12 +54,6 @@ async def _tasks(call: Any, items: list[list[Any]]) -> None:
     await asyncio.gather(*(play() for _ in range(AT_A_TIME)))
 
 
-def cpu_ns() -> int:
-    """Return the processor time of this process."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return round((usage.ru_utime + usage.ru_stime) * 1e9)
-
-
 def main() -> int:
     """Answer messages of the form {"verb": NAME, "items": [[argument, …], …]} until the stream ends."""
     channel = protocol.inherited()
@@ -72,19 +62,20 @@ def main() -> int:
         return 1
     try:
         helper = Helper(order["contender"], Target(**order["target"]), order["is_async"])
-        helper.warm_up()
+        # As many connections as files are played at a time.
+        helper.play("hello", [[3]] * AT_A_TIME)
     except Exception as error:
         channel.send({"error": f"{type(error).__name__}: {error}"})
         return 1
     channel.send({"event": "ready"})
     while (message := channel.receive()) is not None:
-        before = cpu_ns()
+        before = time.process_time_ns()
         try:
             helper.play(message["verb"], message["items"])
         except Exception as error:
             channel.send({"error": f"{message['verb']}: {type(error).__name__}: {error}"})
             continue
-        channel.send({"event": "done", "cpu_ns": cpu_ns() - before})
+        channel.send({"event": "done", "cpu_ns": time.process_time_ns() - before})
     helper.close()
     return 0
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from mangonel.lab import documents
@@ -21,7 +22,7 @@ from mangonel.lab.experiments._spec_tasks import SpecTask, content
 from mangonel.lab.protocol import Child
 
 HELPER = "mangonel.lab.contenders._spec_helper"
-PATIENCE = 300.0
+TIMEOUT = 300.0
 PHOTO_BYTES = 5 * 1024 * 1024
 
 
@@ -42,7 +43,7 @@ def helpers(bench: Bench) -> list[Child]:
     for helper in _helpers:
         helper.tell(order)
     for helper in _helpers:
-        helper.hear(PATIENCE)
+        helper.hear(TIMEOUT)
     return _helpers
 
 
@@ -54,13 +55,15 @@ def _finish() -> None:
 
 
 class ParallelTask(SpecTask):
-    """What they share: a folder, the processes, and which file goes to whom."""
+    """What they share: a folder of files, the processes, and which file goes to whom."""
 
     verb = ""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
-        self.folder = tempfile.mkdtemp(prefix="mangonel-lab-spec-")
+        folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-spec-"))
+        self._folder = folder
+        self.paths = [folder / f"file-{number:03d}" for number in range(part.operations)]
         self._cpu_ns = 0
         try:
             self._helpers = helpers(bench)
@@ -74,14 +77,19 @@ class ParallelTask(SpecTask):
 
     def items(self) -> list[list[Any]]:
         """Return for each file the arguments of the verb."""
-        raise NotImplementedError
+        return [[str(path)] for path in self.paths]
+
+    def arrange(self) -> None:
+        """Remove the files that the sample before wrote."""
+        for path in self.paths:
+            path.unlink(missing_ok=True)
 
     def act(self) -> int:
         """Give every process its share of the files, and wait for all."""
         items = self.items()
         for place, helper in enumerate(self._helpers):
             helper.tell({"verb": self.verb, "items": items[place :: len(self._helpers)]})
-        self._cpu_ns = sum(helper.hear(PATIENCE)["cpu_ns"] for helper in self._helpers)
+        self._cpu_ns = sum(helper.hear(TIMEOUT)["cpu_ns"] for helper in self._helpers)
         return len(items)
 
     def extras(self) -> dict[str, float]:
@@ -91,147 +99,88 @@ class ParallelTask(SpecTask):
 
     def close(self) -> None:
         """Remove the folder; the processes stay for the next task."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         super().close()
 
 
-class LinesTask(ParallelTask):
-    """Files of 5000 lines, each of the same shape and length."""
-
-    def path(self, number: int) -> str:
-        """Return where a file lies."""
-        return os.path.join(self.folder, f"lines-{number:03d}.txt")
-
-
-class Import(LinesTask):
-    """Insert the lines of all files."""
+class Import(ParallelTask):
+    """Insert the lines of files of 5000, each line of the same shape and length."""
 
     verb = "import_file"
 
     def set_up(self) -> None:
-        """Write the files."""
         line = json.dumps(documents.message(), separators=(",", ":")) + "\n"
-        for number in range(self.part.operations):
-            with open(self.path(number), "w", encoding="utf-8") as file:
-                file.write(line * CHUNK)
-
-    def items(self) -> list[list[Any]]:
-        """Return the files."""
-        return [[self.path(number)] for number in range(self.part.operations)]
+        for path in self.paths:
+            path.write_text(line * CHUNK)
 
     def arrange(self) -> None:
-        """Make the collection anew."""
         self.call("create")
 
     def check(self) -> str:
-        """Count the documents."""
-        self.expect("documents", self.call("count"), CHUNK * self.part.operations)
+        self.expect("documents", self.call("count"), CHUNK * len(self.paths))
         return digest(documents.message())
 
 
-class Export(LinesTask):
+class Export(ParallelTask):
     """Write the collection into files, by ranges of its ids: those have an index in every collection."""
 
     verb = "export_file"
 
     def set_up(self) -> None:
-        """Store the documents, unless they are there."""
-        self.call("fill_lines", documents.message(), CHUNK * self.part.operations)
+        self.call("fill_lines", documents.message(), CHUNK * len(self.paths))
 
     def items(self) -> list[list[Any]]:
-        """Return ranges and files."""
-        return [[number * CHUNK, CHUNK, self.path(number)] for number in range(self.part.operations)]
-
-    def arrange(self) -> None:
-        """Remove the files."""
-        for name in os.listdir(self.folder):
-            os.remove(os.path.join(self.folder, name))
+        return [[number * CHUNK, CHUNK, str(path)] for number, path in enumerate(self.paths)]
 
     def check(self) -> str:
         """Compare the first line of every file, and count the others."""
-        for number in range(self.part.operations):
-            with open(self.path(number), encoding="utf-8") as file:
-                lines = file.readlines()
+        for number, path in enumerate(self.paths):
+            lines = path.read_text().splitlines()
             self.expect("lines", len(lines), CHUNK)
             self.expect("line", json.loads(lines[0]), {"_id": number * CHUNK, **documents.message()})
         return digest(documents.message())
 
 
-class PhotosTask(ParallelTask):
-    """Files of 5 MiB that do not compress."""
-
-    def path(self, number: int) -> str:
-        """Return where a file lies."""
-        return os.path.join(self.folder, f"photo-{number:03d}.bin")
-
-    def photo(self) -> bytes:
-        """Return what is in each of them."""
-        return content(PHOTO_BYTES)
-
-    def write_photos(self) -> None:
-        """Write the files that are stored."""
-        data = self.photo()
-        for number in range(self.part.operations):
-            with open(self.path(number), "wb") as file:
-                file.write(data)
-
-
-class UploadMany(PhotosTask):
-    """Store all files."""
+class UploadMany(ParallelTask):
+    """Store files of 5 MiB that do not compress."""
 
     verb = "upload_file"
 
     def set_up(self) -> None:
-        """Write the files."""
-        self.write_photos()
-
-    def items(self) -> list[list[Any]]:
-        """Return the files."""
-        return [[self.path(number)] for number in range(self.part.operations)]
+        for path in self.paths:
+            path.write_bytes(content(PHOTO_BYTES))
 
     def arrange(self) -> None:
-        """Empty the bucket."""
         self.call("empty_bucket")
 
     def check(self) -> str:
         """Compare the lengths of all files, and the bytes of one."""
         stored = self.call("stored")
-        self.expect("lengths", [length for _, length in stored], [PHOTO_BYTES] * self.part.operations)
+        self.expect("lengths", [length for _, length in stored], [PHOTO_BYTES] * len(self.paths))
         found = self.call("download", stored[-1][0])
-        self.expect("bytes", digest(found), digest(self.photo()))
+        self.expect("bytes", digest(found), digest(content(PHOTO_BYTES)))
         return digest(found)
 
 
-class DownloadMany(PhotosTask):
-    """Write all stored files to the disk."""
+class DownloadMany(ParallelTask):
+    """Write such files, stored before, to the disk."""
 
     verb = "download_file"
 
     def set_up(self) -> None:
-        """Store the files, untimed."""
-        self.write_photos()
         self.call("empty_bucket")
-        for number in range(self.part.operations):
-            self.call("upload_file", self.path(number))
+        for path in self.paths:
+            path.write_bytes(content(PHOTO_BYTES))
+            self.call("upload_file", str(path))
 
     def items(self) -> list[list[Any]]:
-        """Return ids and files."""
-        paths = [self.path(number) for number in range(self.part.operations)]
-        return [[os.path.basename(path), path] for path in paths]
-
-    def arrange(self) -> None:
-        """Remove the files."""
-        for name in os.listdir(self.folder):
-            os.remove(os.path.join(self.folder, name))
+        return [[path.name, str(path)] for path in self.paths]
 
     def check(self) -> str:
-        """Compare the bytes of every file."""
-        data = self.photo()
-        for number in range(self.part.operations):
-            with open(self.path(number), "rb") as file:
-                if file.read() != data:
-                    raise AssertionError(f"expected the stored bytes in {self.path(number)}, got others")
-        return digest(data)
+        for path in self.paths:
+            if path.read_bytes() != content(PHOTO_BYTES):
+                raise AssertionError(f"expected the stored bytes in {path}, got others")
+        return digest(content(PHOTO_BYTES))
 
 
 TASKS: dict[str, type[ParallelTask]] = {

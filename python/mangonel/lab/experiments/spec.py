@@ -8,8 +8,8 @@ Spec: benchmarking.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from mangonel.lab.contender import BULK_WRITE, CODEC, SPEC
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
@@ -20,77 +20,61 @@ FLAT, DEEP, FULL, TWEET, SMALL, LARGE = 8100, 2284, 6722, 1621, 275, 2_731_089
 HELLO = 13
 LINES_FILE = 5_650_000
 FILE, PHOTO = _spec_tasks.FILE_BYTES, _spec_parallel.PHOTO_BYTES
+# Operations in the short form, in the full one and as published.
+CODING, FULL_CODING = (1500, 5000, 10_000), (1000, 5000, 10_000)
+SINGLE_COUNTS, BULK, LARGE_COUNTS = (250, 1500, 10_000), (2500, 10_000, 10_000), (2, 10, 10)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One task: bytes of an operation, and operations in the short form, the full one and the published one."""
+class Row(NamedTuple):
+    """One task: what it is, bytes of an operation, how many operations, and of what."""
 
     title: str
     bytes_each: int
     counts: tuple[int, int, int]
-    unit: str = "operation"
-    needs: str = ""
-    writes: bool = False
+    unit: str = "document"
+
+    @property
+    def writes(self) -> bool:
+        """Return whether it states a write concern."""
+        return self.title.startswith(("insert", "bulk_write", "client.bulk", "store", "import"))
 
 
 ROWS: dict[str, Row] = {
-    "flat-encoding": Row("BSON, flat document, encode", FLAT, (1500, 5000, 10_000), "document"),
-    "flat-decoding": Row("BSON, flat document, decode", FLAT, (1500, 5000, 10_000), "document"),
-    "deep-encoding": Row("BSON, deep document, encode", DEEP, (1500, 5000, 10_000), "document"),
-    "deep-decoding": Row("BSON, deep document, decode", DEEP, (1500, 5000, 10_000), "document"),
-    "full-encoding": Row("BSON, full document, encode", FULL, (1000, 5000, 10_000), "document"),
-    "full-decoding": Row("BSON, full document, decode", FULL, (1000, 5000, 10_000), "document"),
-    "run-command": Row("run a command", HELLO, (250, 1500, 10_000)),
-    "find-one-by-id": Row("find one by its id", TWEET, (250, 1500, 10_000)),
-    "small-doc-insert-one": Row("insert one small document", SMALL, (250, 1500, 10_000), writes=True),
-    "large-doc-insert-one": Row("insert one large document", LARGE, (2, 10, 10), writes=True),
-    "find-many": Row("find many and empty the cursor", TWEET, (10_000,) * 3, "document"),
-    "small-doc-bulk-insert": Row(
-        "insert_many of small documents", SMALL, (2500, 10_000, 10_000), "document", writes=True
-    ),
-    "large-doc-bulk-insert": Row(
-        "insert_many of large documents", LARGE, (2, 10, 10), "document", writes=True
-    ),
-    "small-doc-bulk-write": Row(
-        "bulk_write, inserts of small documents", SMALL, (2500, 10_000, 10_000), "document", BULK_WRITE, True
-    ),
-    "large-doc-bulk-write": Row(
-        "bulk_write, inserts of large documents", LARGE, (2, 10, 10), "document", BULK_WRITE, True
-    ),
+    "flat-encoding": Row("BSON, flat document, encode", FLAT, CODING),
+    "flat-decoding": Row("BSON, flat document, decode", FLAT, CODING),
+    "deep-encoding": Row("BSON, deep document, encode", DEEP, CODING),
+    "deep-decoding": Row("BSON, deep document, decode", DEEP, CODING),
+    "full-encoding": Row("BSON, full document, encode", FULL, FULL_CODING),
+    "full-decoding": Row("BSON, full document, decode", FULL, FULL_CODING),
+    "run-command": Row("run a command", HELLO, SINGLE_COUNTS, "operation"),
+    "find-one-by-id": Row("find one by its id", TWEET, SINGLE_COUNTS, "operation"),
+    "small-doc-insert-one": Row("insert one small document", SMALL, SINGLE_COUNTS, "operation"),
+    "large-doc-insert-one": Row("insert one large document", LARGE, LARGE_COUNTS, "operation"),
+    "find-many": Row("find many and empty the cursor", TWEET, (10_000,) * 3),
+    "small-doc-bulk-insert": Row("insert_many of small documents", SMALL, BULK),
+    "large-doc-bulk-insert": Row("insert_many of large documents", LARGE, LARGE_COUNTS),
+    "small-doc-bulk-write": Row("bulk_write, inserts of small documents", SMALL, BULK),
+    "large-doc-bulk-write": Row("bulk_write, inserts of large documents", LARGE, LARGE_COUNTS),
     # An insert and a replacement bring a document along, the deletion none.
     "small-doc-bulk-write-mixed": Row(
-        "bulk_write, insert, replace, delete", 2 * SMALL, (60, 500, 10_000), "three writes", BULK_WRITE, True
+        "bulk_write, insert, replace, delete", 2 * SMALL, (60, 500, 10_000), "three writes"
     ),
-    "small-doc-client-bulk-write": Row(
-        "client.bulk_write, small inserts", SMALL, (2500, 10_000, 10_000), "document", BULK_WRITE, True
-    ),
-    "large-doc-client-bulk-write": Row(
-        "client.bulk_write, large inserts", LARGE, (2, 10, 10), "document", BULK_WRITE, True
-    ),
+    "small-doc-client-bulk-write": Row("client.bulk_write, small inserts", SMALL, BULK),
+    "large-doc-client-bulk-write": Row("client.bulk_write, large inserts", LARGE, LARGE_COUNTS),
     "small-doc-client-bulk-write-mixed": Row(
-        "client.bulk_write, insert, replace, delete",
-        2 * SMALL,
-        (2000, 10_000, 10_000),
-        "three writes",
-        BULK_WRITE,
-        True,
+        "client.bulk_write, insert, replace, delete", 2 * SMALL, (2000, 10_000, 10_000), "three writes"
     ),
-    "gridfs-upload": Row("store a file of 50 MiB from memory", FILE, (1, 1, 1), "file", writes=True),
+    "gridfs-upload": Row("store a file of 50 MiB from memory", FILE, (1, 1, 1), "file"),
     "gridfs-download": Row("read a file of 50 MiB into memory", FILE, (1, 1, 1), "file"),
-    "ldjson-import": Row(
-        "import files of 5000 lines, in parallel", LINES_FILE, (2, 8, 100), "file", writes=True
-    ),
+    "ldjson-import": Row("import files of 5000 lines, in parallel", LINES_FILE, (2, 8, 100), "file"),
     "ldjson-export": Row("export files of 5000 lines, in parallel", LINES_FILE, (2, 8, 100), "file"),
-    "gridfs-multi-upload": Row(
-        "store files of 5 MiB from disk, in parallel", PHOTO, (4, 10, 50), "file", writes=True
-    ),
+    "gridfs-multi-upload": Row("store files of 5 MiB from disk, in parallel", PHOTO, (4, 10, 50), "file"),
     "gridfs-multi-download": Row(
         "write stored files of 5 MiB to disk, in parallel", PHOTO, (4, 10, 50), "file"
     ),
 }
 
-BSON = tuple(name for name in ROWS if name.endswith(("coding",)))
+BSON = tuple(name for name in ROWS if name.endswith("coding"))
 SINGLE = ("find-one-by-id", "small-doc-insert-one", "large-doc-insert-one")
 PARALLEL = tuple(_spec_parallel.TASKS)
 MULTI = tuple(name for name in ROWS if name not in {*BSON, *SINGLE, *PARALLEL, "run-command"})
@@ -133,12 +117,11 @@ class Spec(Experiment):
         ]
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of that name."""
         if part.id in BSON:
-            return CodecTask(bench, part, *_shape(part.id))
-        if part.id in PARALLEL:
-            return _spec_parallel.TASKS[part.id](part, bench)
-        return _spec_tasks.TASKS[part.id](part, bench)
+            shape, _, direction = part.id.partition("-")
+            return CodecTask(bench, part, direction.replace("coding", "code"), shape)
+        tasks = {**_spec_tasks.TASKS, **_spec_parallel.TASKS}
+        return tasks.get(part.id, _spec_tasks.WriteTask)(part, bench)
 
     def stand_in(self, part: str, contender: str) -> str:
         """The codec of this driver is a contender by itself, since it has two; that of the others is PyMongo's."""
@@ -149,10 +132,11 @@ class Spec(Experiment):
 
 def _part(name: str, row: Row, operations: int, size: Size) -> Part:
     is_codec = name in BSON
+    needs = {CODEC} if is_codec else {SPEC, BULK_WRITE} if "bulk-write" in name else {SPEC}
     return Part(
         name,
         row.title,
-        frozenset({CODEC} if is_codec else {SPEC, row.needs} - {""}),
+        frozenset(needs),
         operations,
         1 if size.quick and not is_codec else 2,
         unit=row.unit,
@@ -161,12 +145,6 @@ def _part(name: str, row: Row, operations: int, size: Size) -> Part:
         server=not is_codec,
         bytes_each=row.bytes_each,
     )
-
-
-def _shape(name: str) -> tuple[str, str]:
-    """Return direction and shape of a codec task."""
-    shape, _, direction = name.partition("-")
-    return direction.replace("coding", "code"), shape
 
 
 EXPERIMENT = Spec()

@@ -1,29 +1,16 @@
-"""mongojet on asyncio: the official Rust driver on a thread of its own, PyMongo's bson for documents."""
+"""mongojet's verbs: the official Rust driver on a thread of its own, PyMongo's bson for documents."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from mangonel.lab.contender import (
-    ASYNCIO,
-    DRIVER,
-    EXITS,
-    GRIDFS,
-    IMPORT,
-    PROGRAM,
-    SPEC,
-    Batching,
-    Contender,
-    Document,
-    Target,
-)
-from mangonel.lab.contenders import _programs
+from mangonel.lab.contender import Batching, Document, Target
 from mangonel.lab.contenders._pymongo_like import uri_with
 
 
 class MongojetAdapter:
-    """The verbs in mongojet's names: its cursors come from a coroutine."""
+    """The verbs of `contender.py` in mongojet's names: its cursors come from a coroutine."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -31,72 +18,44 @@ class MongojetAdapter:
         self._collection: Any = None
 
     async def open(self) -> None:
-        """Connect; dates without a zone, as the other drivers give them."""
         from mongojet import create_client
 
+        # Dates without a zone, as the other drivers give them.
         self._client = await create_client(uri_with(self._target), tz_aware=False)
         self._collection = self._client[self._target.database][self._target.collection]
 
     async def insert_one(self, document: Document) -> Any:
-        """Insert one document."""
         return await self._collection.insert_one(document)
 
     async def insert_many(self, documents: list[Document]) -> Any:
-        """Insert the documents in order."""
         return await self._collection.insert_many(documents)
 
     async def find_one(self, key: int) -> Any:
-        """Return the document with this `_id`."""
         return await self._collection.find_one({"_id": key})
 
     async def find_list(self, limit: int) -> Any:
-        """Return the first documents as a list, by mongojet's own verb for it."""
         return await self._collection.find_many({}, limit=limit)
 
     async def iterate(self, batching: Batching) -> int:
-        """Read the collection document by document."""
         count = 0
         async for _ in await self._cursor(batching):
             count += 1
         return count
 
     async def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield what the cursor yields."""
         async for document in await self._cursor(batching):
             yield document
 
     async def to_list(self) -> list[Any]:
-        """Return the whole collection as a list."""
         documents: list[Any] = await self._collection.find_many({})
         return documents
 
     def decoded(self, result: Any) -> Any:
-        """Return the result as it is: it is made of documents already."""
         return result
 
     async def close(self) -> None:
-        """Close the client."""
         await self._client.close()
 
     async def _cursor(self, batching: Batching) -> Any:
         options = {"batch_size": batching.size} if batching.size else {}
         return await self._collection.find({}, **options)
-
-
-def _program(kind: str, target: Target) -> str:
-    return _programs.asynchronous(
-        kind, target, "from mongojet import create_client", "await create_client(URI)"
-    )
-
-
-CONTENDERS = (
-    Contender(
-        "mongojet",
-        "mongojet",
-        DRIVER | GRIDFS | {ASYNCIO, PROGRAM, IMPORT, EXITS, SPEC},
-        packages=("mongojet",),
-        loop="asyncio",
-        asynchronous=MongojetAdapter,
-        program=_program,
-    ),
-)
