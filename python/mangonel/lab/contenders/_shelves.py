@@ -6,7 +6,6 @@ before by PyMongo, the same for all.
 
 from __future__ import annotations
 
-import socket
 import struct
 from typing import Any
 
@@ -85,8 +84,7 @@ class RawShelf:
     """The floor: a socket that asks for the chunks in batches of the server's choice, and drains them."""
 
     def __init__(self, uri: str, database: str) -> None:
-        self._socket = socket.create_connection(_wire.address(uri))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = _wire.connect(uri)
         self._buffer = bytearray(17 * 1024 * 1024)
         self._view = memoryview(self._buffer)
         self._database = database

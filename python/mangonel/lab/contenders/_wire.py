@@ -7,6 +7,7 @@ so the floors ask the same of the server. Spec: OP_MSG, sessions, retryable writ
 from __future__ import annotations
 
 import os
+import socket
 import struct
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,6 +53,44 @@ def unsuited(uri: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def connect(uri: str) -> socket.socket:
+    """Return a connection to the first server in a URI, which sends at once."""
+    opened = socket.create_connection(address(uri))
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
+
+
+def larger(view: memoryview, filled: int, length: int) -> tuple[bytearray, memoryview]:
+    """Return a buffer that holds so many bytes at least, with what the old one is filled with."""
+    buffer = bytearray(max(length, 2 * len(view)))
+    buffer[:filled] = view[:filled]
+    return buffer, memoryview(buffer)
+
+
+class Checked:
+    """The sizes of replies that were looked into once; a reply of another size is not the same answer."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        # Documents and bytes of a whole collection, by how it was read.
+        self._expected: dict[Batching, tuple[int, int]] = {}
+
+    def to_list(self) -> Any:
+        """Refuse: a floor that decodes nothing has no list to give."""
+        raise NotImplementedError("the raw socket decodes nothing")
+
+    def _checked(self, what: str, size: int) -> int:
+        if size != self._sizes.setdefault(what, size):
+            raise Refused(f"expected a reply of {self._sizes[what]} bytes to {what}, got {size}")
+        return size
+
+    def _drained(self, batching: Batching, drained: int) -> int:
+        count, size = self._expected[batching]
+        if drained != size:
+            raise Refused(f"expected {size} bytes of replies, got {drained}")
+        return count
 
 
 def frame(body: bytes, documents: list[bytes] | None = None, flags: int = 0) -> bytearray:

@@ -8,7 +8,6 @@ task, a queue handed on by the tasks, a transport with BufferedProtocol, callbac
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeAlias
@@ -25,10 +24,10 @@ from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._wire import Commands
 
 Make: TypeAlias = Callable[[Commands, Any], bytearray]
-LINES = 20
+CONNECTIONS = 20
 
 
-class Line:
+class Connection:
     """One connection with its own session: the loop's reader callback receives, then sends what waits."""
 
     __slots__ = (
@@ -44,8 +43,7 @@ class Line:
     )
 
     def __init__(self, target: Target, pool: RawAsyncio) -> None:
-        self._socket = socket.create_connection(_wire.address(target.uri))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = _wire.connect(target.uri)
         self._buffer = bytearray(65536)
         self._view = memoryview(self._buffer)
         self._filled = 0
@@ -100,9 +98,7 @@ class Line:
                 self.pool.idle.append(self)
             return
         if length > len(self._buffer):
-            larger = bytearray(max(length, 2 * len(self._buffer)))
-            larger[:filled] = self._view[:filled]
-            self._buffer, self._view = larger, memoryview(larger)
+            self._buffer, self._view = _wire.larger(self._view, filled, length)
         self._filled = filled
 
     def _fail(self, error: Exception) -> None:
@@ -111,81 +107,69 @@ class Line:
             self._waiter.set_exception(error)
 
 
-class RawAsyncio:
-    """The verbs as bare commands over a pool of lines, last used first."""
+class RawAsyncio(_wire.Checked):
+    """The verbs as bare commands over a pool of connections, last used first."""
 
     loop: asyncio.AbstractEventLoop
 
     def __init__(self, target: Target) -> None:
+        super().__init__()
         self._target = target
-        self.idle: deque[Line] = deque()
+        self.idle: deque[Connection] = deque()
         self.waiting: deque[tuple[asyncio.Future[int], Make, Any]] = deque()
-        self._lines: list[Line] = []
-        self._sizes: dict[str, int] = {}
-        self._drained: dict[Batching, tuple[int, int]] = {}
+        self._connections: list[Connection] = []
         self._bulk = bytearray()
 
     async def open(self) -> None:
-        """Open the lines."""
         self.loop = asyncio.get_running_loop()
-        self._lines = [Line(self._target, self) for _ in range(min(LINES, self._target.connections))]
-        self.idle.extend(self._lines)
+        self._connections = [
+            Connection(self._target, self) for _ in range(min(CONNECTIONS, self._target.connections))
+        ]
+        self.idle.extend(self._connections)
 
     async def insert_one(self, document: Document) -> int:
-        """Send the insert of a document of this shape, with a new `_id` and transaction number."""
         return self._checked("insert_one", await self._ask(Commands.insert_next, None))
 
     async def find_one(self, key: int) -> int:
-        """Ask for the document with this `_id`."""
         return self._checked("find_one", await self._ask(Commands.find_one_key, key))
 
     async def find_list(self, limit: int) -> int:
-        """Ask for the first documents."""
         return self._checked("find_list", await self._ask(Commands.find_list, limit))
 
     def arrange_many(self, documents: list[Document]) -> None:
         """Encode the message of the next insert_many, untimed: the floor sends and receives only."""
-        self._bulk = self._lines[0].commands.insert_many(documents)
+        self._bulk = self._connections[0].commands.insert_many(documents)
 
     async def insert_many(self, documents: list[Document]) -> int:
-        """Send the message that was arranged."""
         size = await self.idle.pop().exchange_large(self._bulk)
         return self._checked(f"insert_many {len(documents)}", size)
 
     async def iterate(self, batching: Batching) -> int:
         """Drain the collection and compare the bytes with those of the checked reading."""
-        count, size = self._drained[batching]
         drained = 0
         async for reply in self._replies(batching):
             drained += len(reply)
-        if drained != size:
-            raise _wire.Refused(f"expected {size} bytes of replies, got {drained}")
-        return count
+        return self._drained(batching, drained)
 
     async def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the documents, decoded, and note how many bytes they came in."""
         count = size = 0
         async for reply in self._replies(batching):
-            found = self._lines[0].commands.documents(reply)
+            found = self._connections[0].commands.documents(reply)
             count += len(found)
             size += len(reply)
             for document in found:
                 yield document
-        self._drained[batching] = (count, size)
-
-    async def to_list(self) -> list[Any]:
-        """Refuse: a floor that decodes nothing has no list to give."""
-        raise NotImplementedError("the raw socket decodes nothing")
+        self._expected[batching] = (count, size)
 
     def decoded(self, result: Any) -> Any:
         """Return the documents of the last reply, when nothing else is under way."""
-        line = self.idle[-1]
-        return line.commands.documents(line.reply(result))
+        last = self.idle[-1]
+        return last.commands.documents(last.reply(result))
 
     async def close(self) -> None:
-        """Close all lines."""
-        for line in self._lines:
-            line.close()
+        for connection in self._connections:
+            connection.close()
 
     def _ask(self, make: Make, argument: Any) -> asyncio.Future[int]:
         waiter: asyncio.Future[int] = self.loop.create_future()
@@ -206,11 +190,6 @@ class RawAsyncio:
                 return
             size = await self._ask(Commands.get_more, (cursor, batching))
             array_at = _wire.NEXT_ARRAY
-
-    def _checked(self, what: str, size: int) -> int:
-        if size != self._sizes.setdefault(what, size):
-            raise _wire.Refused(f"expected a reply of {self._sizes[what]} bytes to {what}, got {size}")
-        return size
 
 
 CONTENDERS = (

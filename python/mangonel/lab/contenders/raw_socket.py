@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,22 +18,19 @@ from mangonel.lab.contender import (
 from mangonel.lab.contenders import _wire
 
 
-class RawSocket:
+class RawSocket(_wire.Checked):
     """The verbs as bare commands. A reply whose length was not checked before counts as refused."""
 
     def __init__(self, target: Target) -> None:
-        self._socket = socket.create_connection(_wire.address(target.uri))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__()
+        self._socket = _wire.connect(target.uri)
         self._buffer = bytearray(65536)
         self._view = memoryview(self._buffer)
         size = self._receive(_wire.hello())
         self._commands = _wire.Commands(target, _wire.cluster_time(self._view[:size]))
-        self._sizes: dict[str, int] = {}
-        self._drained: dict[Batching, tuple[int, int]] = {}
         self._bulk = bytearray()
 
     def insert_one(self, document: Document) -> int:
-        """Send the insert of a document of this shape, with a new `_id` and transaction number."""
         return self._checked("insert_one", self._receive(self._commands.insert_next()))
 
     def arrange_many(self, documents: list[Document]) -> None:
@@ -42,24 +38,17 @@ class RawSocket:
         self._bulk = self._commands.insert_many(documents)
 
     def insert_many(self, documents: list[Document]) -> int:
-        """Send the message that was arranged."""
         return self._checked(f"insert_many {len(documents)}", self._receive(self._bulk))
 
     def find_one(self, key: int) -> int:
-        """Ask for the document with this `_id`."""
         return self._checked("find_one", self._receive(self._commands.find_one_key(key)))
 
     def find_list(self, limit: int) -> int:
-        """Ask for the first documents."""
         return self._checked("find_list", self._receive(self._commands.find_list(limit)))
 
     def iterate(self, batching: Batching) -> int:
         """Drain the collection and compare the bytes with those of the checked reading."""
-        count, size = self._drained[batching]
-        drained = sum(len(reply) for reply in self._replies(batching))
-        if drained != size:
-            raise _wire.Refused(f"expected {size} bytes of replies, got {drained}")
-        return count
+        return self._drained(batching, sum(len(reply) for reply in self._replies(batching)))
 
     def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
         """Yield the documents, decoded, and note how many bytes they came in."""
@@ -69,18 +58,12 @@ class RawSocket:
             count += len(found)
             size += len(reply)
             yield from found
-        self._drained[batching] = (count, size)
-
-    def to_list(self) -> list[Any]:
-        """Refuse: a floor that decodes nothing has no list to give."""
-        raise NotImplementedError("the raw socket decodes nothing")
+        self._expected[batching] = (count, size)
 
     def decoded(self, result: Any) -> Any:
-        """Return the documents of the last reply."""
         return self._commands.documents(self._view[:result])
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def _replies(self, batching: Batching) -> Iterator[memoryview]:
@@ -89,8 +72,7 @@ class RawSocket:
         cursor = _wire.cursor_id(reply, _wire.FIRST_ARRAY)
         yield reply
         while cursor:
-            more = self._commands.get_more((cursor, batching))
-            self._socket.sendall(more)
+            self._socket.sendall(self._commands.get_more((cursor, batching)))
             flags = _wire.MORE_TO_COME
             while flags & _wire.MORE_TO_COME:
                 # The buffer may grow while it is filled, so the view is taken afterwards.
@@ -120,9 +102,7 @@ class RawSocket:
 
     def _rest(self, filled: int, length: int) -> int:
         if length > len(self._buffer):
-            larger = bytearray(max(length, 2 * len(self._buffer)))
-            larger[:filled] = self._view[:filled]
-            self._buffer, self._view = larger, memoryview(larger)
+            self._buffer, self._view = _wire.larger(self._view, filled, length)
         while filled < length:
             filled += self._some(filled, length)
         return length
@@ -132,11 +112,6 @@ class RawSocket:
         if count == 0:
             raise ConnectionResetError("the server closed the connection")
         return count
-
-    def _checked(self, what: str, size: int) -> int:
-        if size != self._sizes.setdefault(what, size):
-            raise _wire.Refused(f"expected a reply of {self._sizes[what]} bytes to {what}, got {size}")
-        return size
 
 
 CONTENDERS = (

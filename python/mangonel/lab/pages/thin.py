@@ -7,7 +7,6 @@ native code of its own.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -23,8 +22,7 @@ class Line:
     """One connection: a message out, a future for its reply."""
 
     def __init__(self, uri: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._socket = socket.create_connection(_wire.address(uri))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = _wire.connect(uri)
         self._socket.setblocking(False)
         self._loop = loop
         self._received = b""
