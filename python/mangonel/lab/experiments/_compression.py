@@ -7,84 +7,36 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, BATCH_SIZE, BLOCKING, COMPRESSES
-from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.contender import BATCH_SIZE, COMPRESSES
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import FACES, Figure, rows
 
 COMPRESSORS = ("none", "snappy", "zlib", "zstd")
 # Less than this of either direction would mean that most of the work went over the wire as it was.
 LEAST_BYTES = 50_000
 
 
-class CountedTask(Task):
-    """Another task, whose check asks the server whether the bytes came and went compressed."""
-
-    def __init__(self, inner: Task, bench: Bench, compressor: str, counter: str) -> None:
-        self._inner = inner
-        self._bench = bench
-        self._adapter: Any = bench.adapter
-        self._compressor = compressor
-        self._counter = counter
-
-    def verify(self) -> str:
-        """Check the answer, then what the server counted meanwhile."""
-        before = self._counted()
-        seen = self._inner.verify()
-        moved = self._counted() - before
-        if self._compressor != "none" and moved < LEAST_BYTES:
-            raise AssertionError(
-                f"expected at least {LEAST_BYTES} bytes compressed with {self._compressor}, "
-                f"the server counted {moved}"
-            )
-        return seen
-
-    def warm_up(self) -> None:
-        """As the other task."""
-        self._inner.warm_up()
-
-    def arrange(self) -> None:
-        """As the other task."""
-        self._inner.arrange()
-
-    def act(self) -> int:
-        """As the other task."""
-        return self._inner.act()
-
-    def written(self) -> int | None:
-        """As the other task."""
-        return self._inner.written()
-
-    def _counted(self) -> int:
-        if self._compressor == "none":
-            return 0
-        status = self._bench.run(self._adapter.command("serverStatus"))
-        half, field = self._counter.split(".")
-        return int(status["network"]["compression"][self._compressor][half][field])
-
-
-def parts(title: str, operations: int, samples: int, write_concern: str = "") -> list[Part]:
+def parts(size: Size, title: str, operations: Figure, **more: Any) -> list[Part]:
     """Return a part for each compressor and for none, blocking; for zstd on the event loop too."""
-    made = []
-    for compressor in COMPRESSORS:
-        for face in (BLOCKING, ASYNCIO) if compressor == "zstd" else (BLOCKING,):
-            words = "blocking" if face == BLOCKING else "event loop"
-            made.append(
-                Part(
-                    compressor if face == BLOCKING else f"{compressor}-asyncio",
-                    f"{title}, {compressor}, {words}",
-                    frozenset({face, COMPRESSES, BATCH_SIZE}),
-                    operations,
-                    samples,
-                    unit="document",
-                    write_concern=write_concern,
-                )
-            )
-    return made
+    table = [
+        (
+            compressor if name == "blocking" else f"{compressor}-asyncio",
+            f"{title}, {compressor}, {words}",
+            (face, COMPRESSES, BATCH_SIZE),
+            operations,
+            (1, 4),
+        )
+        for compressor in COMPRESSORS
+        for name, words, face in FACES[: 2 if compressor == "zstd" else 1]
+    ]
+    return rows(size, table, unit="document", **more)
 
 
 def task(part: Part, bench: Bench, counter: str, make: Callable[[], Task]) -> Task:
     """Return a task of another experiment, on a client with the part's compressor.
 
-    `counter`: what the server counts for it, as `compressor.bytesIn` for replies.
+    Its check asks the server too whether the bytes came and went compressed: `counter` is what it counts for the task,
+    as `compressor.bytesIn` for replies.
     """
     compressor = part.id.split("-")[0]
     uri = re.sub(r"[?&]compressors=[a-z]+", "", bench.target.uri)
@@ -92,4 +44,22 @@ def task(part: Part, bench: Bench, counter: str, make: Callable[[], Task]) -> Ta
         query = "&" if "?" in uri else "?" if uri.count("/") > 2 else "/?"
         uri = f"{uri}{query}compressors={compressor}"
     bench.target = dataclasses.replace(bench.target, uri=uri)
-    return CountedTask(make(), bench, compressor, counter)
+    made = make()
+    if compressor != "none":
+        check, adapter, (half, field) = made.verify, bench.adapter, counter.split(".")
+
+        def counted() -> int:
+            status = bench.run(adapter.command("serverStatus"))
+            return int(status["network"]["compression"][compressor][half][field])
+
+        def verify() -> str:
+            before = counted()
+            seen = check()
+            if (moved := counted() - before) < LEAST_BYTES:
+                raise AssertionError(
+                    f"expected at least {LEAST_BYTES} bytes compressed with {compressor}, the server counted {moved}"
+                )
+            return seen
+
+        made.verify = verify  # type: ignore[method-assign]
+    return made

@@ -46,7 +46,6 @@ class ProgramTask(Task):
             self.run(self._kind)
 
     def act(self) -> int:
-        """Run the program from start to exit."""
         self.run(self._kind)
         return 1
 

@@ -43,7 +43,6 @@ class SpecTask(Task):
         return self.check()
 
     def extras(self) -> dict[str, float]:
-        """Check the sample just taken."""
         self.check()
         return {}
 
@@ -182,7 +181,6 @@ class Download(FileTask):
         self._file_id = self.call("upload", self._data)
 
     def arrange(self) -> None:
-        """Let the last one go, untimed."""
         self._result = b""
 
     def act(self) -> int:

@@ -80,12 +80,10 @@ class VisitTask(Task):
         self._payload = "x" * self._size
 
     def verify(self) -> str:
-        """See that the site answers."""
         self._visit([("/health", "")])
         return digest("visited")
 
     def arrange(self) -> None:
-        """Begin to count."""
         self._site.used()
 
     def _counted(self, wanted: dict[str, int], operations: int) -> dict[str, float]:
@@ -132,7 +130,6 @@ class SiteTask(VisitTask):
         self._site.used()
 
     def act(self) -> int:
-        """Send the requests."""
         self._load(self._part.operations)
         return self._part.operations
 
@@ -228,11 +225,9 @@ class PopulateTask(VisitTask):
     """Websessions put into the store by its own interface, fifty at once; the parts that follow find them there."""
 
     def warm_up(self) -> None:
-        """Open the connections."""
         self._site.get("/populate?count=100")
 
     def act(self) -> int:
-        """Put them."""
         self._site.get(f"/populate?count={self._part.operations}&size={self._size}")
         return self._part.operations
 
@@ -241,21 +236,17 @@ class ParallelTask(VisitTask):
     """Twenty requests write at once to one websession, each its own key; not one key may be lost."""
 
     def verify(self) -> str:
-        """Make the websession."""
         self._begin()
         return super().verify()
 
     def warm_up(self) -> None:
-        """Play one burst."""
         self._burst("warm")
 
     def arrange(self) -> None:
-        """Take a fresh websession."""
         self._begin()
         super().arrange()
 
     def act(self) -> int:
-        """Play the bursts."""
         for number in range(self._part.operations // WRITERS):
             self._burst(str(number))
         return self._part.operations
@@ -283,17 +274,14 @@ class LoginTask(VisitTask):
     """A login is answered with a redirect, and the page behind it must know the user: read your writes."""
 
     def warm_up(self) -> None:
-        """Tell a few stories."""
         self._tell(20)
         self._site.used()
 
     def act(self) -> int:
-        """Tell the stories."""
         self._tell(self._part.operations)
         return self._part.operations
 
     def extras(self) -> dict[str, float]:
-        """Return Tornado's processor time for a story."""
         gets = 1 if self._store in WITHOUT_USERS else 2
         stories = self._part.operations
         return self._counted({"put": stories, "get": gets * stories}, stories)
@@ -335,16 +323,13 @@ class CountTask(VisitTask):
         self._site.get("/count?what=end")
 
     def arrange(self) -> None:
-        """Begin to count."""
         self._site.get("/count?what=begin")
 
     def act(self) -> int:
-        """Read so many times."""
         self._read(self._part.operations)
         return self._part.operations
 
     def extras(self) -> dict[str, float]:
-        """Return the instructions for each request."""
         self._site.get("/count?what=end")
         return {"instructions": self._site.counts()[-1] / self._part.operations}
 
@@ -362,7 +347,6 @@ class StallTask(VisitTask):
         self._seen: dict[str, float] = {}
 
     def warm_up(self) -> None:
-        """Open the connections."""
         self._visit([(f"/?v={self._payload}", "")] * 100)
 
     def act(self) -> int:

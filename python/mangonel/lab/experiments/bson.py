@@ -9,6 +9,7 @@ from mangonel.lab import documents
 from mangonel.lab.contender import CODEC, Codec
 from mangonel.lab.digest import digest, digest_bytes
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
 BATCH = 200
 # How often a document is coded per sample in the short form, for a sample of about 20 ms.
@@ -36,7 +37,6 @@ class CodecTask(Task):
             self._call(self._argument)
 
     def act(self) -> int:
-        """Code it so many times."""
         call, argument = self._call, self._argument
         for _ in range(self._times):
             call(argument)
@@ -53,17 +53,14 @@ class BatchTask(Task):
         self._data = b"".join(codec.encode(document) for document in documents.users(codec.types, BATCH))
 
     def verify(self) -> str:
-        """Decode the batch once."""
         found = self._decode_all(self._data)
         return f"{digest_bytes(self._data)}-{digest(found)}"
 
     def warm_up(self) -> None:
-        """Decode it a few times."""
         for _ in range(self._times // 4):
             self._decode_all(self._data)
 
     def act(self) -> int:
-        """Decode it so many times."""
         call, argument = self._decode_all, self._data
         for _ in range(self._times):
             call(argument)
@@ -79,20 +76,14 @@ class Bson(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """Both directions for each shape, and the batch."""
-        samples = size.choose(5, 11)
-
-        def part(name: str, title: str, operations: int, unit: str = "document") -> Part:
-            return Part(
-                name, title, frozenset({CODEC}), operations, samples, unit=unit, judge="client", server=False
-            )
-
-        parts = []
-        for direction in ("decode", "encode"):
-            for shape, times in TIMES.items():
-                parts.append(part(f"{direction}-{shape}", f"{direction} {shape}", times * size.choose(1, 4)))
+        table = [
+            (f"{direction}-{shape}", f"{direction} {shape}", CODEC, (times, 4 * times), (5, 11))
+            for direction in ("decode", "encode")
+            for shape, times in TIMES.items()
+        ]
         title = f"decode a batch of {BATCH} users of 5 keys"
-        parts.append(part(f"decode-batch-{BATCH}", title, BATCH * 100 * size.choose(1, 4)))
-        return parts
+        table.append((f"decode-batch-{BATCH}", title, CODEC, (BATCH * 100, BATCH * 400), (5, 11)))
+        return rows(size, table, unit="document", judge="client", server=False)
 
     def task(self, part: Part, bench: Bench) -> Task:
         """Return the task of one document or of the batch."""

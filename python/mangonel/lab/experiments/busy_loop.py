@@ -13,10 +13,12 @@ from typing import Any
 from mangonel.lab.contender import ASYNCIO, DECODES, Target
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
 BLOCKED_S = 0.2
 FREE_S = 0.001
 HEARTBEAT_S = 0.5
+TURNS = (10, 40)
 
 _servers: list[Any] = []
 
@@ -40,7 +42,6 @@ class BusyLoopTask(Task):
         bench.run(self._adapter.find_one(0))
 
     def verify(self) -> str:
-        """Nothing is stored; that it answers is all."""
         return digest(self._bench.run(self._adapter.find_one(0)))
 
     def act(self) -> int:
@@ -75,14 +76,11 @@ class BusyLoop(Experiment):
     brief_s = 6.0
 
     def parts(self, size: Size) -> list[Part]:
-        """One part."""
-        turns = size.choose(10, 40)
-        needs = frozenset({ASYNCIO, DECODES})
-        title = f"the loop is blocked {turns} times for 200 ms"
-        return [Part("blocked", title, needs, turns, 1, unit="turn", server=False, sleeps=True)]
+        title = f"the loop is blocked {size.choose(*TURNS)} times for 200 ms"
+        table = [("blocked", title, (ASYNCIO, DECODES), TURNS, 1)]
+        return rows(size, table, unit="turn", server=False, sleeps=True)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         return BusyLoopTask(bench, part.operations)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import ASYNCIO, BLOCKING, SESSIONS
+from mangonel.lab.contender import SESSIONS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import FACES, rows
 
 
 class ChangeStreamTask(Task):
@@ -32,11 +33,9 @@ class ChangeStreamTask(Task):
         return digest([change["documentKey"]["_id"] for change in changes])
 
     def act(self) -> int:
-        """Read all changes."""
         return len(self._changes())
 
     def written(self) -> int | None:
-        """Return the number of documents."""
         return self._operations
 
     def _changes(self) -> list[Any]:
@@ -52,26 +51,13 @@ class ChangeStream(Experiment):
     together = False
 
     def parts(self, size: Size) -> list[Part]:
-        """Each face."""
-        count = size.choose(3000, 20_000, 1500)
-        return [
-            Part(
-                face,
-                f"{title}, from a token to the present",
-                frozenset({flag, SESSIONS}),
-                count,
-                size.choose(2, 5),
-                unit="change",
-                judge="client",
-            )
-            for face, title, flag in (
-                ("blocking", "blocking", BLOCKING),
-                ("asyncio", "event loop", ASYNCIO),
-            )
+        table = [
+            (name, f"{words}, from a token to the present", (face, SESSIONS), (3000, 20_000, 1500), (2, 5))
+            for name, words, face in FACES
         ]
+        return rows(size, table, unit="change", judge="client")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         return ChangeStreamTask(part, bench)
 
 

@@ -16,15 +16,9 @@ class Compression(Experiment):
     brief_dataset = "few-users"
 
     def parts(self, size: Size) -> list[Part]:
-        """Each compressor, and none."""
-        return _compression.parts(
-            "batches of 5000",
-            size.choose(find_many.DOCUMENTS, find_many.DOCUMENTS, find_many.FEW),
-            size.choose(1, 4),
-        )
+        return _compression.parts(size, "batches of 5000", find_many.COUNTS)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of find-many on a client that compresses."""
         batching = find_many.BATCHINGS["batch"]
         return _compression.task(
             part, bench, "compressor.bytesIn", lambda: find_many.IterateTask(part, bench, batching)

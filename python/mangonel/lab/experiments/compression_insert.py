@@ -14,13 +14,10 @@ class CompressionInsert(Experiment):
     at_once = 1
 
     def parts(self, size: Size) -> list[Part]:
-        """Each compressor, and none."""
-        count = size.choose(insert_many.DOCUMENTS, insert_many.DOCUMENTS, insert_many.FEW)
-        title = f"{count // 1000} 000 small documents in one call"
-        return _compression.parts(title, count, size.choose(1, 4), "w:1")
+        title = f"{size.choose(*insert_many.COUNTS) // 1000} 000 small documents in one call"
+        return _compression.parts(size, title, insert_many.COUNTS, write_concern="w:1")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of insert-many on a client that compresses."""
         return _compression.task(
             part, bench, "decompressor.bytesOut", lambda: insert_many.InsertManyTask(part, bench)
         )

@@ -14,9 +14,10 @@ import threading
 import time
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, BLOCKING, SESSIONS, Target
+from mangonel.lab.contender import SESSIONS, Target
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import FACES, rows
 
 WRITERS = 4
 READERS = 2
@@ -139,20 +140,17 @@ class FailoverTask(Task):
         self._killer: Killer | None = None
 
     def verify(self) -> str:
-        """Write and read once."""
         self._bench.run(self._adapter.insert_one({"_id": 0}))
         self._stored = 1
         return digest(self._bench.run(self._adapter.find_one(0)))
 
     def arrange(self) -> None:
-        """Have all members up again."""
         if self._killer is not None:
             self._killer.mend()
         self._load = Load(self._bench, self._numbers)
         self._killer = Killer(self._server, self._load)
 
     def act(self) -> int:
-        """Work while the primary is killed."""
         assert self._killer is not None
         assert self._load is not None
         self._killer.start()
@@ -196,24 +194,14 @@ class Failover(Experiment):
     brief_s = 17.0
 
     def parts(self, size: Size) -> list[Part]:
-        """Each face."""
-        faces = [("blocking", "blocking", BLOCKING), ("asyncio", "event loop", ASYNCIO)]
-        return [
-            Part(
-                name,
-                f"{WRITERS} writers, {face}: the longest stall; a member elects after one second",
-                frozenset({flag, SESSIONS}),
-                1,
-                size.choose(1, 3),
-                unit="failover",
-                write_concern="w:majority",
-                server=False,
-            )
-            for name, face, flag in faces[: size.choose(1, 2)]
+        title = "the longest stall; a member elects after one second"
+        table = [
+            (name, f"{WRITERS} writers, {words}: {title}", (face, SESSIONS), 1, (1, 3))
+            for name, words, face in FACES[: size.choose(1, 2)]
         ]
+        return rows(size, table, unit="failover", write_concern="w:majority", server=False)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         return FailoverTask(bench)
 
 

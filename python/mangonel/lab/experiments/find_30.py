@@ -6,6 +6,7 @@ from mangonel.lab import documents
 from mangonel.lab.contender import ASYNCIO, BLOCKING
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
 PAGE = 30
 IN_FLIGHT = 50
@@ -21,7 +22,6 @@ class Find30Task(Task):
         self._adapter = bench.connect(in_flight)
 
     def verify(self) -> str:
-        """Compare a page with what was stored."""
         page = list(self._adapter.decoded(self._bench.run(self._adapter.find_list(PAGE))))
         expected = [documents.post(number) for number in range(PAGE)]
         if [dict(document) for document in page] != expected:
@@ -29,13 +29,11 @@ class Find30Task(Task):
         return digest(page)
 
     def warm_up(self) -> None:
-        """Open every connection of the pool."""
         self._bench.drive(
             self._adapter.find_list, self._limits[: max(50, 3 * self._in_flight)], self._in_flight
         )
 
     def act(self) -> int:
-        """Read them all."""
         self._bench.drive(self._adapter.find_list, self._limits, self._in_flight)
         return len(self._limits)
 
@@ -51,27 +49,14 @@ class Find30(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time on both faces, 50 tasks on event loops."""
-        serial, parallel = size.choose(2, 4), size.choose(3, 5)
-        return [
-            Part(
-                "blocking",
-                "one at a time, blocking",
-                frozenset({BLOCKING}),
-                size.choose(600, 3000, 250),
-                parallel,
-            ),
-            Part(
-                "asyncio",
-                "one at a time, event loop",
-                frozenset({ASYNCIO}),
-                size.choose(400, 2000, 150),
-                serial,
-            ),
-            Part("tasks-50", "50 tasks", frozenset({ASYNCIO}), size.choose(1500, 8000, 400), parallel),
+        table = [
+            ("blocking", "one at a time, blocking", BLOCKING, (600, 3000, 250), (3, 5)),
+            ("asyncio", "one at a time, event loop", ASYNCIO, (400, 2000, 150), (2, 4)),
+            ("tasks-50", "50 tasks", ASYNCIO, (1500, 8000, 400), (3, 5)),
         ]
+        return rows(size, table)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         return Find30Task(part, bench, IN_FLIGHT if part.id == "tasks-50" else 1)
 
 

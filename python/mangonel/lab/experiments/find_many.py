@@ -11,9 +11,9 @@ from mangonel.lab import documents
 from mangonel.lab.contender import ASYNCIO, BATCH_SIZE, BLOCKING, DECODES, EXHAUST, PREFETCH, Batching
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
-DOCUMENTS = 100_000
-FEW = 20_000  # of the brief form
+COUNTS = (100_000, 100_000, 20_000)
 EVERY = 250  # one document in so many is compared
 BATCHINGS = {
     "default": Batching(),
@@ -46,7 +46,6 @@ class IterateTask(Task):
         return digest(seen)
 
     def act(self) -> int:
-        """Read all."""
         count: int = self._bench.run(self._adapter.iterate(self._batching))
         if count != self._count:
             raise AssertionError(f"expected {self._count} documents, got {count}")
@@ -86,13 +85,11 @@ class ToListTask(Task):
         return digest("checked after the first sample")
 
     def arrange(self) -> None:
-        """Let the former list go."""
         self._kept = []
         gc.collect()
         self._before = resident()
 
     def act(self) -> int:
-        """Read all and keep them."""
         self._kept = self._bench.run(self._adapter.to_list())
         return len(self._kept)
 
@@ -120,24 +117,28 @@ class FindMany(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """The list comes first, in a process that has not grown yet."""
-        few, count = size.choose(2, 5), size.choose(DOCUMENTS, DOCUMENTS, FEW)
-
-        def part(name: str, title: str, *needs: str) -> Part:
-            samples = 1 if size.quick and ASYNCIO in needs else few
-            return Part(name, title, frozenset(needs), count, samples, unit="document")
-
-        size_5000 = BATCHINGS["batch"].size
-        return [
-            part("to-list", "all into a list, blocking", BLOCKING, DECODES),
-            part("default", "one by one, default batches, blocking", BLOCKING),
-            part("batch", f"one by one, batches of {size_5000}, blocking", BLOCKING, BATCH_SIZE),
-            part("exhaust", "one by one, exhaust cursor, batches of 2000, blocking", BLOCKING, EXHAUST),
-            part("prefetch", "one by one, prefetch, batches of 10 000, blocking", BLOCKING, PREFETCH),
-            part("default-asyncio", "one by one, default batches, event loop", ASYNCIO),
+        few, alone = (2, 5), (1 if size.quick else 2, 5)
+        batches, exhaust = (
+            "one by one, batches of 5000, blocking",
+            "one by one, exhaust cursor, batches of 2000",
+        )
+        table = [
+            ("to-list", "all into a list, blocking", (BLOCKING, DECODES), COUNTS, few),
+            ("default", "one by one, default batches, blocking", BLOCKING, COUNTS, few),
+            ("batch", batches, (BLOCKING, BATCH_SIZE), COUNTS, few),
+            ("exhaust", f"{exhaust}, blocking", (BLOCKING, EXHAUST), COUNTS, few),
+            (
+                "prefetch",
+                "one by one, prefetch, batches of 10 000, blocking",
+                (BLOCKING, PREFETCH),
+                COUNTS,
+                few,
+            ),
+            ("default-asyncio", "one by one, default batches, event loop", ASYNCIO, COUNTS, alone),
         ]
+        return rows(size, table, unit="document")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's way of reading."""
         if part.id == "to-list":
             return ToListTask(part, bench)
         return IterateTask(part, bench, BATCHINGS[part.id])

@@ -8,24 +8,26 @@ from mangonel.lab import documents
 from mangonel.lab.contender import ASYNCIO, BLOCKING
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
 DOCUMENTS = 10_000
-IN_FLIGHT = 100
 
 
 class FindOneTask(Task):
     """So many find_one, one at a time or with tasks."""
 
+    documents = DOCUMENTS
+
     def __init__(self, part: Part, bench: Bench, in_flight: int) -> None:
         self._bench = bench
         self._in_flight = in_flight
-        self._keys = [bench.random.randrange(DOCUMENTS) for _ in range(part.operations)]
+        self._keys = [bench.random.randrange(self.documents) for _ in range(part.operations)]
         self._adapter = bench.connect(in_flight)
 
     def verify(self) -> str:
-        """Compare five documents with what was stored."""
+        """Compare a few documents with what was stored."""
         answers = []
-        for key in (0, 1, 77, 4999, DOCUMENTS - 1):
+        for key in (0, 1, 77, self.documents // 2 - 1, self.documents - 1):
             document = self._adapter.decoded(self._bench.run(self._adapter.find_one(key)))
             found: Any = document[0] if isinstance(document, list) else document
             if dict(found) != {"_id": key, **documents.small(key)}:
@@ -34,11 +36,9 @@ class FindOneTask(Task):
         return digest(answers)
 
     def warm_up(self) -> None:
-        """Open every connection of the pool."""
         self._bench.drive(self._adapter.find_one, self._keys[: max(50, 3 * self._in_flight)], self._in_flight)
 
     def act(self) -> int:
-        """Find them all."""
         self._bench.drive(self._adapter.find_one, self._keys, self._in_flight)
         return len(self._keys)
 
@@ -53,33 +53,15 @@ class FindOne(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time on both faces, 100 tasks on event loops."""
-        return [
-            Part(
-                "blocking",
-                "one at a time, blocking",
-                frozenset({BLOCKING}),
-                size.choose(1000, 5000, 400),
-                size.choose(4, 6),
-            ),
-            Part(
-                "asyncio",
-                "one at a time, event loop",
-                frozenset({ASYNCIO}),
-                size.choose(500, 3000, 250),
-                size.choose(2, 4),
-            ),
-            Part(
-                "tasks-100",
-                "100 tasks",
-                frozenset({ASYNCIO}),
-                size.choose(2000, 10_000, 500),
-                size.choose(3, 5),
-            ),
+        table = [
+            ("blocking", "one at a time, blocking", BLOCKING, (1000, 5000, 400), (4, 6)),
+            ("asyncio", "one at a time, event loop", ASYNCIO, (500, 3000, 250), (2, 4)),
+            ("tasks-100", "100 tasks", ASYNCIO, (2000, 10_000, 500), (3, 5)),
         ]
+        return rows(size, table)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
-        return FindOneTask(part, bench, IN_FLIGHT if part.id == "tasks-100" else 1)
+        return FindOneTask(part, bench, 100 if part.id == "tasks-100" else 1)
 
 
 EXPERIMENT = FindOne()

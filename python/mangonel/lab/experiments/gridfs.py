@@ -48,7 +48,6 @@ class FileTask(Task):
         bench.adapter = self
 
     def warm_up(self) -> None:
-        """Do the work twice untimed."""
         for _ in range(2):
             self.arrange()
             self.act()
@@ -86,7 +85,6 @@ class ReadTask(FileTask):
         self._found = b""
 
     def act(self) -> int:
-        """Read the file."""
         if self._part.id.startswith("download-shared"):
             reading = self._shelf.read_over(FILE_ID, CONNECTIONS)
         else:
@@ -124,7 +122,6 @@ class StoreTask(FileTask):
         self._stored: list[Any] = []
 
     def verify(self) -> str:
-        """Store once, read it back and compare."""
         self.act()
         found = self._bench.run(self._shelf.read(self._stored[-1]))
         if found != self._data:
@@ -132,17 +129,14 @@ class StoreTask(FileTask):
         return digest(hashlib.sha256(self._data).hexdigest())
 
     def arrange(self) -> None:
-        """Remove what was stored, untimed."""
         while self._stored:
             self._bench.run(self._shelf.remove(self._stored.pop()))
 
     def act(self) -> int:
-        """Store the file."""
         self._stored.append(self._bench.run(self._shelf.store(self._data)))
         return 1
 
     def close(self) -> Any:
-        """Remove what was stored, then close."""
         self.arrange()
         return super().close()
 
@@ -175,7 +169,6 @@ class GridFS(Experiment):
         ]
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the reading or the storing."""
         return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench, _bytes(bench.size))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mangonel.lab.contender import IMPORT
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments._process import ProgramTask
 
 
@@ -15,22 +16,10 @@ class ImportTime(Experiment):
     brief_s = 2.0
 
     def parts(self, size: Size) -> list[Part]:
-        """One part: a process that imports the client."""
-        return [
-            Part(
-                "import",
-                "interpreter that imports the client and exits",
-                frozenset({IMPORT}),
-                1,
-                size.choose(3, 10),
-                unit="process",
-                meter="children",
-                server=False,
-            )
-        ]
+        table = [("import", "interpreter that imports the client and exits", IMPORT, 1, (3, 10))]
+        return rows(size, table, unit="process", meter="children", server=False)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         return ProgramTask(bench, "import", 0)
 
 

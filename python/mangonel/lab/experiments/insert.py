@@ -10,6 +10,7 @@ from typing import Any
 from mangonel.lab.contender import ASYNCIO, BLOCKING, PROGRAM
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments._process import OriginalTask, ProgramTask
 
 IN_FLIGHT = 100
@@ -49,7 +50,6 @@ class InsertTask(Task):
         self._documents = [{"1": "one", "2": "two"} for _ in range(self._operations)]
 
     def act(self) -> int:
-        """Insert them all."""
         call = self._adapter.insert_one
         if self._mixed:
             call = _then_count_async(call) if self._bench.is_async else _then_count(call)
@@ -58,7 +58,6 @@ class InsertTask(Task):
         return self._operations
 
     def written(self) -> int | None:
-        """Return the number of inserts so far."""
         return self._written
 
     def _insert(self, count: int) -> None:
@@ -100,91 +99,40 @@ class Insert(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time, 100 in flight; processes with 1, 1000 and 100 inserts mixed with plain Python."""
-        few = size.choose(2, 4)
-        parts = [
-            Part(
-                "blocking",
-                "one at a time, blocking",
-                frozenset({BLOCKING}),
-                size.choose(700, 3000, 300),
-                size.choose(3, 5),
-                write_concern="w:1",
-            ),
-            Part(
-                "asyncio",
-                "one at a time, event loop",
-                frozenset({ASYNCIO}),
-                size.choose(500, 3000, 200),
-                few,
-                write_concern="w:1",
-            ),
-            Part(
-                "tasks-100",
-                "100 in flight",
-                frozenset({ASYNCIO}),
-                size.choose(2000, 10_000, 500),
-                size.choose(3, 5),
-                write_concern="w:1",
-            ),
-            Part(
-                "mixed",
-                "100 inserts, each with 10 000 steps of Python, blocking",
-                frozenset({BLOCKING}),
-                100,
-                few,
-                write_concern="w:1",
-            ),
-            Part(
-                "mixed-asyncio",
-                "100 inserts, each with 10 000 steps of Python, event loop",
-                frozenset({ASYNCIO}),
-                100,
-                few,
-                write_concern="w:1",
-            ),
-        ]
-        kinds = (
-            ("insert-1", "whole process, 1 insert"),
-            ("insert-1000", "whole process, 1000 inserts"),
-            ("insert-mixed", "whole process, 100 inserts, each with 10 000 steps of Python"),
+        steps = "100 inserts, each with 10 000 steps of Python"
+        parts = rows(
+            size,
+            [
+                ("blocking", "one at a time, blocking", BLOCKING, (700, 3000, 300), (3, 5)),
+                ("asyncio", "one at a time, event loop", ASYNCIO, (500, 3000, 200), (2, 4)),
+                ("tasks-100", "100 in flight", ASYNCIO, (2000, 10_000, 500), (3, 5)),
+                ("mixed", f"{steps}, blocking", BLOCKING, 100, (2, 4)),
+                ("mixed-asyncio", f"{steps}, event loop", ASYNCIO, 100, (2, 4)),
+            ],
+            write_concern="w:1",
         )
+        kinds: list[tuple[Any, ...]] = [
+            ("insert-1", "whole process, 1 insert", PROGRAM, 1, (1, 3)),
+            ("insert-1000", "whole process, 1000 inserts", PROGRAM, 1, (1, 3)),
+            ("insert-mixed", f"whole process, {steps}", PROGRAM, 1, (1, 3)),
+        ]
         # The short form has the one-insert process in the experiment `process` only, the brief one no mixed one.
         chosen = kinds[1:2] if size.brief else kinds[1:] if size.quick else kinds
-        for kind, title in chosen:
-            parts.append(
-                Part(
-                    kind,
-                    title,
-                    frozenset({PROGRAM}),
-                    1,
-                    size.choose(1, 3),
-                    unit="process",
-                    write_concern="w:1",
-                    meter="children",
-                    refuses=frozenset({"floor"}),
-                    server=False,
-                )
-            )
-        if not size.quick:
-            parts += [
-                Part(
-                    name,
-                    f"as printed, a whole process on a terminal: {title}",
-                    frozenset({PROGRAM}),
-                    1,
-                    1,
-                    unit="process",
-                    write_concern="w:1",
-                    meter="children",
-                    refuses=frozenset({"floor"}),
-                    server=False,
-                )
-                for name, title in ORIGINALS
-            ]
-        return parts
+        printed = "as printed, a whole process on a terminal: "
+        originals: list[tuple[Any, ...]] = [
+            (name, printed + title, PROGRAM, 1, 1) for name, title in ORIGINALS
+        ]
+        return parts + rows(
+            size,
+            chosen if size.quick else chosen + originals,
+            unit="process",
+            write_concern="w:1",
+            meter="children",
+            refuses=frozenset({"floor"}),
+            server=False,
+        )
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         if part.id.startswith("original"):
             return OriginalTask(bench, part.id)
         if part.unit == "process":

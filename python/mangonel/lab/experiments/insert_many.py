@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import ASYNCIO, BLOCKING
+from mangonel.lab.contender import BLOCKING
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import FACES, rows
 
-DOCUMENTS = 50_000
-FEW = 10_000  # of the brief form
+COUNTS = (50_000, 50_000, 10_000)
 
 
 class InsertManyTask(Task):
@@ -34,13 +34,11 @@ class InsertManyTask(Task):
         self._encode(self._documents)
 
     def act(self) -> int:
-        """Insert them in one call."""
         self._bench.run(self._adapter.insert_many(self._documents))
         self._written += self._count
         return self._count
 
     def written(self) -> int | None:
-        """Return the number of documents so far."""
         return self._written
 
     def _insert(self, batch: list[dict[str, Any]]) -> None:
@@ -61,23 +59,14 @@ class InsertMany(Experiment):
     title = "insert_many of 50 000"
 
     def parts(self, size: Size) -> list[Part]:
-        """Both faces."""
-        count = size.choose(DOCUMENTS, DOCUMENTS, FEW)
-        return [
-            Part(
-                name,
-                f"{count // 1000} 000 small documents in one call, {face}",
-                frozenset({flag}),
-                count,
-                size.choose(2 if flag == BLOCKING else 1, 4),
-                unit="document",
-                write_concern="w:1",
-            )
-            for name, face, flag in (("blocking", "blocking", BLOCKING), ("asyncio", "event loop", ASYNCIO))
+        title = f"{size.choose(*COUNTS) // 1000} 000 small documents in one call"
+        table = [
+            (name, f"{title}, {words}", flag, COUNTS, (2 if flag == BLOCKING else 1, 4))
+            for name, words, flag in FACES
         ]
+        return rows(size, table, unit="document", write_concern="w:1")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         return InsertManyTask(part, bench)
 
 

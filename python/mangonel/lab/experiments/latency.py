@@ -8,9 +8,11 @@ has shares of each contender's own capacity beside them: how it behaves near its
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments.find_one import FindOneTask
 from mangonel.lab.latency import Paced
 
@@ -30,16 +32,13 @@ class RateTask(FindOneTask):
         self._paced: Paced | None = None
 
     def act(self) -> int:
-        """Find them all at their times."""
         self._paced = self._bench.drive_at_rate(self._adapter.find_one, self._keys, self._rate, CONNECTIONS)
         return len(self._keys)
 
     def extras(self) -> dict[str, float]:
-        """Return the percentiles in µs."""
         return self._paced.extras() if self._paced else {}
 
     def histograms(self) -> dict[str, str]:
-        """Return the histograms of the sample."""
         return self._paced.histograms() if self._paced else {}
 
 
@@ -80,35 +79,21 @@ class Latency(Experiment):
     def parts(self, size: Size) -> list[Part]:
         """Two rates with threads, two with tasks; in the full form four shares of each."""
         faces = ((BLOCKING, "8 threads"), (ASYNCIO, "event loop"))
-        parts = [
-            Part(
-                f"{face}-{rate}",
-                f"{rate} a second, {words}",
-                frozenset({face, DECODES}),
-                size.choose(rate, 5 * rate, rate // 4),
-                1,
-                judge="p99",
-            )
+        table: list[tuple[Any, ...]] = [
+            (f"{face}-{rate}", f"{rate} a second, {words}", (face, DECODES), (rate, 5 * rate, rate // 4), 1)
             for face, words in faces
             for rate in RATES
         ]
-        if size.quick:
-            return parts
-        return parts + [
-            Part(
-                f"{face}-own-{percent}",
-                f"{percent} % of its own capacity, {words}",
-                frozenset({face, DECODES}),
-                PROBES,
-                1,
-                judge="p99",
-            )
-            for face, words in faces
-            for percent in SHARES
-        ]
+        if not size.quick:
+            share = "% of its own capacity"
+            table += [
+                (f"{face}-own-{percent}", f"{percent} {share}, {words}", (face, DECODES), PROBES, 1)
+                for face, words in faces
+                for percent in SHARES
+            ]
+        return rows(size, table, judge="p99")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's rate."""
         figure = int(part.id.rpartition("-")[2])
         return (ShareTask if "-own-" in part.id else RateTask)(part, bench, figure)
 

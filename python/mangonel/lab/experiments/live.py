@@ -132,7 +132,6 @@ class LiveTask(Task):
         return site
 
     def verify(self) -> str:
-        """A few customers must reach every browser."""
         self._bench.run(self._load(RATE // 10))
         if len(self._deliveries) != RATE // 10 * self._browsers:
             raise RuntimeError(
@@ -141,11 +140,9 @@ class LiveTask(Task):
         return digest("delivered")
 
     def warm_up(self) -> None:
-        """Play half a second of it."""
         self._bench.run(self._load(RATE // 2))
 
     def act(self) -> int:
-        """Insert."""
         self._bench.run(self._load(self._part.operations))
         expected = self._part.operations * self._browsers
         if len(self._deliveries) != expected:
@@ -253,7 +250,6 @@ class Live(Experiment):
         ]
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         return LiveTask(part, bench)
 
 

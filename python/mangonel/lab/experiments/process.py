@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from mangonel.lab.contender import EXITS, PROGRAM
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments._process import ProgramTask
 
 FEW_EXITS = 6
@@ -20,7 +21,6 @@ class ExitsTask(ProgramTask):
         self._unclean = 0
 
     def act(self) -> int:
-        """Run them all."""
         for number in range(self._exits):
             self.run("insert-1" if number % 2 else "insert-1_closed")
             self._unclean += self.status != 0
@@ -40,29 +40,15 @@ class Process(Experiment):
     brief_s = 8.0
 
     def parts(self, size: Size) -> list[Part]:
-        """The time of one process, and the exits."""
         exits = size.parameters.get("exits", FEW_EXITS)
-
-        def part(name: str, title: str, operations: int, samples: int, *needs: str) -> Part:
-            return Part(
-                name,
-                title,
-                frozenset({PROGRAM, *needs}),
-                operations,
-                samples,
-                unit="process",
-                write_concern="w:1",
-                meter="children",
-                server=False,
-            )
-
-        return [
-            part("insert-1", "start, connect, one insert, exit, client left open", 1, size.choose(1, 6)),
-            part("exits", f"{exits} exits, client in turn closed and left open", exits, 1, EXITS),
+        words = f"{exits} exits, client in turn closed and left open"
+        table = [
+            ("insert-1", "start, connect, one insert, exit, client left open", PROGRAM, 1, (1, 6)),
+            ("exits", words, (PROGRAM, EXITS), exits, 1),
         ]
+        return rows(size, table, unit="process", write_concern="w:1", meter="children", server=False)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task."""
         if part.id == "exits":
             return ExitsTask(bench, part.operations)
         return ProgramTask(bench, "insert-1", 0 if "floor" in bench.contender.offers else 1)

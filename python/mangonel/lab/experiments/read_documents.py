@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mangonel.lab.contenders.mappers import DECODES_ALONE, OBJECTS, POSTS_TOO
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.experiments._articles import COUNT, fill, stored
+from mangonel.lab.experiments._parts import rows
 
 TIMES = 150
 
@@ -21,16 +23,13 @@ class ReadTask(Task):
         self._adapter = bench.connect()
 
     def verify(self) -> str:
-        """Compare what is read with what was stored."""
         found = self._adapter.read(self._kind, 1)
         return check(self._kind, [self._adapter.plain(self._kind, one) for one in found])
 
     def warm_up(self) -> None:
-        """Read some."""
         self._adapter.read(self._kind, 3)
 
     def act(self) -> int:
-        """Read them all."""
         self._adapter.read(self._kind, self._times)
         return self._times * COUNT
 
@@ -47,17 +46,14 @@ class DecodeTask(Task):
         self._data = b"".join(map(bson.encode, stored(kind, bson)))
 
     def verify(self) -> str:
-        """Compare the objects with the documents."""
         found = self._adapter.decode(self._kind, self._data)
         return check(self._kind, [self._adapter.plain(self._kind, one) for one in found])
 
     def warm_up(self) -> None:
-        """Decode some."""
         for _ in range(5):
             self._adapter.decode(self._kind, self._data)
 
     def act(self) -> int:
-        """Decode them all."""
         decode, kind, data = self._adapter.decode, self._kind, self._data
         for _ in range(self._times):
             decode(kind, data)
@@ -75,24 +71,18 @@ class ReadDocuments(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """From the server and alone, five keys and a post."""
-        few = size.choose(2, 4)
-        times = size.choose(30, TIMES, 15)
-
-        def part(name: str, title: str, *needs: str, **more: Any) -> Part:
-            return Part(
-                name, title, frozenset({"objects", *needs}), times * COUNT, few, unit="document", **more
-            )
-
-        alone: dict[str, Any] = {"judge": "client", "server": False}
-        return [
-            part("users", "five keys, from the server", judge="client"),
-            part("posts", "18 keys with lists, from the server", "posts", judge="client"),
-            part("decode-users", "five keys, from bytes", "decodes-alone", **alone),
-            part("decode-posts", "18 keys with lists, from bytes", "decodes-alone", "posts", **alone),
+        times = (30 * COUNT, TIMES * COUNT, 15 * COUNT)
+        few, alone = (2, 4), {"server": False}
+        users, posts = (OBJECTS, DECODES_ALONE), (OBJECTS, DECODES_ALONE, POSTS_TOO)
+        table = [
+            ("users", "five keys, from the server", OBJECTS, times, few),
+            ("posts", "18 keys with lists, from the server", (OBJECTS, POSTS_TOO), times, few),
+            ("decode-users", "five keys, from bytes", users, times, few, alone),
+            ("decode-posts", "18 keys with lists, from bytes", posts, times, few, alone),
         ]
+        return rows(size, table, unit="document", judge="client")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of the part's documents."""
         kind = part.id.removeprefix("decode-")
         times = part.operations // COUNT
         return DecodeTask(bench, kind, times) if part.id != kind else ReadTask(bench, kind, times)

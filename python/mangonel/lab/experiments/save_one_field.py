@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mangonel.lab.contenders.mappers import SAVES_FIELDS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.experiments._articles import fill
+from mangonel.lab.experiments._parts import rows
 
 
 class SaveTask(Task):
@@ -20,7 +22,6 @@ class SaveTask(Task):
         self._adapter.load_post()
 
     def verify(self) -> str:
-        """Save once and look into the database."""
         import pymongo
 
         self._adapter.save(-1)
@@ -33,11 +34,9 @@ class SaveTask(Task):
         return digest("saved")
 
     def warm_up(self) -> None:
-        """Save some."""
         self._some(20)
 
     def act(self) -> int:
-        """Save them all."""
         self._some(self._count)
         return self._count
 
@@ -58,32 +57,15 @@ class SaveOneField(Experiment):
     references = ("mongoengine",)
 
     def parts(self, size: Size) -> list[Part]:
-        """Up to the wire, and with the server."""
-        needs = frozenset({"saves-fields"})
-        few = size.choose(2, 4)
-        return [
-            Part(
-                "prepare",
-                "set, and the update made; nothing sent",
-                needs,
-                size.choose(2000, 20_000, 500),
-                few,
-                judge="client",
-                server=False,
-            ),
-            Part(
-                "save",
-                "set and saved",
-                needs,
-                size.choose(300, 3000, 60),
-                few,
-                write_concern="w:1",
-                judge="client",
-            ),
+        few, alone, stored = (2, 4), {"server": False}, {"write_concern": "w:1"}
+        made = "set, and the update made; nothing sent"
+        table = [
+            ("prepare", made, SAVES_FIELDS, (2000, 20_000, 500), few, alone),
+            ("save", "set and saved", SAVES_FIELDS, (300, 3000, 60), few, stored),
         ]
+        return rows(size, table, judge="client")
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of the part."""
         return SaveTask(bench, part.operations, part.id == "save")
 
 

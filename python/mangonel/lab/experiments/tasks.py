@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mangonel.lab.contender import ASYNCIO
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments.find_one import FindOneTask
 
 COUNTS = (1, 10, 100, 1000)
@@ -19,20 +20,13 @@ class Tasks(Experiment):
     dataset = "small"
 
     def parts(self, size: Size) -> list[Part]:
-        """One part for each count of tasks."""
-        return [
-            Part(
-                f"tasks-{count}",
-                f"{count} task" + ("s" if count > 1 else ""),
-                frozenset({ASYNCIO}),
-                max(size.choose(1000, 5000, 300), (2 if size.brief else 3) * count),
-                size.choose(2, 4),
-            )
-            for count in COUNTS
+        least, each = size.choose(1000, 5000, 300), 2 if size.brief else 3
+        table = [
+            (f"tasks-{n}", f"{n} task{'s' * (n > 1)}", ASYNCIO, max(least, each * n), (2, 4)) for n in COUNTS
         ]
+        return rows(size, table)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         return FindOneTask(part, bench, int(part.id.rpartition("-")[2]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mangonel.lab.contender import THREADS
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments.find_one import FindOneTask
 
 COUNTS = (1, 2, 4, 8, 16, 32)
@@ -18,21 +19,16 @@ class Threads(Experiment):
     dataset = "small"
 
     def parts(self, size: Size) -> list[Part]:
-        """One part for each count of threads."""
         counts = COUNTS[::5] if size.quick else COUNTS
-        return [
-            Part(
-                f"threads-{count}",
-                f"{count} thread" + ("s" if count > 1 else ""),
-                frozenset({THREADS}),
-                size.choose(1000, 5000, 400),
-                size.choose(2, 4),
-            )
-            for count in counts
-        ]
+        return rows(
+            size,
+            [
+                (f"threads-{n}", f"{n} thread{'s' * (n > 1)}", THREADS, (1000, 5000, 400), (2, 4))
+                for n in counts
+            ],
+        )
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         return FindOneTask(part, bench, int(part.id.rpartition("-")[2]))
 
 

@@ -1,6 +1,6 @@
 """find_one over TLS, and what a new client costs until its first answer, against a mongod of the worker's own.
 
-The certificates are made for the run with the openssl program. Sessions resume where a driver does so by itself.
+The certificates are made for the run. Sessions resume where a driver does so by itself.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Any
 from mangonel.engines.certificates import certify
 from mangonel.lab import documents
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES, Target
-from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-
-DOCUMENTS = 500
-IN_FLIGHT = 100
+from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiments.find_one import FindOneTask
 
 # By worker process: one server serves all parts of a contender, and ends with the process.
 _servers: list[Any] = []
@@ -38,45 +36,23 @@ def _secure_target(bench: Bench) -> Target:
     return Target(uri, target.database, target.collection)
 
 
-class SecureFindOneTask(Task):
+class SecureFindOneTask(FindOneTask):
     """So many find_one over TLS, one at a time or with tasks."""
 
+    documents = 500
+
     def __init__(self, part: Part, bench: Bench, in_flight: int) -> None:
-        self._bench = bench
-        self._in_flight = in_flight
-        self._keys = [bench.random.randrange(DOCUMENTS) for _ in range(part.operations)]
         bench.target = _secure_target(bench)
-        self._adapter = bench.connect(in_flight)
-        if self._bench.run(self._adapter.find_one(0)) is None:
-            made = [{"_id": key, **documents.small(key)} for key in range(DOCUMENTS)]
+        super().__init__(part, bench, in_flight)
+        if bench.run(self._adapter.find_one(0)) is None:
+            made = [{"_id": key, **documents.small(key)} for key in range(self.documents)]
             bench.run(self._adapter.insert_many(made))
-
-    def verify(self) -> str:
-        """Compare a few documents with what was stored."""
-        answers = []
-        for key in (0, 77, DOCUMENTS - 1):
-            document = self._adapter.decoded(self._bench.run(self._adapter.find_one(key)))
-            found: Any = document[0] if isinstance(document, list) else document
-            if dict(found) != {"_id": key, **documents.small(key)}:
-                raise AssertionError(f"expected the document {key}, got {str(found)[:200]}")
-            answers.append(found)
-        return digest(answers)
-
-    def warm_up(self) -> None:
-        """Open every connection of the pool."""
-        self._bench.drive(self._adapter.find_one, self._keys[: max(50, 3 * self._in_flight)], self._in_flight)
-
-    def act(self) -> int:
-        """Find them all."""
-        self._bench.drive(self._adapter.find_one, self._keys, self._in_flight)
-        return len(self._keys)
 
 
 class ConnectTask(SecureFindOneTask):
     """So many clients, each with one find_one."""
 
     def act(self) -> int:
-        """Make them, one after the other."""
         for key in self._keys:
             adapter = self._bench.connect()
             self._bench.run(adapter.find_one(key))
@@ -93,25 +69,19 @@ class Tls(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """One at a time on both faces, 100 tasks on event loops, and new clients."""
-
-        def part(name: str, title: str, face: str, operations: int, samples: int, unit: str) -> Part:
-            needs = frozenset({face, DECODES})
-            return Part(name, title, needs, operations, samples, unit=unit, server=False)
-
-        quick, full = size.choose(300, 3000, 200), size.choose(2, 4)
-        return [
-            part("blocking", "one at a time, blocking", BLOCKING, quick, full, "operation"),
-            part("tasks-100", "100 tasks", ASYNCIO, size.choose(1000, 5000, 400), full, "operation"),
-            part(
-                "connect", "a new client and its first find_one", BLOCKING, size.choose(5, 20), full, "client"
-            ),
+        one, many = (BLOCKING, DECODES), (ASYNCIO, DECODES)
+        client = "a new client and its first find_one"
+        table = [
+            ("blocking", "one at a time, blocking", one, (300, 3000, 200), (2, 4)),
+            ("tasks-100", "100 tasks", many, (1000, 5000, 400), (2, 4)),
+            ("connect", client, one, (5, 20), (2, 4), {"unit": "client"}),
         ]
+        return rows(size, table, server=False)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         if part.id == "connect":
             return ConnectTask(part, bench, 1)
-        return SecureFindOneTask(part, bench, IN_FLIGHT if part.id == "tasks-100" else 1)
+        return SecureFindOneTask(part, bench, 100 if part.id == "tasks-100" else 1)
 
 
 EXPERIMENT = Tls()

@@ -7,6 +7,7 @@ from typing import Any
 from mangonel.lab.contender import ASYNCIO, BLOCKING, SESSIONS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
 IN_FLIGHT = 50
 # Inserts inside a transaction carry none, so the server counts them under its default: nothing to check them by.
@@ -39,13 +40,11 @@ class TransactionTask(Task):
         self._work = _documents(self._operations)
 
     def act(self) -> int:
-        """Run them all."""
         self._bench.drive(self._adapter.transact, self._work, self._in_flight)
         self._written += INSERTS * self._operations
         return self._operations
 
     def written(self) -> int | None:
-        """Return the number of inserts so far."""
         return self._written
 
     def _transact(self, count: int, in_flight: int) -> None:
@@ -64,23 +63,16 @@ class Transaction(Experiment):
     title = "transactions of three insert_one"
 
     def parts(self, size: Size) -> list[Part]:
-        """One at a time, and 50 in flight."""
-        few = size.choose(300, 1000, 60)
-
-        def part(name: str, title: str, face: str, operations: int) -> Part:
-            needs = frozenset({face, SESSIONS})
-            return Part(
-                name, title, needs, operations, size.choose(2, 4), unit="transaction", write_concern=CONCERN
-            )
-
-        return [
-            part("blocking", "one at a time, blocking", BLOCKING, few),
-            part("asyncio", "one at a time, event loop", ASYNCIO, few),
-            part(f"tasks-{IN_FLIGHT}", f"{IN_FLIGHT} in flight", ASYNCIO, size.choose(500, 2000, 150)),
+        one, many = (BLOCKING, SESSIONS), (ASYNCIO, SESSIONS)
+        few = (300, 1000, 60)
+        table = [
+            ("blocking", "one at a time, blocking", one, few, (2, 4)),
+            ("asyncio", "one at a time, event loop", many, few, (2, 4)),
+            (f"tasks-{IN_FLIGHT}", f"{IN_FLIGHT} in flight", many, (500, 2000, 150), (2, 4)),
         ]
+        return rows(size, table, unit="transaction", write_concern=CONCERN)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         return TransactionTask(part, bench, IN_FLIGHT if part.id.startswith("tasks") else 1)
 
 

@@ -80,7 +80,6 @@ class Site(SiteProcess):
         return used
 
     def close(self) -> None:
-        """End the process, and the proxy."""
         super().close()
         self._stack.close()
 
@@ -146,11 +145,9 @@ class PageTask(Task):
             self._rate = float(self._part.id.removeprefix("rate-"))
 
     def arrange(self) -> None:
-        """Begin to count."""
         self._site.cpu()
 
     def act(self) -> int:
-        """Send the requests."""
         count = self._part.operations
         if self._is_slow:
             count = min(count, REQUESTS_IN_TURN)
@@ -297,7 +294,6 @@ class Web(Experiment):
         return parts
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task with the part's load."""
         return PageTask(part, bench)
 
 

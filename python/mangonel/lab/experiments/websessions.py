@@ -56,16 +56,13 @@ class LayerTask(Task):
         self._headers_of: Any = headers_of
 
     def verify(self) -> str:
-        """Store a visitor's value and read it again."""
         value = self._bench.run(self._one_visit())
         return digest(value)
 
     def warm_up(self) -> None:
-        """Play once."""
         self.act()
 
     def act(self) -> int:
-        """Read, or write, so many times."""
         play = self._reads if self._part.id == "layer-read" else self._writes
         self._bench.run(play(self._part.operations))
         return self._part.operations
@@ -170,7 +167,6 @@ class WebSessionsExperiment(Experiment):
         return "no connection to encrypt"
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of a part."""
         if part.id.startswith("layer"):
             return LayerTask(part, bench)
         kind: Any = TASKS.get(part.id.removesuffix("-durable"), SiteTask)
