@@ -69,6 +69,7 @@ __all__ = [
     "SessionKeys",
     "Waiter",
     "WordQuestion",
+    "_fast_paths",
     "_set_dict_layout",
     "ask",
     "decode",
@@ -150,6 +151,9 @@ def decode_all(data: Buffer, codec_options: None = None) -> list[dict[str, Any]]
 def decode_all(data: Buffer, codec_options: CodecOptions[_DocumentType]) -> list[_DocumentType]: ...
 def decode_fields(data: Buffer, codec_options: CodecOptions[Any] | None = None) -> dict[str, Any]: ...
 def reseed_object_ids() -> None: ...
+
+# The ways around the C API that the self-test at import allowed, each "on", or "off: " and why.
+def _fast_paths() -> dict[str, str]: ...
 
 # For tests: switches the use of the interpreter's dict layout; tells whether it is on.
 def _set_dict_layout(is_on: bool) -> bool: ...

@@ -1,14 +1,19 @@
-//! The inside of `dict` in exactly known CPython versions, for making one from a known set of keys at once. Off, and everything goes through the C API, unless the version is listed, a self-test at import
-//! passed, and `MANGONEL_DICT_LAYOUT` is not 0. Knows no BSON.
+//! The inside of `dict` in CPython 3.11 to 3.14, for making one from a known set of keys at once.
+//!
+//! Off, and everything goes through the C API, unless the build compared the structures below with the interpreter's own
+//! headers (`layout.c`), the self-test at import passed, and `MANGONEL_DICT_LAYOUT` is not 0. Knows no BSON.
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// `sys.hexversion` of the releases whose headers were compared with the structures below.
-const VERIFIED: &[u32] = &[0x030B_07F0];
-
 static ON: AtomicBool = AtomicBool::new(false);
+
+/// The empty dicts' shared table counts its dicts (3.11); later ones are immortal.
+static COUNTS_EMPTY: AtomicBool = AtomicBool::new(true);
+
+/// New dicts are known to the garbage collector from the start (3.14); older ones when they get a container.
+static TRACKS_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Tells whether the inside may be used.
 #[inline]
@@ -21,21 +26,15 @@ pub(super) fn switch(is_on: bool) {
     ON.store(is_on, Ordering::Relaxed);
 }
 
-/// Tells whether this interpreter is one of the verified releases.
-pub(super) fn is_verified(py: Python<'_>) -> PyResult<bool> {
-    let version: u32 = py.import("sys")?.getattr("hexversion")?.extract()?;
-    Ok(VERIFIED.contains(&version))
-}
-
-/// Tells whether empty dicts share one table and count their references to it, as `dict` relies on.
+/// Learns how empty dicts share their table and whether they are tracked. False when it is neither of the known ways.
 ///
 /// # Safety
-/// The version must be verified.
-pub(super) unsafe fn shares_empty_table() -> bool {
-    // SAFETY: three dicts, released here; their tables are only read.
+/// The structures must be those of this interpreter.
+pub(super) unsafe fn learn_empty_dicts() -> bool {
+    // SAFETY: four dicts, released here; their tables are only read.
     unsafe {
         let dicts = [ffi::PyDict_New(), ffi::PyDict_New(), ffi::PyDict_New()];
-        let is_shared = dicts.iter().all(|dict| !dict.is_null()) && {
+        let is_known = dicts.iter().all(|dict| !dict.is_null()) && {
             let table = |dict: *mut ffi::PyObject| (*dict.cast::<ffi::PyDictObject>()).ma_keys.cast::<Keys>();
             let shared = table(dicts[0]);
             let before = (*shared).references;
@@ -43,12 +42,38 @@ pub(super) unsafe fn shares_empty_table() -> bool {
             let after = (*shared).references;
             let is_same = dicts.iter().all(|dict| table(*dict) == shared) && table(fourth) == shared;
             ffi::Py_XDECREF(fourth);
-            is_same && after == before + 1 && (*shared).references == before && (*shared).entries == 0
+            COUNTS_EMPTY.store(after != before, Ordering::Relaxed);
+            TRACKS_ALL.store(ffi::PyObject_GC_IsTracked(dicts[0]) != 0, Ordering::Relaxed);
+            let is_counted = after == before || after == before + 1;
+            is_same && is_counted && (*shared).references == before && (*shared).entries == 0
         };
         for dict in dicts {
             ffi::Py_XDECREF(dict);
         }
-        is_shared
+        is_known
+    }
+}
+
+/// Memory for a table, from the allocator that the interpreter takes it from and gives it back to.
+unsafe fn allocate(size: usize) -> *mut Keys {
+    // SAFETY: any size may be asked for.
+    unsafe {
+        #[cfg(Py_3_13)]
+        let memory = ffi::PyMem_Malloc(size);
+        #[cfg(not(Py_3_13))]
+        let memory = ffi::PyObject_Malloc(size);
+        memory.cast()
+    }
+}
+
+/// Gives back what `allocate` gave.
+unsafe fn release(keys: *mut Keys) {
+    // SAFETY: by the caller's promise it came from `allocate`, or is null.
+    unsafe {
+        #[cfg(Py_3_13)]
+        ffi::PyMem_Free(keys.cast());
+        #[cfg(not(Py_3_13))]
+        ffi::PyObject_Free(keys.cast());
     }
 }
 
@@ -103,14 +128,14 @@ pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usiz
     if !is_on(py) {
         return None;
     }
-    // SAFETY: the version's layout was verified when it was switched on.
+    // SAFETY: the layout was compared and tested before it was switched on.
     unsafe { open_unchecked(dict, fields) }
 }
 
 /// As `open`, for the self-test.
 ///
 /// # Safety
-/// As for `open`; the version must be verified.
+/// As for `open`; the structures must be those of this interpreter.
 pub(super) unsafe fn open_unchecked(dict: *mut ffi::PyObject, fields: usize) -> Option<Table> {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -144,7 +169,7 @@ pub(super) unsafe fn dict(
     // and is filled whole: head, entries, zeros. The empty dict's shared table loses the reference the dict had.
     unsafe {
         let dict = ffi::PyDict_New();
-        let keys = ffi::PyObject_Malloc(table.head + table.room * size_of::<Entry>()).cast::<Keys>();
+        let keys = allocate(table.head + table.room * size_of::<Entry>());
         if dict.is_null() || keys.is_null() {
             return give_up(dict, keys, values);
         }
@@ -166,10 +191,12 @@ pub(super) unsafe fn dict(
             to.add(index).write(Entry { key: std::ptr::null_mut(), value: std::ptr::null_mut() });
         }
         let object = dict.cast::<ffi::PyDictObject>();
-        (*(*object).ma_keys.cast::<Keys>()).references -= 1;
+        if COUNTS_EMPTY.load(Ordering::Relaxed) {
+            (*(*object).ma_keys.cast::<Keys>()).references -= 1;
+        }
         (*object).ma_keys = keys.cast();
         (*object).ma_used = values.len() as isize;
-        if is_container {
+        if is_container && !TRACKS_ALL.load(Ordering::Relaxed) {
             ffi::PyObject_GC_Track(dict.cast());
         }
         dict
@@ -188,7 +215,7 @@ unsafe fn give_up(
             ffi::Py_DECREF(*value);
         }
         ffi::Py_XDECREF(dict);
-        ffi::PyObject_Free(keys.cast());
+        release(keys);
         ffi::PyErr_NoMemory()
     }
 }
@@ -208,6 +235,14 @@ impl Fields {
     #[inline]
     pub(super) unsafe fn of(py: Python<'_>, dict: *mut ffi::PyObject) -> Self {
         Self { dict, at: 0, is_open: is_on(py) }
+    }
+
+    /// As `of`, looking into the table whether or not that is on; for the self-test.
+    ///
+    /// # Safety
+    /// As for `of`; the structures must be those of this interpreter.
+    pub(super) unsafe fn opened(dict: *mut ffi::PyObject) -> Self {
+        Self { dict, at: 0, is_open: true }
     }
 
     /// The next key and value, borrowed from the dict.

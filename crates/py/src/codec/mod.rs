@@ -24,7 +24,7 @@ mod types;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList};
 
 use cell::GilCell;
 use decode::Decoder;
@@ -48,6 +48,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(decode_fields, module)?)?;
     module.add_function(wrap_pyfunction!(set_dict_layout, module)?)?;
+    module.add_function(wrap_pyfunction!(fast_paths, module)?)?;
     module.add_function(wrap_pyfunction!(reseed_object_ids, module)?)
 }
 
@@ -277,6 +278,13 @@ fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
         shapes::forget(py);
     }
     is_on
+}
+
+/// Tell which ways around the C API are used: `objects` and `dicts`, each "on", or "off: " and why.
+#[pyfunction]
+#[pyo3(name = "_fast_paths")]
+fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    selftest::found().into_py_dict(py)
 }
 
 /// Runs `action` on bytes that cannot change: those of a `bytes` object, or a copy.

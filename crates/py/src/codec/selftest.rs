@@ -1,6 +1,6 @@
 //! Decides at import whether `objects` and `layout` may be used: what they make must behave in every way as what the
-//! interpreter makes. A failed check switches them off silently, and everything goes through the constructors.
-use std::sync::atomic::{AtomicBool, Ordering};
+//! interpreter makes. A failed check switches them off, everything goes through the constructors, and `found` says why.
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -8,8 +8,23 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use super::{datetime, layout, objects};
 
-/// What the self-test said; `set` cannot switch on what failed it.
-static PASSED: AtomicBool = AtomicBool::new(false);
+/// What was found of `objects` and of `layout`, as an index of `WORDS`; `set` cannot switch on what is not usable.
+static OBJECTS: AtomicU8 = AtomicU8::new(OTHER_INTERPRETER);
+static DICTS: AtomicU8 = AtomicU8::new(OTHER_INTERPRETER);
+
+const OTHER_INTERPRETER: u8 = 0;
+const OTHER_HEADERS: u8 = 1;
+const FAILED: u8 = 2;
+const SWITCHED_OFF: u8 = 3;
+const ON: u8 = 4;
+
+const WORDS: [&str; 5] = [
+    "off: not CPython with the GIL on 64 bits",
+    "off: built without this CPython's headers, or they differ from what is known",
+    "off: the self-test failed on this interpreter",
+    "off: MANGONEL_DICT_LAYOUT is 0",
+    "on",
+];
 
 /// Runs the self-test and switches on what passed it and the environment does not forbid.
 pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
@@ -19,42 +34,73 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
         return Err(error);
     }
     if !is_usual(py)? {
+        // Both stay at OTHER_INTERPRETER.
         return Ok(());
     }
     // SAFETY: the structures are those of the headers this module was built with, for CPython as it is usually built.
     let are_objects_right =
         unsafe { dates(py).unwrap_or(false) && ints(py).unwrap_or(false) && strings(py).unwrap_or(false) };
     objects::switch(are_objects_right);
-    if !layout::is_verified(py)? {
-        return Ok(());
-    }
-    // SAFETY: the release is one whose tables were compared with ours.
-    let are_dicts_right = unsafe { layout::shares_empty_table() && dicts(py).unwrap_or(false) };
-    PASSED.store(are_dicts_right, Ordering::Relaxed);
-    let is_wanted = std::env::var_os("MANGONEL_DICT_LAYOUT").is_none_or(|value| value != "0");
-    layout::switch(are_dicts_right && is_wanted);
+    OBJECTS.store(if are_objects_right { ON } else { FAILED }, Ordering::Relaxed);
+    // SAFETY: the build compared the structures with this minor version's headers.
+    let dicts = if !cfg!(dict_layout) {
+        OTHER_HEADERS
+    } else if !unsafe {
+        layout::learn_empty_dicts() && dicts(py).unwrap_or(false) && walks(py).unwrap_or(false)
+    } {
+        FAILED
+    } else if std::env::var_os("MANGONEL_DICT_LAYOUT").is_some_and(|value| value == "0") {
+        SWITCHED_OFF
+    } else {
+        ON
+    };
+    DICTS.store(dicts, Ordering::Relaxed);
+    layout::switch(dicts == ON);
+    // What a failed check left behind is no error of the import's.
+    drop(PyErr::take(py));
     Ok(())
+}
+
+/// What the self-test found: the fast ways by name, each "on" or why not.
+pub(super) fn found() -> [(&'static str, &'static str); 2] {
+    let word = |found: &AtomicU8| WORDS[usize::from(found.load(Ordering::Relaxed))];
+    [("objects", word(&OBJECTS)), ("dicts", word(&DICTS))]
 }
 
 /// Switches the layout on or off, for tests; tells whether it is on.
 pub(super) fn set(is_on: bool) -> bool {
-    let is_on = is_on && PASSED.load(Ordering::Relaxed);
+    let is_on = is_on && DICTS.load(Ordering::Relaxed) >= SWITCHED_OFF;
     layout::switch(is_on);
     is_on
 }
 
-/// Tells whether this is CPython on 64 bits with the GIL; builds that count or trace references have other structures.
+/// Tells whether this is CPython on 64 bits with the GIL, of the minor version that the module was built for; builds that
+/// count or trace references have other structures.
 fn is_usual(py: Python<'_>) -> PyResult<bool> {
     let sys = py.import("sys")?;
+    let version: (u8, u8) =
+        sys.getattr("version_info")?.get_item(pyo3::types::PySlice::new(py, 0, 2, 1))?.extract()?;
     Ok(cfg!(all(target_pointer_width = "64", target_endian = "little", not(Py_GIL_DISABLED)))
+        && version == (3, BUILT_FOR)
         && sys.getattr("implementation")?.getattr("name")?.eq("cpython")?
         && sys.getattr("int_info")?.getattr("bits_per_digit")?.eq(30)?
         && !sys.hasattr("gettotalrefcount")?
         && !sys.hasattr("getobjects")?)
 }
 
+/// The minor version whose headers the module was built with.
+const BUILT_FOR: u8 = if cfg!(Py_3_14) {
+    14
+} else if cfg!(Py_3_13) {
+    13
+} else if cfg!(Py_3_12) {
+    12
+} else {
+    11
+};
+
 /// # Safety
-/// The version must be verified.
+/// The structures must be those of this interpreter.
 unsafe fn dicts(py: Python<'_>) -> PyResult<bool> {
     // Sizes on both sides of each growth of the table, and of the change to two-byte indices.
     for size in [1, 2, 4, 5, 6, 10, 11, 21, 22, 85, 86, 170, 171, 342] {
@@ -76,7 +122,10 @@ unsafe fn dicts(py: Python<'_>) -> PyResult<bool> {
             Bound::from_owned_ptr_or_err(py, made)?
         };
         let made = made.cast_into::<PyDict>()?;
+        // SAFETY: both are live objects.
+        let is_tracked = |dict: &Bound<'_, PyDict>| unsafe { ffi::PyObject_GC_IsTracked(dict.as_ptr()) };
         let is_right = made.eq(&expected)?
+            && is_tracked(&made) == is_tracked(&expected)
             && made.len() == size
             && made.repr()?.as_any().eq(expected.repr()?)?
             && made.get_item("mangonel key 0")?.is_some_and(|value| references(&value) == 3)
@@ -95,6 +144,48 @@ unsafe fn dicts(py: Python<'_>) -> PyResult<bool> {
         made.clear();
         expected.clear();
         if !is_right || !is_still_right || !made.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Walks over tables of every kind: of str keys, of others, split between instances, with holes, grown and emptied.
+///
+/// # Safety
+/// The structures must be those of this interpreter.
+unsafe fn walks(py: Python<'_>) -> PyResult<bool> {
+    let names = PyDict::new(py);
+    py.run(
+        c"class Sample: pass
+samples = [Sample(), Sample()]
+for sample in samples:
+    sample.first, sample.second = [1], 2
+split = samples[0].__dict__
+strings = {f'key {i}': i for i in range(50)}
+holes = {**strings}
+for i in (0, 7, 49): del holes[f'key {i}']
+grown = {**holes, **{f'more {i}': [i] for i in range(400)}}
+mixed = {'a': 1, 2: 'b', None: [3]}
+emptied = {**strings}
+emptied.clear()
+emptied['again'] = 1
+tables = [{}, {'one': 1}, split, strings, holes, grown, mixed, emptied, dict.fromkeys('abc')]",
+        Some(&names),
+        None,
+    )?;
+    let Some(tables) = names.get_item("tables")? else { return Ok(false) };
+    for table in tables.try_iter()? {
+        let table = table?.cast_into::<PyDict>()?;
+        let found = PyList::empty(py);
+        // SAFETY: by the caller's promise; the dict outlives the walk and its items are borrowed one by one.
+        unsafe {
+            let mut fields = layout::Fields::opened(table.as_ptr());
+            while let Some((key, value)) = fields.next() {
+                found.append((Bound::from_borrowed_ptr(py, key), Bound::from_borrowed_ptr(py, value)))?;
+            }
+        }
+        if !found.eq(table.items())? {
             return Ok(false);
         }
     }
