@@ -10,6 +10,7 @@ import pytest
 
 from doctor.conftest import failures, look, only
 from mangonel.doctor import advice
+from mangonel.doctor.report import Report
 from mangonel.server import Server, start
 from tools.scripted_server import ScriptedServer
 
@@ -146,6 +147,17 @@ def test_a_clock_that_is_wrong_is_told() -> None:
     finding = only(report, "clock-skew")
     assert finding.status == "warning"
     assert "ahead of" in finding.text
+
+
+def test_an_interpreter_without_the_fast_paths_is_told_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(advice._core, "_fast_paths", lambda: {"objects": "on", "dicts": "off: because"})
+    report = Report("")
+    advice.report_driver(report)
+    finding = only(report, "driver-slow-paths")
+    assert "dicts off: because" in finding.text
+    assert (finding.status, report.exit_status()) == ("note", 0)
 
 
 def test_a_pool_larger_than_what_the_server_takes_is_told() -> None:

@@ -1,4 +1,4 @@
-"""The steps concerns, pool, clock and limits: what the options mean for this deployment and this machine.
+"""The steps concerns, pool, clock, limits and driver: what the options mean for this deployment and this machine.
 
 Decides from what was seen; of this machine it asks for the limit of open files only. Specs: read-write-concern, CMAP.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mangonel import _core
 from mangonel.doctor.deployment import members_of
 from mangonel.doctor.report import NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 
-__all__ = ["report_clocks", "report_concerns", "report_limits", "report_pool"]
+__all__ = ["report_clocks", "report_concerns", "report_driver", "report_limits", "report_pool"]
 
 BUSY = 0.8  # of a server's connections
 CLOCK_NOTE, CLOCK_WARNING = 1.0, 30.0  # seconds
@@ -214,3 +215,17 @@ def open_files_limit() -> int | None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else int(soft)
+
+
+def report_driver(report: Report) -> None:
+    """Report whether documents are decoded the fast way on this interpreter, and why not."""
+    paths = _core._fast_paths()
+    slow = [f"{name} {word}" for name, word in paths.items() if word != "on"]
+    if not slow:
+        report.add(
+            "driver", OK, "driver", "documents are decoded the fast way on this interpreter", paths=paths
+        )
+        return
+    text = f"documents are decoded by CPython's public API, at about half the speed: {'; '.join(slow)}"
+    remedy = "use a wheel for this very version of CPython, 3.11 to 3.14 with the GIL"
+    report.add("driver", NOTE, "driver-slow-paths", text, remedy=remedy, paths=paths)

@@ -68,6 +68,7 @@ def examine(
     advice.report_pool(reached, target, report)
     advice.report_clocks(reached, report)
     advice.report_limits(sights, target, report, advice.open_files_limit())
+    advice.report_driver(report)
     return report
 
 

@@ -24,6 +24,7 @@ STEPS: dict[str, tuple[str, int]] = {
     "pool": ("Pool", 14),
     "clock": ("Clock", 15),
     "limits": ("Limits", 16),
+    "driver": ("Driver", 17),
 }
 EXIT_STRICT = 10  # a warning, where warnings were asked to count
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mangonel import _core
 from mangonel.lab.cores import available
 from mangonel.lab.sentinel import pressure, read, ticks
 
@@ -33,6 +34,7 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
         "kernel": platform.release(),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
+        "fast_paths": _core._fast_paths(),
         "python_build": sysconfig.get_config_var("CONFIG_ARGS") or "",
         "load": [round(figure, 2) for figure in os.getloadavg()],
         "pressure": pressure(),
@@ -44,9 +46,10 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
 def machine(found: dict[str, Any]) -> str:
     """Return one line that names the machine."""
     kind = "virtual machine" if found["virtual"] else "machine"
+    slow = [f"{name} {word}" for name, word in found.get("fast_paths", {}).items() if word != "on"]
     return (
         f"{found['cpu']}, {found['cores']} cores ({kind}), {found['memory_mb'] // 1024} GiB, "
-        f"Linux {found['kernel']}, CPython {found['python']}"
+        f"Linux {found['kernel']}, CPython {found['python']} ({'; '.join(slow) or 'fast paths on'})"
     )
 
 
