@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -172,6 +173,30 @@ def test_starlette_websockets_have_the_session_and_save(client: TestClient) -> N
         websocket.send_text("hello")
         assert websocket.receive_text() == "ada"
     assert client.get("/show").json() == {"ws": "hello"}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_starlette_websockets_end_what_was_ended_without_a_save(site: Site, fails: bool) -> None:
+    async def leave(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.receive_text()
+        websocket.session.destroy()
+        if fails:
+            raise RuntimeError("the socket fails")
+        await websocket.close()
+
+    app = Starlette(
+        routes=[*ROUTES, WebSocketRoute("/leave", leave)],
+        middleware=[Middleware(SessionMiddleware, sessions=site.sessions)],
+    )
+    with TestClient(app, base_url="https://testserver", raise_server_exceptions=False) as client:
+        client.post("/login")
+        with (
+            contextlib.suppress(RuntimeError),
+            client.websocket_connect("wss://testserver/leave") as websocket,
+        ):
+            websocket.send_text("bye")
+    assert site.live() == []
 
 
 class Shop(msgspec.Struct):

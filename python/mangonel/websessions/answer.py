@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
-from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, decide
+from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, decide, discard
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
 
-__all__ = ["headers_of", "promise"]
+__all__ = ["REASONS", "headers_of", "last_plan", "promise"]
+
+# What a status of ours is called.
+REASONS = {403: "Forbidden", 409: "Conflict", 503: "Service Unavailable"}
 
 
 def promise(session: WebSession[Any]) -> None:
@@ -30,6 +33,15 @@ def promise(session: WebSession[Any]) -> None:
     elif plan == END:
         state.cookie = sessions.cookie.take_back()
     state.headers_left = True
+
+
+def last_plan(session: WebSession[Any], status: int = 500) -> int:
+    """Return what to commit for an answer with this status, or for none because the handler failed."""
+    state = session.state
+    if status >= 500 and not state.sessions.save_on_error:
+        discard(session)
+    state.was_answered = True
+    return decide(session)
 
 
 def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:

@@ -19,7 +19,8 @@ The laws:
 - The last word counts: `login` after `destroy` is a login, `destroy` after `login` is an end.
 - Nothing that needs a new cookie is begun where no cookie can leave any more.
 - A websession that could not be loaded (`degraded`) is never written; asking it to end or to change hands is an error.
-- What a failed answer discards are values; what was asked for and changes who may come in is committed all the same.
+- An answer that failed keeps no values and logs nobody in; but an end stays an end, and of a login or a rotation the
+  change of the id stays, so that an id that was given up opens nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import encoded, fill
+from mangonel.websessions.errors import StoreError
 
 if TYPE_CHECKING:
     from mangonel.websessions.record import Record
@@ -83,6 +85,7 @@ class State:
         change: "login", "reauthenticated" or "rotated"; "": none was asked for.
         kept: the keys that survive a login.
         is_ended: an end was asked for, or met.
+        had_end: an end was asked for, whatever came after it.
         is_due: the time of its last use has to be stored.
         has_closed: this request presented the new id, so the old one is dead and needs no mention.
         alias: key of the old id that led here; None: the record's own did.
@@ -91,6 +94,7 @@ class State:
         headers_left: no cookie can be set any more.
         clear_site_data: the header Clear-Site-Data goes along.
         challenged, degraded: as the websession's.
+        was_answered: the answer's commit has run, whether it succeeded or not.
         face: who runs this websession's flows.
     """
 
@@ -107,6 +111,7 @@ class State:
     change = ""
     kept: tuple[str, ...] | None = None
     is_ended = False
+    had_end = False
     is_due = False
     has_closed = False
     alias: bytes | None = None
@@ -115,6 +120,7 @@ class State:
     clear_site_data = False
     challenged = False
     degraded = False
+    was_answered = False
     face: Any = None
 
     def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
@@ -139,10 +145,14 @@ def decide(session: WebSession[Any]) -> int:
     """Return what a commit has to do; asks nobody."""
     state = session.state
     record = state.record
+    if state.degraded:
+        if _asked(state) != STAY:
+            raise StoreError(
+                "the store did not answer when this request began, so nothing was ended or given a new id"
+            )
+        return NOTHING
     if record is None and not session and not state.extra and not state.user and state.model is None:
         return NOTHING  # the table's first row, without encoding anything
-    if state.degraded:
-        return NOTHING
     state.encoded = encoded(session)
     plan = PLANS[record is not None, _asked(state), _differs(state)]
     return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
@@ -179,15 +189,22 @@ def _can_give_cookie(state: State) -> bool:
 
 
 def discard(session: WebSession[Any]) -> None:
-    """Forget what this request changed, because the answer is an error. An end stays an end."""
+    """Forget what this request changed, because the answer is an error. What was given up stays given up."""
     state = session.state
-    if state.is_ended or state.promised is not None:
-        return
-    state.change = ""
     record = state.record
+    if state.promised is not None or (state.is_ended and record is not None):
+        return
     if record is None:
         session.clear()
-        state.model = state.extra = None
+        state.change, state.is_ended = "", False
+        state.model = state.extra = state.user = state.label = None
+        return
+    if state.had_end:
+        session.destroy()
         return
     state.user, state.label = record.user, record.label
     fill(session, state.base, state.sessions.codec.decode(state.base))
+    if state.change:
+        state.change, state.kept = "rotated", None
+        if state.extra:
+            state.extra.pop("csrf", None)

@@ -215,7 +215,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.extra = None
         self.state.user = None
         self.state.change = ""
-        self.state.is_ended = True
+        self.state.is_ended = self.state.had_end = True
 
     def invalidate(self) -> None:
         """End it, as `destroy()`; the name that an older Tornado used."""

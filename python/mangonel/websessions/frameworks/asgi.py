@@ -6,14 +6,15 @@ Knows no store and imports no framework.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import headers_of
+from mangonel.websessions.answer import REASONS, headers_of, last_plan
 from mangonel.websessions.dependency import current_session
-from mangonel.websessions.errors import CSRFError, WebSessionError
-from mangonel.websessions.machine import NOTHING, decide, discard
+from mangonel.websessions.errors import WebSessionError
+from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settled import checked
 
@@ -66,17 +67,20 @@ class SessionMiddleware:
             return
         scope["session"] = session
         if not is_http:
-            await self.app(scope, receive, _handshake(session, send))
+            try:
+                await self.app(scope, receive, _handshake(session, send))
+            finally:
+                # Values are stored by save(), but what was ended has ended.
+                if session.state.had_end and session.state.record is not None:
+                    session.state.headers_left = True
+                    await _outlast(_commit(session, 200))
             return
         answer = _Answer(session, send)
         try:
             await self.app(scope, receive, answer.send)
-        except WebSessionError as error:
-            # As CSRFError, which no handler of the application took.
-            if answer.has_started:
+        except BaseException as error:
+            if not await answer.failed(error):
                 raise
-            discard(session)
-            await _plain(send, error)
 
     def _is_excluded(self, path: str) -> bool:
         return path in self._exact or (bool(self._below) and path.startswith(self._below))
@@ -102,20 +106,38 @@ class _Answer:
                 await self._late()
             await self._send(message)
 
+    async def failed(self, error: BaseException) -> bool:
+        """Commit what must hold although the application failed; True: this was the whole answer.
+
+        A cookie has to reach the browser with a failure too, so it is answered here then; otherwise by the server or
+        whoever shows errors.
+        """
+        session = self._session
+        if self._has_failed:
+            return False
+        if not session.state.was_answered or session.state.had_end:
+            try:
+                await _outlast(_commit(session, 500))
+            except WebSessionError as failure:
+                log.error("cannot store the websession: %s", failure)
+        is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
+        if self.has_started or not isinstance(error, Exception):
+            return False
+        added = headers_of(session)
+        if is_ours or added:
+            self._has_failed = self.has_started = True
+            await _plain(self._send, error.status if isinstance(error, WebSessionError) else 500, added)
+        return is_ours
+
     async def _start(self, message: Message) -> None:
         self.has_started = True
         session = self._session
-        sessions = session.state.sessions
-        if message["status"] >= 500 and not sessions.save_on_error:
-            discard(session)
         try:
-            plan = decide(session)
-            if plan != NOTHING:
-                await sessions.asynchronous.commit(session, plan)
+            await _commit(session, message["status"])
         except WebSessionError as error:
             log.error("cannot store the websession: %s", error)
             self._has_failed = True
-            await _plain(self._send, error)
+            await _plain(self._send, error.status)
             return
         added = headers_of(session)
         if added:
@@ -126,10 +148,24 @@ class _Answer:
 
     async def _late(self) -> None:
         # A streamed answer may have changed it after its start; there can be no new cookie any more.
-        session = self._session
-        plan = decide(session)
-        if plan != NOTHING:
-            await session.state.sessions.asynchronous.commit(session, plan)
+        await _commit(self._session, 200)
+
+
+async def _commit(session: WebSession[Any], status: int) -> None:
+    plan = last_plan(session, status)
+    if plan != NOTHING:
+        await session.state.sessions.asynchronous.commit(session, plan)
+
+
+async def _outlast(commit: Coroutine[Any, Any, None]) -> None:
+    """Wait for a commit that goes on although the request is cancelled."""
+    task = asyncio.ensure_future(commit)
+    _commits.add(task)
+    task.add_done_callback(_commits.discard)
+    await asyncio.shield(task)
+
+
+_commits: set[asyncio.Future[None]] = set()
 
 
 def check_csrf(request: Any, token: str | None = None) -> None:
@@ -203,15 +239,13 @@ def _with(headers: Iterable[Any], added: list[tuple[str, str]]) -> list[tuple[by
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: WebSessionError) -> None:
     log.error("cannot load the websession: %s", error)
     if scope["type"] == "http":
-        await _plain(send, error)
+        await _plain(send, error.status)
         return
     await receive()
     await send({"type": "websocket.close", "code": 1013, "reason": "try again later"})
 
 
-async def _plain(send: Send, error: WebSessionError) -> None:
-    text = b"Service Unavailable" if error.status == 503 else b"Internal Server Error"
-    if isinstance(error, CSRFError):
-        text = b"Forbidden"
-    await send({"type": "http.response.start", "status": error.status, "headers": TEXT})
+async def _plain(send: Send, status: int, added: list[tuple[str, str]] | None = None) -> None:
+    text = REASONS.get(status, "Internal Server Error").encode()
+    await send({"type": "http.response.start", "status": status, "headers": _with(TEXT, added or [])})
     await send({"type": "http.response.body", "body": text})

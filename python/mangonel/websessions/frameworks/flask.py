@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import headers_of
+from mangonel.websessions.answer import headers_of, last_plan
 from mangonel.websessions.errors import CSRFError, StoreError, WebSessionError
 from mangonel.websessions.frameworks.wsgi import visit_of
-from mangonel.websessions.machine import NOTHING, decide, discard
+from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
 
 try:
@@ -61,10 +61,8 @@ class FlaskSessions(SessionInterface):
         if not isinstance(session, WebSession):
             return
         sessions = self.sessions
-        if response.status_code >= 500 and not sessions.save_on_error:
-            discard(session)
         try:
-            plan = decide(session)
+            plan = last_plan(session, response.status_code)
             if plan != NOTHING:
                 sessions.blocking.commit(session, plan)
         except StoreError:
@@ -99,6 +97,21 @@ def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
         return None
 
     app.before_request_funcs.setdefault(None, []).insert(0, refuse_without_store)
+
+    def end_without_answer(error: BaseException | None) -> None:
+        """Commit what must hold where an exception went past `save_session`, as while debugging."""
+        session = flask.session._get_current_object() if flask.has_request_context() else None  # type: ignore[attr-defined]
+        if error is None or not isinstance(session, WebSession) or session.state.was_answered:
+            return
+        try:
+            session.state.headers_left = False
+            plan = last_plan(session)
+            if plan != NOTHING:
+                sessions.blocking.commit(session, plan)
+        except WebSessionError as failure:
+            app.logger.error("cannot store the websession: %s", failure)
+
+    app.teardown_request(end_without_answer)
 
     def answer(error: WebSessionError) -> Any:
         return flask.Response(str(error), error.status, {"Cache-Control": "no-store"})

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import headers_of, promise
+from mangonel.websessions.answer import headers_of, last_plan, promise
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
-from mangonel.websessions.machine import END, NOTHING, decide, discard
+from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
 from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settings import seconds
@@ -168,9 +168,12 @@ class SessionMixin(_Base):
         if self._status_code == SWITCHING_PROTOCOLS:
             # The stream is taken away as soon as we return.
             return self._finish_handshake(session)
-        if self._status_code >= 500 and not session.state.sessions.save_on_error:
-            discard(session)
-        plan = decide(session)
+        try:
+            plan = last_plan(session, self._status_code)
+        except StoreError as error:
+            # It was not loaded; what is left to do is to say so.
+            self._websession = _NOBODY
+            raise self._http_error(error) from error
         if plan == NOTHING:
             if session.state.cookie is not None:
                 self._send_cookie(session)
@@ -333,9 +336,18 @@ class SessionMixin(_Base):
                 continue  # told as an event; the next look may do better
 
     def on_connection_close(self) -> None:
-        """Stop watching the websession of a WebSocket."""
+        """Stop watching the websession of a WebSocket, and end it if that was asked for."""
         if self._websession_watch is not None:
             self._websession_watch.cancel()
+        session = self._websession
+        if session is not None and session is not _NOBODY and self._status_code == SWITCHING_PROTOCOLS:
+            state = session.state
+            if state.had_end and state.record is not None:
+                # Values are stored by save(), but what was ended has ended.
+                _commits.add(
+                    task := asyncio.ensure_future(session.state.sessions.asynchronous.commit(session))
+                )
+                task.add_done_callback(_commits.discard)
         super().on_connection_close()
 
     @staticmethod
@@ -354,6 +366,9 @@ def _next_with(name: str, cls: type) -> type | None:
     after = order[order.index(SessionMixin) + 1 :]
     return next((each for each in after if name in each.__dict__), None)
 
+
+# Commits of WebSockets that were closed, until they are done.
+_commits: set[asyncio.Future[None]] = set()
 
 # Stands for the websession that nobody asked for yet. Nothing is ever done with it.
 _NOBODY: Any = object()

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import headers_of
+from mangonel.websessions.answer import REASONS, headers_of, last_plan
 from mangonel.websessions.errors import StoreError, WebSessionError
-from mangonel.websessions.machine import NOTHING, decide, discard
+from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settled import checked
 
@@ -47,38 +47,82 @@ class WSGISessions:
             session = sessions.blocking.load(visit_of(environ, sessions))
         except StoreError as error:
             log.error("cannot load the websession: %s", error)
-            return _refuse(start_response, error)
+            return _refuse(start_response, error.status, [])
         environ[KEY] = session
-
-        def start(status: str, headers: Headers, exc_info: Any = None) -> Any:
-            if int(status.split(" ", 1)[0]) >= 500 and not sessions.save_on_error:
-                discard(session)
-            plan = decide(session)
-            if plan != NOTHING:
-                sessions.blocking.commit(session, plan)
-            added = headers_of(session)
-            session.state.headers_left = True
-            session.state.cookie = None
-            return start_response(status, with_headers(headers, added), exc_info)
-
+        answer = _Answer(session, start_response)
         try:
-            body = self.app(environ, start)
-        except WebSessionError as error:
-            log.error("cannot store the websession: %s", error)
-            return _refuse(start_response, error)
-        return _Body(body, session, sessions)
+            body = self.app(environ, answer.start)
+        except Exception as error:
+            return answer.failed(error)
+        return _Body(body, answer)
+
+
+class _Answer:
+    """Stores the websession before the answer's start leaves, or when the application failed."""
+
+    def __init__(self, session: WebSession[Any], start_response: Start) -> None:
+        self.session = session
+        self._start_response = start_response
+        self._added: Headers = []
+
+    def start(self, status: str, headers: Headers, exc_info: Any = None) -> Any:
+        """Commit, then start the answer."""
+        self._commit(int(status.split(" ", 1)[0]))
+        self._take_headers()
+        self.session.state.headers_left = True
+        return self._start_response(status, with_headers(headers, self._added), exc_info)
+
+    def failed(self, error: Exception) -> list[bytes]:
+        """Commit what must hold although the application failed; answer where a cookie has to reach the browser.
+
+        Raises:
+            Exception: the application's, for the server to answer.
+        """
+        state = self.session.state
+        if state.headers_left:
+            raise error
+        is_ours = isinstance(error, WebSessionError)
+        if not state.was_answered:
+            try:
+                self._commit(500)
+            except WebSessionError as failure:
+                log.error("cannot store the websession: %s", failure)
+        self._take_headers()
+        if is_ours:
+            log.error("cannot answer with the websession: %s", error)
+        elif self._added:
+            log.error("the application failed", exc_info=error)
+        else:
+            raise error
+        return _refuse(self._start_response, getattr(error, "status", 500), self._added)
+
+    def close(self) -> None:
+        """Store what a generator changed after the start."""
+        if self.session.state.headers_left:
+            self.session.state.sessions.blocking.commit(self.session)
+
+    def _commit(self, status: int) -> None:
+        plan = last_plan(self.session, status)
+        if plan != NOTHING:
+            self.session.state.sessions.blocking.commit(self.session, plan)
+
+    def _take_headers(self) -> None:
+        self._added += headers_of(self.session)
+        self.session.state.cookie = None
 
 
 class _Body:
-    """The answer's body; what a generator changed after the start is stored when it ends."""
+    """The answer's body, whose first part may be made after the application returned."""
 
-    def __init__(self, body: Iterable[bytes], session: WebSession[Any], sessions: WebSessions[Any]) -> None:
+    def __init__(self, body: Iterable[bytes], answer: _Answer) -> None:
         self._body = body
-        self._session = session
-        self._sessions = sessions
+        self._answer = answer
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._body)
+        try:
+            yield from self._body
+        except Exception as error:
+            yield from self._answer.failed(error)
 
     def close(self) -> None:
         try:
@@ -86,8 +130,7 @@ class _Body:
             if close is not None:
                 close()
         finally:
-            if self._session.state.headers_left:
-                self._sessions.blocking.commit(self._session)
+            self._answer.close()
 
 
 def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> Visit:
@@ -125,9 +168,8 @@ def with_headers(headers: Headers, added: Headers) -> Headers:
     return [(name, value) for name, value in headers if name.lower() not in replaced] + added
 
 
-def _refuse(start_response: Start, error: WebSessionError) -> list[bytes]:
-    status = {503: "503 Service Unavailable", 409: "409 Conflict", 403: "403 Forbidden"}.get(
-        error.status, "500 Internal Server Error"
-    )
-    start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
-    return [status[4:].encode()]
+def _refuse(start_response: Start, status: int, added: Headers) -> list[bytes]:
+    reason = REASONS.get(status, "Internal Server Error")
+    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+    start_response(f"{status} {reason}", with_headers(headers, added))
+    return [reason.encode()]

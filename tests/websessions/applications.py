@@ -1,0 +1,263 @@
+"""One small application in every framework, and one way to call it: for rules that hold whatever the framework is.
+
+`served(framework, sessions)` yields a function that sends a request and returns the answer. What a request does with
+its websession is in its query: `do=login,write&user=ada&k=1&v=2&fail=raise`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx
+
+from mangonel.websessions import WebSessions
+
+__all__ = ["FRAMEWORKS", "Reply", "Send", "served"]
+
+FRAMEWORKS = ("asgi", "starlette", "fastapi", "wsgi", "wsgi-generator", "flask", "flask-debug", "tornado")
+# These run on an event loop, the others in threads.
+ASYNCHRONOUS = ("asgi", "starlette", "fastapi", "tornado")
+
+HOST = "https://shop.example"
+
+
+class Reply:
+    """An answer: its status, its headers, what the handler found; and the cookie that the browser has afterwards."""
+
+    def __init__(self, response: httpx.Response | None, cookie: str | None) -> None:
+        self.status = response.status_code if response is not None else 500
+        self.headers = response.headers if response is not None else httpx.Headers()
+        self.text = response.text if response is not None else ""
+        self.set_cookies = self.headers.get_list("set-cookie")
+        self.cookie = cookie
+        for value in self.set_cookies:
+            self.cookie = None if "Max-Age=0" in value else value.partition(";")[0]
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What the handler saw: `user` and `values`."""
+        found: dict[str, Any] = json.loads(self.text)
+        return found
+
+
+Send = Callable[..., Reply]
+
+
+class Failure(Exception):
+    """What a handler raises when it is told to."""
+
+
+def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
+    """Do what a query says; return the status and what there is then."""
+    wanted = dict(parse_qsl(query))
+    before = {"user": session.user, "values": dict(session)} if wanted.get("do") != "nothing" else {}
+    for each in wanted.get("do", "").split(","):
+        if each == "write":
+            session[wanted["k"]] = wanted["v"]
+        elif each == "login":
+            session.login(
+                wanted.get("user", "ada"), keep=tuple(filter(None, wanted.get("keep", "").split(",")))
+            )
+        elif each == "label":
+            session.label = json.loads(wanted["label"])
+        elif each == "token":
+            before["token"] = session.csrf_token()
+        elif each in ("destroy", "rotate", "reauthenticated"):
+            getattr(session, each)()
+    if wanted.get("fail") == "raise":
+        raise Failure("the handler fails")
+    return int(wanted.get("fail", 200)), before
+
+
+def _asgi(sessions: WebSessions[Any]) -> Any:
+    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        status, found = act(scope["session"], scope["query_string"].decode())
+        body = json.dumps(found).encode()
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    return SessionMiddleware(app, sessions)
+
+
+def _starlette(sessions: WebSessions[Any]) -> Any:
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+
+    async def page(request: Request) -> JSONResponse:
+        status, found = act(request.session, request.url.query)
+        return JSONResponse(found, status)
+
+    return Starlette(
+        routes=[Route("/", page, methods=["GET", "POST"])],
+        middleware=[Middleware(SessionMiddleware, sessions=sessions)],
+    )
+
+
+def _fastapi(sessions: WebSessions[Any]) -> Any:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+
+    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+
+    app = FastAPI()
+    app.add_middleware(SessionMiddleware, sessions=sessions)
+
+    def page(request: Any) -> JSONResponse:
+        status, found = act(request.session, request.url.query)
+        return JSONResponse(found, status)
+
+    page.__annotations__["request"] = Request
+    app.api_route("/", methods=["GET", "POST"], response_model=None)(page)
+    return app
+
+
+def _wsgi(sessions: WebSessions[Any]) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions
+
+    def app(environ: Any, start_response: Any) -> Any:
+        status, found = act(environ["mangonel.session"], environ["QUERY_STRING"])
+        start_response(f"{status} Whatever", [("Content-Type", "application/json")])
+        return [json.dumps(found).encode()]
+
+    return WSGISessions(app, sessions)
+
+
+def _wsgi_generator(sessions: WebSessions[Any]) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions
+
+    def app(environ: Any, start_response: Any) -> Any:
+        status, found = act(environ["mangonel.session"], environ["QUERY_STRING"])
+        start_response(f"{status} Whatever", [("Content-Type", "application/json")])
+        yield json.dumps(found).encode()
+
+    return WSGISessions(app, sessions)
+
+
+def _flask(sessions: WebSessions[Any], propagates: bool = False) -> Any:
+    import flask
+
+    app = flask.Flask("tests", root_path="/")
+    app.config["PROPAGATE_EXCEPTIONS"] = propagates
+    app.logger.disabled = True
+    sessions.init_flask(app)
+
+    @app.route("/", methods=["GET", "POST"])
+    def page() -> Any:
+        status, found = act(flask.session, flask.request.query_string.decode())
+        return flask.jsonify(found), status
+
+    return app
+
+
+def _tornado(sessions: WebSessions[Any]) -> Any:
+    from tornado.web import Application, RequestHandler
+
+    from mangonel.websessions.frameworks.tornado import SessionMixin
+
+    class Page(SessionMixin, RequestHandler):
+        async def get(self) -> None:
+            status, found = act(self.session, self.request.query)
+            self.set_status(status)
+            self.write(found)
+
+        post = get
+
+        def log_exception(self, *arguments: Any) -> None:
+            pass
+
+    return Application([("/", Page)], sessions=sessions, log_function=lambda handler: None)
+
+
+@contextlib.contextmanager
+def _on_a_loop() -> Iterator[Callable[[Any], Any]]:
+    """Yield a function that runs a coroutine on a loop in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextlib.contextmanager
+def served(framework: str, sessions: WebSessions[Any]) -> Iterator[Send]:
+    """Yield `send(query, cookie, **headers)` for the application in a framework."""
+    if framework not in ASYNCHRONOUS:
+        app = {"wsgi": _wsgi, "wsgi-generator": _wsgi_generator, "flask": _flask}.get(framework)
+        made = app(sessions) if app is not None else _flask(sessions, propagates=True)
+        transport = httpx.WSGITransport(made, raise_app_exceptions=True)
+        with httpx.Client(transport=transport, base_url=HOST) as client:
+
+            def send(
+                query: str = "", cookie: str | None = None, method: str = "GET", **headers: str
+            ) -> Reply:
+                if cookie:
+                    headers["Cookie"] = cookie
+                try:
+                    answer = client.request(method, f"/?{query}", headers=headers)
+                except Failure:
+                    return Reply(None, cookie)
+                finally:
+                    client.cookies.clear()
+                return Reply(answer, cookie)
+
+            yield send
+        sessions.blocking.close()
+        return
+    with _on_a_loop() as run:
+        if framework == "tornado":
+            url, transport, stop = run(_listen(_tornado(sessions)))
+        else:
+            made = {"asgi": _asgi, "starlette": _starlette, "fastapi": _fastapi}[framework](sessions)
+            url, transport, stop = HOST, httpx.ASGITransport(made, raise_app_exceptions=False), None
+
+        async def request(
+            query: str, cookie: str | None, method: str, headers: dict[str, str]
+        ) -> httpx.Response:
+            if cookie:
+                headers["Cookie"] = cookie
+            async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+                return await client.request(method, f"/?{query}", headers=headers)
+
+        def send(query: str = "", cookie: str | None = None, method: str = "GET", **headers: str) -> Reply:
+            return Reply(run(request(query, cookie, method, headers)), cookie)
+
+        try:
+            yield send
+        finally:
+            if stop is not None:
+                run(stop())
+            run(sessions.aclose())
+
+
+async def _listen(application: Any) -> tuple[str, Any, Callable[[], Any]]:
+    """Serve an application of Tornado's as if behind a proxy that ended TLS."""
+    from tornado.httpserver import HTTPServer
+    from tornado.testing import bind_unused_port
+
+    socket, port = bind_unused_port()
+    server = HTTPServer(application, xheaders=True, protocol="https")
+    server.add_socket(socket)
+
+    async def stop() -> None:
+        server.stop()
+        await server.close_all_connections()
+
+    return f"http://127.0.0.1:{port}", None, stop
