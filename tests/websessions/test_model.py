@@ -62,14 +62,13 @@ def test_no_run_of_overlapping_calls_breaks_a_promise(name: str, store_url: Call
     if name != "memory":
         store = loop.run_until_complete(opened())
     if isinstance(store, MongoStore):
-        inserts: Any = store._inserts
-        insert_many = inserts._insert_many
+        insert_many = store._insert_many
 
-        async def counted(records: list[Any]) -> Any:
-            shared.append(len(records))
-            return await insert_many(records)
+        async def counted(writes: list[Any]) -> Any:
+            shared.append(len(writes))
+            return await insert_many(writes)
 
-        inserts._insert_many = counted
+        store._insert_many = counted  # type: ignore[method-assign]
 
     def factory(clock: FakeClock) -> Any:
         return store if store is not None else MemoryStore(clock)

@@ -146,7 +146,7 @@ def decide(session: WebSession[Any]) -> int:
     state = session.state
     record = state.record
     if state.degraded:
-        if _asked(state) != STAY:
+        if state.is_ended or state.change:
             raise StoreError(
                 "the store did not answer when this request began, so nothing was ended or given a new id"
             )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mangonel.websessions.errors import CSRFError, UsageError
 from mangonel.websessions.machine import State
+from mangonel.websessions.settings import checked_text
 
 if TYPE_CHECKING:
     from mangonel.websessions.settled import Settled
@@ -127,11 +128,13 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     @property
     def label(self) -> str | None:
-        """What listings call it; set it as "Firefox on Linux"."""
+        """What listings call it; set it as "Firefox on Linux". At most 255 characters that every engine can store."""
         return self.state.label
 
     @label.setter
     def label(self, label: str | None) -> None:
+        if label is not None:
+            checked_text(label, "the label")
         if label != self.state.label:
             self.state.label = label
             self.state.is_due = True
@@ -176,8 +179,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             'ada'
         """
         self._check_cookie_can_leave("login()")
-        if not isinstance(user, str) or not user:
-            raise UsageError(f"expected the user as a non-empty str, got {type(user).__name__}")
+        checked_text(user, "the user")
         self.state.kept = tuple(keep)
         if self.state.sessions.model is None:
             for key in [key for key in self if key not in self.state.kept]:

@@ -22,11 +22,15 @@ __all__ = [
     "Outages",
     "Protection",
     "Users",
+    "checked_text",
     "grouped",
     "limits",
     "one_of",
     "seconds",
 ]
+
+# Of a user's name and of a label: what the columns of all engines hold.
+MOST_TEXT = 255
 
 Duration = float | str | timedelta
 Key = bytes | str
@@ -175,6 +179,21 @@ def grouped(given: Sequence[Any], single: Mapping[str, Any]) -> list[Any]:
             raise UsageError(f"give {', '.join(values[group])} inside {keyword}={group.__name__}(…)")
         found.append(each if each is not None else group(**values[group]))
     return found
+
+
+def checked_text(value: Any, what: str) -> str:
+    """Return a text that every engine can store, as a user's name or a label.
+
+    Raises:
+        UsageError: it is something else, perhaps what a stranger sent.
+    """
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"expected {what} as a non-empty str, got {type(value).__name__}")
+    if len(value) > MOST_TEXT:
+        raise UsageError(f"expected {what} of at most {MOST_TEXT} characters, got {len(value)}")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise UsageError(f"expected {what} without NUL and lone surrogates, got {value[:40]!r}")
+    return value
 
 
 def one_of(value: str, name: str, allowed: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.follow import ROUNDS, end_flow, live_flow, replace
 from mangonel.websessions.record import Record
+from mangonel.websessions.settings import checked_text
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
@@ -51,6 +52,7 @@ async def of_flow(
     sessions: Settled[Any], store: Store, user: str, current: WebSession[Any] | None
 ) -> list[Handle]:
     """Return a user's websessions, the newest first."""
+    checked_text(user, "the user")
     _check_finds(store)
     found: dict[bytes, Handle] = {}
     for record in sorted(await live_flow(sessions, store, user), key=lambda record: record.issued):
@@ -69,6 +71,8 @@ async def of_flow(
 
 async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: str) -> bool:
     """End one of the user's websessions; False when it has ended already."""
+    checked_text(user, "the handle's user")
+    checked_text(handle, "the handle's id")
     _check_finds(store)
     was_there = False
     for record in await live_flow(sessions, store, user):
@@ -83,6 +87,7 @@ async def revoke_user_flow(
     sessions: Settled[Any], store: Store, user: str, except_: WebSession[Any] | None
 ) -> int:
     """End all of the user's websessions but one, those included that are being made; return how many were found."""
+    checked_text(user, "the user")
     epochs = sessions.epochs_of(store)
     if epochs is None:
         raise _no_find(store)

@@ -13,19 +13,22 @@ had arrived, so the store repeats its writes once and then compares.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import ENDED, Record
-from mangonel.websessions.stores._inserts import Inserts
+from mangonel.websessions.stores._sharing import Shared
 from mangonel.websessions.stores.urls import StoreURL, flag
 
 __all__ = ["BlockingMongoStore", "MongoStore"]
 
 COLLECTION = "websessions"
 TIMEOUT_MS = "5000"
+
+DUPLICATE = 11000
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -65,6 +68,11 @@ class _Documents:
         self.sure: Any = self.plain if durable else base.with_options(write_concern=WriteConcern("majority"))
         self._decode: Any = bson.decode if documents else None
         self._encode: Any = bson.encode if documents else None
+        operations = import_module(f"{driver}.operations")
+        self.replace_one: Any = operations.ReplaceOne
+        self.update_one: Any = operations.UpdateOne
+        self._to_bytes: Any = bson.encode
+        self._raw: Any = import_module(f"{types}.raw_bson").RawBSONDocument
 
     def document(self, record: Record) -> dict[str, Any]:
         """Return the document of a record."""
@@ -88,6 +96,10 @@ class _Documents:
         if record.label is not None:
             document["b"] = record.label
         return document
+
+    def ready(self, record: Record) -> Any:
+        """Return the document of a record, encoded: what cannot be is this request's error and nobody else's."""
+        return self._raw(self._to_bytes(self.document(record)))
 
     def record(self, document: dict[str, Any]) -> Record:
         """Return the record of a document."""
@@ -122,6 +134,14 @@ class _Documents:
         return self.sure if record.next == ENDED else self.plain
 
 
+class _Write(NamedTuple):
+    """A record, the version that must be there, and the record's document."""
+
+    record: Record
+    expected: int
+    document: Any
+
+
 class MongoStore:
     """Websessions in a collection of an `AsyncMongoClient`, which the application may share.
 
@@ -148,36 +168,102 @@ class MongoStore:
         self._plain = self._documents.plain
         self._duplicate = self._documents.duplicate
         self._failures = self._documents.failures
-        # A client of ours serves one loop only.
-        self._inserts = Inserts(self._documents, self.get) if repeats else None
         self._record = self._documents.record
-        self._document = self._documents.document
-        self._find_one = self._plain.find_one
+        self._loop: Any = None
+        self._loads: Shared[bytes, Record | None]
+        self._inserts: Shared[_Write, bool]
+        self._writes: Shared[_Write, bool]
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record, perhaps an expired one."""
-        document = await self._find_one({"_id": key})
-        return self._record(document) if document is not None else None
+        if self._loop is not asyncio.get_running_loop():
+            self._enter()
+        return await self._loads.call(key)
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`: an insert, or a replacement that names the version."""
-        if not expected and self._inserts is not None and record.next is None:
-            return await self._inserts.put(record)
+        if self._loop is not asyncio.get_running_loop():
+            self._enter()
+        write = _Write(record, expected, self._documents.ready(record))
+        if record.next == ENDED:
+            # Alone: who ended a websession is known of the command that did, and it waits for a majority.
+            return await self._write_one(write)
+        return await (self._writes if expected else self._inserts).call(write)
+
+    def _enter(self) -> None:
+        # What is shared belongs to a loop, as what waits for it does.
+        self._loop = asyncio.get_running_loop()
+        self._loads = Shared(self._load_one, self._load_many)
+        self._inserts = Shared(self._write_one, self._insert_many)
+        self._writes = Shared(self._write_one, self._write_many)
+
+    async def _load_one(self, key: bytes) -> Record | None:
+        document = await self._plain.find_one({"_id": key})
+        return self._record(document) if document is not None else None
+
+    async def _load_many(self, keys: list[bytes]) -> list[Record | None]:
+        # A batch of the size asked for, so that one reply has them all.
+        found = await self._plain.find({"_id": {"$in": keys}}, batch_size=len(keys) + 1).to_list()
+        records = {document["_id"]: self._record(document) for document in found}
+        return [records.get(key) for key in keys]
+
+    async def _write_one(self, write: _Write) -> bool:
         try:
-            return await self._put(record, expected)
+            return await self._put(write)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
         # Refused now: by what somebody else wrote, or by this very record, which had arrived.
-        return await self._put(record, expected) or await self.get(record.key) == record
+        return await self._put(write) or await self._load_one(write.record.key) == write.record
 
-    async def _put(self, record: Record, expected: int) -> bool:
-        collection = self._documents.target(record)
-        if expected:
-            result = await collection.replace_one({"_id": record.key, "v": expected}, self._document(record))
-            return bool(result.matched_count)
+    async def _insert_many(self, writes: list[_Write]) -> list[bool]:
         try:
-            await collection.insert_one(self._document(record))
+            refused = await self._refused(writes)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            refused = await self._refused(writes)
+            # Some may have been refused by themselves, having arrived before.
+            stored = await self._load_many([write.record.key for write in writes])
+            refused = {n for n in refused if stored[n] != writes[n].record}
+        return [number not in refused for number in range(len(writes))]
+
+    async def _refused(self, writes: list[_Write]) -> set[int]:
+        """Insert; return the places of those whose key is taken."""
+        try:
+            await self._plain.insert_many([write.document for write in writes], ordered=False)
+        except self._documents.bulk_failure as error:
+            details = getattr(error, "details", None) or {}
+            errors = details.get("writeErrors", [])
+            if details.get("writeConcernErrors") or any(each["code"] != DUPLICATE for each in errors):
+                raise
+            return {each["index"] for each in errors}
+        return set()
+
+    async def _write_many(self, writes: list[_Write]) -> list[bool]:
+        replace_one = self._documents.replace_one
+        commands = [
+            replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
+        ]
+        try:
+            result = await self._plain.bulk_write(commands, ordered=False)
+            if result.matched_count == len(writes):
+                return [True] * len(writes)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            await self._plain.bulk_write(commands, ordered=False)
+        # The server counts them together, so what is stored tells whose arrived.
+        stored = await self._load_many([write.record.key for write in writes])
+        return [found == write.record for found, write in zip(stored, writes, strict=True)]
+
+    async def _put(self, write: _Write) -> bool:
+        collection = self._documents.target(write.record)
+        if write.expected:
+            selector = {"_id": write.record.key, "v": write.expected}
+            return bool((await collection.replace_one(selector, write.document)).matched_count)
+        try:
+            await collection.insert_one(write.document)
         except self._duplicate:
             return False
         return True
@@ -206,7 +292,7 @@ class MongoStore:
 
     async def find(self, user: str) -> list[Record]:
         """Return the user's records."""
-        return [self._record(document) for document in await self._plain.find({"u": user}).to_list()]
+        return [self._record(document) for document in await self._plain.find({"u": {"$eq": user}}).to_list()]
 
     async def purge(self, now: float, limit: int = 1000) -> int:
         """Remove expired records now, rather than when the server's TTL monitor comes by, every minute."""
@@ -301,7 +387,7 @@ class BlockingMongoStore:
 
     def find(self, user: str) -> list[Record]:
         """As `MongoStore.find`."""
-        return [self._documents.record(document) for document in self._plain.find({"u": user})]
+        return [self._documents.record(document) for document in self._plain.find({"u": {"$eq": user}})]
 
     def purge(self, now: float, limit: int = 1000) -> int:
         """As `MongoStore.purge`."""

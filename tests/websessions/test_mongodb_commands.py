@@ -1,4 +1,4 @@
-"""The MongoDB store opens its client without retryable writes, and repeats its own: what that must not change."""
+"""The MongoDB store repeats its own writes and shares commands between requests: what that must not change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from mangonel.errors import AutoReconnect, NotPrimaryError, OperationFailure
 from mangonel.websessions.record import ENDED
+from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.protocol import Immediate
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record, changed
 
-WRITES = ("insert_one", "insert_many", "replace_one", "update_one", "delete_many")
+WRITES = ("insert_one", "insert_many", "replace_one", "bulk_write", "update_one", "delete_many")
 
 
 class Trouble:
@@ -129,7 +130,7 @@ class Counting(Trouble):
         self.commands: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        if name in WRITES:
+        if name in (*WRITES, "find_one", "find"):
             self.commands.append(name)
         return super().__getattr__(name)
 
@@ -205,3 +206,70 @@ async def test_who_gave_up_waiting_for_a_batch_takes_nobody_along(store_url: Cal
     assert isinstance(results.pop(5), asyncio.CancelledError)
     assert results == [True] * 9
     assert store._inserts._busy == 0
+
+
+async def test_known_visitors_who_come_at_once_share_loads_and_writes(
+    store_url: Callable[[str], str],
+) -> None:
+    url = store_url("mongodb")
+    store, counting = await counted(url)
+    records = [a_record() for _ in range(100)]
+    await asyncio.gather(*(store.put(record, 0) for record in records))
+    counting.commands.clear()
+    keys = [record.key for record in records]
+    absent = a_record().key
+    assert await asyncio.gather(*map(store.get, [*keys, absent, keys[0]])) == [*records, None, records[0]]
+    assert len(counting.commands) <= 6
+    others: Any = open_blocking(url)
+    taken = set(range(7, 100, 10))
+    for number in taken:
+        assert others.put(changed(records[number], data=b"theirs"), 1)
+    counting.commands.clear()
+    news = [changed(record, data=b"ours") for record in records]
+    written = await asyncio.gather(*(store.put(record, 1) for record in news))
+    assert [number for number, done in enumerate(written) if not done] == sorted(taken)
+    assert len(counting.commands) <= 8
+    for number, record in enumerate(await asyncio.gather(*map(store.get, keys))):
+        assert record.data == (b"theirs" if number in taken else b"ours")
+
+
+@LOST
+async def test_a_batch_of_writes_whose_answer_is_lost_counts_once(
+    arrives: bool, store_url: Callable[[str], str]
+) -> None:
+    store, counting = await counted(store_url("mongodb"))
+    records = [a_record() for _ in range(20)]
+    await asyncio.gather(*(store.put(record, 0) for record in records))
+    news = [changed(record, data=b"second") for record in records]
+    for expected in (1, 1):
+        nothing = asyncio.ensure_future(
+            asyncio.gather(*(store.put(record, expected) for record in news[:10]))
+        )
+        await asyncio.sleep(0)
+        counting.losing = [(arrives, AutoReconnect("the line broke"))]
+        assert all(await nothing)
+        news = news[10:]
+    assert "bulk_write" in counting.commands
+    found = await asyncio.gather(*(store.get(record.key) for record in records))
+    assert {record.data for record in found} == {b"second"}
+
+
+async def test_one_of_many_who_end_a_websession_at_once_has_ended_it(store_url: Callable[[str], str]) -> None:
+    store, _ = await counted(store_url("mongodb"))
+    record = a_record()
+    await store.put(record, 0)
+    trace = changed(record, data=b"", next=ENDED)
+    assert sum(await asyncio.gather(*(store.put(trace, 1) for _ in range(20)))) == 1
+
+
+async def test_a_client_that_the_application_shares_shares_commands_too(
+    store_url: Callable[[str], str],
+) -> None:
+    opened: Any = open_store(store_url("mongodb"))
+    counting = Counting(opened._plain)
+    store = MongoStore(opened._plain)
+    store._plain = store._documents.plain = counting
+    records = [a_record() for _ in range(50)]
+    assert all(await asyncio.gather(*(store.put(record, 0) for record in records)))
+    assert len(counting.commands) <= 5
+    await opened.aclose()

@@ -1,0 +1,92 @@
+"""Calls of requests that arrive at once, in one command: what comes while some are under way waits for the next one.
+Each request hears of its own call and of no other's.
+
+A call that comes alone is sent alone and at once. Knows no driver and no command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Shared"]
+
+# Commands under way before others wait for one to end: while the server works on one, the next is being made.
+UNDER_WAY = 2
+# Calls of a command; the server works on batches of this size anyway.
+MOST = 64
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+class Shared(Generic[Asked, Answer]):
+    """Calls of one kind, of one event loop.
+
+    Args:
+        alone: makes one call.
+        together: makes several in one command; returns their answers in order.
+    """
+
+    def __init__(
+        self,
+        alone: Callable[[Asked], Awaitable[Answer]],
+        together: Callable[[list[Asked]], Awaitable[list[Answer]]],
+    ) -> None:
+        self._alone = alone
+        self._together = together
+        self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
+        self._busy = 0
+        self._senders: set[asyncio.Task[None]] = set()
+
+    async def call(self, asked: Asked) -> Answer:
+        """Make a call, alone or with others."""
+        if self._busy >= UNDER_WAY:
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            self._waiting.append((asked, future))
+            return await future
+        self._busy += 1
+        try:
+            return await self._alone(asked)
+        finally:
+            self._busy -= 1
+            if self._waiting:
+                self._start()
+
+    def _start(self) -> None:
+        self._busy += 1
+        sender = asyncio.get_running_loop().create_task(self._send())
+        self._senders.add(sender)
+        sender.add_done_callback(self._senders.discard)
+
+    async def _send(self) -> None:
+        """Send what waits, until nothing does."""
+        batch: list[tuple[Asked, asyncio.Future[Answer]]] = []
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                # Who has given up meanwhile was told that nothing is certain; nothing is the better answer.
+                batch = [(asked, future) for asked, future in batch if not future.done()]
+                if not batch:
+                    continue
+                try:
+                    answers = await self._together([asked for asked, _ in batch])
+                except Exception as error:
+                    _fail(batch, error)
+                    continue
+                for (_, future), answer in zip(batch, answers, strict=True):
+                    if not future.done():
+                        future.set_result(answer)
+        finally:
+            self._busy -= 1
+            # Of a loop that ends; after a normal end nobody is left.
+            for _, future in (*batch, *self._waiting):
+                if not future.done():
+                    future.cancel()
+
+
+def _fail(batch: list[tuple[Asked, asyncio.Future[Answer]]], error: Exception) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -1,0 +1,73 @@
+"""What one visitor sends harms no other, and whoever asks for a user's websessions asks for a value, not a query."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from store_names import STORES
+
+from mangonel.websessions import Handle, Visit, WebSessions
+from mangonel.websessions.answer import headers_of
+from mangonel.websessions.errors import UsageError, WebSessionError
+
+stores = pytest.mark.parametrize("name", STORES)
+BAD = ("\ud800", "a\0b", "x" * 256, "", 7, {"$ne": None})
+
+
+async def opened(store_url: Callable[[str], str], name: str, **settings: Any) -> WebSessions[Any]:
+    sessions: WebSessions[Any] = WebSessions(store_url(name), events=lambda event: None, **settings)
+    await sessions.setup()
+    return sessions
+
+
+@stores
+async def test_one_visitor_s_bad_value_fails_alone_among_those_who_come_at_once(
+    name: str, store_url: Callable[[str], str]
+) -> None:
+    for codec in ("msgpack", "bson"):
+        sessions = await opened(store_url, name, codec=codec)
+
+        async def visit(number: int, sessions: WebSessions[Any] = sessions) -> Any:
+            session = await sessions.asynchronous.load(Visit())
+            # What the object itself would refuse has been smuggled past it.
+            session.state.label = "\ud800" if number == 7 else "Firefox"
+            session["n"] = "\udfff" if number == 8 else number
+            await sessions.asynchronous.commit(session)
+            return headers_of(session)[0][1].partition(";")[0]
+
+        results = await asyncio.gather(*(visit(number) for number in range(20)), return_exceptions=True)
+        failed = [number for number, result in enumerate(results) if isinstance(result, BaseException)]
+        # Some engines store any label.
+        assert failed in ([7, 8], [8]), failed
+        assert all(isinstance(results[number], WebSessionError) for number in failed)
+        for number, cookie in enumerate(results):
+            if number not in failed and number != 7:
+                session = await sessions.asynchronous.load(Visit(cookie))
+                assert session["n"] == number
+        await sessions.aclose()
+
+
+@stores
+@pytest.mark.parametrize("bad", BAD, ids=ascii)
+async def test_a_user_s_name_and_a_label_are_checked_where_they_come_in(
+    name: str, bad: Any, store_url: Callable[[str], str]
+) -> None:
+    sessions = await opened(store_url, name)
+    session = await sessions.asynchronous.load(Visit())
+    with pytest.raises(UsageError, match="expected the user"):
+        session.login(bad)
+    with pytest.raises(UsageError, match="expected the label"):
+        session.label = bad
+    for ask in (sessions.of, sessions.revoke_user):
+        with pytest.raises(UsageError, match="expected the user"):
+            await ask(bad)
+    for handle in (Handle(bad, "ada", 0, 0, 0), Handle("00", bad, 0, 0, 0)):
+        with pytest.raises(UsageError, match="expected the handle"):
+            await sessions.revoke(handle)
+    session.login("ada")
+    session.label = "x" * 255
+    await sessions.asynchronous.commit(session)
+    await sessions.aclose()
