@@ -11,7 +11,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-import docs_public  # noqa: E402  # beside this file, which MkDocs loads by its path
+import addresses  # noqa: E402  # beside this file, which MkDocs loads by its path
+import docs_public  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
 # Pages outside of docs/, where they are expected at the root of a repository.
@@ -49,6 +50,8 @@ def on_config(config: Any) -> Any:
     sys.path.insert(0, str(ROOT / "python"))
     # The frameworks and engines that some modules import are the development tools'; what the site needs comes first.
     sys.path.extend(str(path) for path in (ROOT / ".venv/lib").glob("python3*/site-packages"))
+    known = addresses.setting()
+    config["site_url"], config["repo_url"] = known.get("documentation"), known.get("repository")
     for entry in config["nav"]:
         if isinstance(entry, dict) and "Reference" in entry:
             entry["Reference"] = [
