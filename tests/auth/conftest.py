@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import pytest
 
-from faces.conftest import Face, async_face, blocking_face, face, loop_name
+from faces.conftest import async_face, blocking_face, face, loop_name
 from mangonel import MongoClient
 from mangonel.server import Server, start
 
-__all__ = ["Face", "async_face", "blocking_face", "face", "loop_name"]
+__all__ = ["async_face", "blocking_face", "face", "loop_name"]
 
 # Characters that URIs escape, that SCRAM escapes, and that SASLprep changes: a soft hyphen goes away, a Roman numeral
 # becomes letters.

@@ -10,11 +10,11 @@ from typing import Any
 import pymongo
 import pytest
 
-from auth.conftest import ROOT, Face, uri
-from faces.conftest import eventually, found, pool_sizes
+from auth.conftest import ROOT, uri
 from mangonel import CursorType, InsertOne, WriteConcern
 from mangonel.errors import AutoReconnect, ProtocolError
 from mangonel.server import Server, start
+from tools.faces import Face, eventually, found, pool_sizes
 from tools.messages import EXHAUST_ALLOWED, HEADER, MORE_TO_COME, OP_COMPRESSED, OP_MSG
 from tools.scripted_server import Close, Raw, Reply, Script, ScriptedServer
 
@@ -53,7 +53,7 @@ def test_the_server_counts_what_comes_and_goes_compressed(
     documents = [{"_id": number, "text": TEXT} for number in range(300)]
     before = counters(packer, compressor)
     face.run(lambda: orders.insert_many(documents))
-    assert face.each(orders.find().sort("_id")) == documents
+    assert face.collect(orders.find().sort("_id")) == documents
     after = counters(packer, compressor)
     moved = {name: after[name] - before[name] for name in before}
     assert moved["received"] > 300 * len(TEXT)
@@ -93,7 +93,7 @@ def test_users_and_replica_sets_go_together_with_compression(
     orders = client.shop[f"{face.name}_{compressor}"]
     for number in range(5):
         face.run(lambda number=number: orders.insert_one({"_id": number, "text": TEXT}))
-    assert len(face.each(orders.find(batch_size=2))) == 5
+    assert len(face.collect(orders.find(batch_size=2))) == 5
     face.run(orders.drop)
 
 
@@ -130,7 +130,7 @@ def test_a_batch_of_the_largest_size_survives_compression(face: Face, packer: Se
     large = client.shop[f"large_{face.name}"]
     documents = [{"_id": number, "data": bytes(15_000_000)} for number in range(4)]
     face.run(lambda: large.insert_many(documents))
-    assert [len(document["data"]) for document in face.each(large.find())] == [15_000_000] * 4
+    assert [len(document["data"]) for document in face.collect(large.find())] == [15_000_000] * 4
     face.run(large.drop)
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import bson
 import pytest
 
-from auth.conftest import Face
-from faces.conftest import EMPTY, pool_sizes
 from mangonel.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult, OIDCIdPInfo
 from mangonel.errors import ConfigurationError, OperationFailure, ProtocolError
+from tools.faces import EMPTY, Face, pool_sizes
 from tools.messages import Request
 from tools.scripted_server import Close, ScriptedServer
 

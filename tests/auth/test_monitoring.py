@@ -8,10 +8,11 @@ import pymongo
 import pytest
 from pymongo import monitoring as their_monitoring
 
-from auth.conftest import Face, uri
+from auth.conftest import uri
 from mangonel.errors import OperationFailure, PyMongoError
 from mangonel.server import Server
 from monitoring.conftest import Heard
+from tools.faces import Face
 from tools.scripted_server import Hang, ScriptedServer
 
 

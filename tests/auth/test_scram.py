@@ -8,10 +8,11 @@ from typing import Any
 import pymongo
 import pytest
 
-from auth.conftest import ROOT, USERS, Face, uri
+from auth.conftest import ROOT, USERS, uri
 from mangonel import ReadPreference
 from mangonel.errors import ConfigurationError, OperationFailure
 from mangonel.server import Server, start
+from tools.faces import Face
 
 SCRAM = ["SCRAM-SHA-1", "SCRAM-SHA-256"]
 

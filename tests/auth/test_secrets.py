@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import mangonel
-from auth.conftest import ROOT, Face, uri
+from auth.conftest import ROOT, uri
 from auth.test_mechanisms import Provider, Tokens, oidc
-from faces.conftest import EMPTY
 from mangonel import AsyncMongoClient, MongoClient
 from mangonel.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult
 from mangonel.monitoring import CommandListener
 from mangonel.server import Server
+from tools.faces import EMPTY, Face
 from tools.scripted_server import Close, ScriptedServer
 
 SECRET = "s3cr3t-w0rd"

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from auth.conftest import ROOT, Face
+from auth.conftest import ROOT
 from mangonel import MongoClient
 from mangonel.errors import OperationFailure
 from mangonel.server import Server, start
 from tls.certificates import Certificates
 from tls.conftest import certificates
+from tools.faces import Face
 
 __all__ = ["certificates"]
 

@@ -8,7 +8,6 @@ from typing import Any
 import pymongo
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import errors
 from mangonel.bson.codec_options import CodecOptions
@@ -18,6 +17,7 @@ from mangonel.driver_info import DriverInfo
 from mangonel.read_preferences import ReadPreference
 from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 # Each call gets a database that holds `things` (two documents), `capped` and the view `view`.
@@ -214,7 +214,7 @@ def test_dereference_returns_the_document_or_none(face: Face, databases: tuple[A
 
 
 def test_a_faulty_collection_is_reported(face: Face, scripted_server: ScriptedServer) -> None:
-    database = face.connect(scripted_server.uri).db
+    database = face.client(scripted_server.uri).db
     scripted_server.once("validate", {"ok": 1.0, "valid": False})
     scripted_server.once("validate", {"ok": 1.0, "raw": {"a": {"valid": True}, "b": {"valid": False}}})
     scripted_server.once("validate", {"ok": 1.0, "raw": {"a": {"valid": True}}})
@@ -259,7 +259,7 @@ def test_what_the_client_knows_of_its_server_is_what_pymongo_knows(
 ) -> None:
     uri = request.getfixturevalue(kind).uri
     names = ("address", "primary", "secondaries", "arbiters", "is_primary", "is_mongos")
-    client = face.connect(uri)
+    client = face.client(uri)
     assert client.nodes == frozenset()
     mine = {name: face.wait(getattr(client, name)) for name in names}
     with pymongo.MongoClient(uri) as peer:
@@ -270,7 +270,7 @@ def test_what_the_client_knows_of_its_server_is_what_pymongo_knows(
 def test_appended_metadata_is_told_to_the_server_on_new_connections(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
     client.append_metadata(DriverInfo("some-library", "1.2"))
     client.append_metadata(DriverInfo("some-library", "1.2"))
     face.wait(client.admin.command("ping"))
@@ -299,7 +299,7 @@ def test_an_administrative_write_is_sent_once_and_carries_the_write_concern(
     names = ("create", "drop", "renameCollection", "dropDatabase", "createIndexes", "dropIndexes")
     for name in names:
         scripted_server.on(name, Close())
-    database = face.connect(scripted_server.uri + "&w=2").db
+    database = face.client(scripted_server.uri + "&w=2").db
     with pytest.raises(errors.AutoReconnect):
         face.wait(call(database))
     sent = [request.command for name in names for request in scripted_server.received(name)]
@@ -314,7 +314,7 @@ def test_an_administrative_write_that_is_not_confirmed_raises(
     for name in ("drop", "dropDatabase"):
         scripted_server.on(name, reply)
     with pytest.raises(errors.WTimeoutError):
-        face.wait(call(face.connect(scripted_server.uri + "&w=2").db))
+        face.wait(call(face.client(scripted_server.uri + "&w=2").db))
 
 
 def test_unacknowledged_drop_does_not_wait_for_a_reply(face: Face, databases: tuple[Any, Any]) -> None:
@@ -328,12 +328,12 @@ def test_unacknowledged_drop_does_not_wait_for_a_reply(face: Face, databases: tu
 def test_aconnect_reaches_the_server_or_raises(face: Face, server: Server) -> None:
     if not face.is_async:
         pytest.skip("a blocking client has no aconnect")
-    client = face.connect(server.uri)
+    client = face.client(server.uri)
     assert face.wait(client.aconnect()) is None
     assert len(client.nodes) == 1
     face.wait(client.aclose())
     with pytest.raises(errors.InvalidOperation):
         face.wait(client.admin.command("ping"))
-    lost = face.connect("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=50&directConnection=true")
+    lost = face.client("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=50&directConnection=true")
     with pytest.raises(errors.ServerSelectionTimeoutError):
         face.wait(lost.aconnect())

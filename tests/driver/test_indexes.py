@@ -11,12 +11,12 @@ import pymongo.operations
 import pytest
 
 import mangonel.operations
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import errors
 from mangonel.bson.son import SON
 from mangonel.operations import IndexModel, SearchIndexModel
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 # Each call gets a collection and the package whose models it takes.
@@ -112,7 +112,7 @@ def test_later_batches_of_a_listing_are_fetched_where_the_reply_says(
     rest = {"id": 0, "ns": "db.$cmd.listIndexes.c", "nextBatch": [{**key, "name": "b"}]}
     scripted_server.on("listIndexes", {"ok": 1.0, "cursor": first})
     scripted_server.on("getMore", {"ok": 1.0, "cursor": rest})
-    collection = face.connect(scripted_server.uri).db.c
+    collection = face.client(scripted_server.uri).db.c
     assert list(face.wait(collection.index_information(comment="why"))) == ["a", "b"]
     more = scripted_server.received("getMore")[0].command
     assert (more["collection"], more["comment"]) == ("$cmd.listIndexes.c", "why")
@@ -129,7 +129,7 @@ def test_unique_index_over_duplicates_raises_duplicate_key_error(
 def test_index_commands_carry_the_write_concern_and_search_index_commands_do_not(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
-    collection = face.connect(scripted_server.uri).db.get_collection("c", write_concern=WriteConcern(w=2))
+    collection = face.client(scripted_server.uri).db.get_collection("c", write_concern=WriteConcern(w=2))
     for name in ("createIndexes", "dropIndexes", "dropSearchIndex", "updateSearchIndex"):
         scripted_server.on(name, {"ok": 1.0})
     created = [{"id": "1", "name": "default"}, {"id": "2", "name": "x"}]
@@ -164,7 +164,7 @@ def test_search_indexes_are_listed_by_an_aggregation_without_concerns(
     reply = {"ok": 1.0, "cursor": {"id": 0, "ns": "db.c", "firstBatch": [{"name": "x"}]}}
     scripted_server.on("aggregate", reply)
     uri = scripted_server.uri + "&readConcernLevel=majority"
-    collection = face.connect(uri).db.c
+    collection = face.client(uri).db.c
     assert face.collect(face.wait(collection.list_search_indexes("x"))) == [{"name": "x"}]
     face.wait(collection.list_search_indexes())
     named, all_ = [request.command for request in scripted_server.received("aggregate")]

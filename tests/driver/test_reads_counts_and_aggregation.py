@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import bson, errors
 from mangonel.collation import Collation
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 DOCUMENTS = [{"_id": n, "n": n % 7, "tag": "aA"[n % 2], "list": [n, n + 1]} for n in range(300)]
@@ -224,7 +224,7 @@ def test_an_aggregation_that_writes_is_never_sent_twice(
 def test_only_a_writing_aggregation_carries_a_write_concern(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
-    collection = face.connect(scripted_server.uri).db.get_collection("c", write_concern=WriteConcern(w=1))
+    collection = face.client(scripted_server.uri).db.get_collection("c", write_concern=WriteConcern(w=1))
     reply = {"ok": 1.0, "cursor": {"id": 0, "ns": "db.c", "firstBatch": []}}
     scripted_server.on("aggregate", reply)
     face.wait(collection.aggregate([], batchSize=5))

@@ -12,7 +12,6 @@ from typing import Any
 import bson as peer_bson
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import bson, errors
 from mangonel.bson import json_util
@@ -23,6 +22,7 @@ from mangonel.bson.son import SON
 from mangonel.collation import Collation
 from mangonel.cursor_shared import CursorType
 from mangonel.server import Server
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 DOCUMENTS = [{"_id": n, "n": n % 7, "tag": "aA"[n % 2], "sub": {"x": n}} for n in range(250)]
@@ -518,7 +518,7 @@ def test_limit_is_not_exceeded_by_a_server_that_sends_more(
     scripted_server.on("find", {"ok": 1.0, "cursor": batch})
     more = {"id": 0, "ns": "db.c", "nextBatch": [{"_id": 3}]}
     scripted_server.on("getMore", {"ok": 1.0, "cursor": more})
-    collection = face.connect(scripted_server.uri).db.c
+    collection = face.client(scripted_server.uri).db.c
     face.collect(collection.find(limit=3, batch_size=2))
     assert scripted_server.received("find")[0].command["batchSize"] == 2
     assert scripted_server.received("getMore")[0].command["batchSize"] == 1
@@ -527,7 +527,7 @@ def test_limit_is_not_exceeded_by_a_server_that_sends_more(
 def test_a_reply_without_a_cursor_is_a_protocol_error(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.on("find", {"ok": 1.0})
     with pytest.raises(errors.ProtocolError, match="cursor"):
-        face.collect(face.connect(scripted_server.uri).db.c.find())
+        face.collect(face.client(scripted_server.uri).db.c.find())
 
 
 def test_cancelled_cursor_ends_and_its_client_goes_on(face: Face, capped: tuple[Any, Any]) -> None:

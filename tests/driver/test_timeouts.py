@@ -51,7 +51,7 @@ def timed(face: Any, operation: Any) -> tuple[PyMongoError, float]:
 
 
 def test_a_server_that_never_answers_ends_with_the_clients_limit(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri, timeoutMS=1500)
+    client = face.client(scripted.uri, timeoutMS=1500)
     face.wait(client.a.b.find_one())
     scripted.on("find", Hang())
     error, seconds = timed(face, lambda: client.a.b.find_one())
@@ -61,7 +61,7 @@ def test_a_server_that_never_answers_ends_with_the_clients_limit(face: Any, scri
 
 
 def test_a_block_limits_what_runs_in_it_and_nothing_after_it(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri)
+    client = face.client(scripted.uri)
     with mangonel.timeout(5):
         face.wait(client.a.b.find_one())
         face.wait(client.a.b.insert_one({}))
@@ -75,7 +75,7 @@ def test_a_block_limits_what_runs_in_it_and_nothing_after_it(face: Any, scripted
 def test_the_block_goes_before_the_clients_limit_and_only_shortens_an_outer_one(
     face: Any, scripted: ScriptedServer
 ) -> None:
-    client = face.connect(scripted.uri, timeoutMS=1000)
+    client = face.client(scripted.uri, timeoutMS=1000)
     for outer, inner, least, most in [
         (9, None, 8000, 9000),
         (9, 20, 8000, 9000),
@@ -92,7 +92,7 @@ def test_the_block_goes_before_the_clients_limit_and_only_shortens_an_outer_one(
 
 
 def test_a_spent_block_sends_nothing_and_says_what_to_do(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri)
+    client = face.client(scripted.uri)
     face.wait(client.a.b.find_one())
     with mangonel.timeout(0.001):
         time.sleep(0.01)
@@ -105,7 +105,7 @@ def test_a_spent_block_sends_nothing_and_says_what_to_do(face: Any, scripted: Sc
 
 
 def test_the_search_for_a_server_ends_with_the_limit(face: Any) -> None:
-    client = face.connect("mongodb://127.0.0.1:1", timeoutMS=200)
+    client = face.client("mongodb://127.0.0.1:1", timeoutMS=200)
     error, seconds = timed(face, lambda: client.a.b.find_one())
     assert isinstance(error, ServerSelectionTimeoutError)
     assert error.timeout
@@ -113,7 +113,7 @@ def test_the_search_for_a_server_ends_with_the_limit(face: Any) -> None:
 
 
 def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri, maxPoolSize=1)
+    client = face.client(scripted.uri, maxPoolSize=1)
     scripted.on("find", Hang())
 
     async def both() -> None:
@@ -143,7 +143,7 @@ def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: Scri
 
 
 def test_time_is_one_for_all_commands_of_a_bulk_write(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri, timeoutMS=2000)
+    client = face.client(scripted.uri, timeoutMS=2000)
     scripted.on("insert", Reply({"ok": 1, "n": 1}, delay=0.3))
     scripted.on("update", {"ok": 1, "n": 1, "nModified": 1})
     requests = [mangonel.InsertOne({}), mangonel.UpdateOne({}, {"$set": {"a": 1}})]
@@ -152,7 +152,7 @@ def test_time_is_one_for_all_commands_of_a_bulk_write(face: Any, scripted: Scrip
 
 
 def test_reads_are_tried_again_while_time_is_left(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri, timeoutMS=10_000)
+    client = face.client(scripted.uri, timeoutMS=10_000)
     for _ in range(4):
         scripted.once("find", Close())
     assert face.wait(client.a.b.find_one()) == {"_id": 1}
@@ -171,7 +171,7 @@ def test_a_server_stops_its_own_work_in_time(face: Any, client: Any, database_na
 def test_closing_a_cursor_reaches_the_server_after_the_block_is_spent(
     face: Any, scripted: ScriptedServer
 ) -> None:
-    client = face.connect(scripted.uri)
+    client = face.client(scripted.uri)
     scripted.on("find", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "firstBatch": [{"_id": 1}]}})
     cursor = client.a.b.find()
     face.wait(cursor.next())
@@ -192,7 +192,7 @@ def test_a_wrong_limit_is_refused_like_in_pymongo(wrong: Any, error: type[Except
 def test_closing_a_client_does_not_wait_for_a_deployment_that_is_gone(face: Any) -> None:
     with ScriptedServer() as gone:
         gone.on("find", {"ok": 1, "cursor": {"id": 0, "ns": "a.b", "firstBatch": []}})
-        client = face.connect(gone.uri)
+        client = face.client(gone.uri)
         face.wait(client.a.b.find_one())
     begun = time.monotonic()
     face.wait(client.close())
@@ -205,7 +205,7 @@ def test_closing_a_client_does_not_wait_for_a_deployment_that_is_gone(face: Any)
 def test_an_overloaded_server_is_asked_again_and_answers_in_the_end(
     face: Any, scripted: ScriptedServer
 ) -> None:
-    client = face.connect(scripted.uri)
+    client = face.client(scripted.uri)
     for command in ("insert", "find"):
         for _ in range(2):
             scripted.once(command, OVERLOADED)
@@ -217,7 +217,7 @@ def test_an_overloaded_server_is_asked_again_and_answers_in_the_end(
 def test_the_user_says_how_often_an_overloaded_server_is_asked_again(
     face: Any, scripted: ScriptedServer
 ) -> None:
-    client = face.connect(scripted.uri, max_adaptive_retries=0)
+    client = face.client(scripted.uri, max_adaptive_retries=0)
     scripted.on("find", OVERLOADED)
     error, _ = timed(face, lambda: client.a.b.find_one())
     assert isinstance(error, OperationFailure)
@@ -231,7 +231,7 @@ def test_the_user_says_how_often_an_overloaded_server_is_asked_again(
 def test_a_retry_that_wrote_nothing_reports_the_first_error(face: Any, scripted: ScriptedServer) -> None:
     hello = {"setName": "rs0", "isWritablePrimary": True, "hosts": [scripted.uri.split("/")[2]]}
     scripted.hello.update(hello)
-    client = face.connect(scripted.uri, directConnection=True)
+    client = face.client(scripted.uri, directConnection=True)
     scripted.once("insert", {"ok": 0, "code": 91, "errmsg": "first", "errorLabels": ["RetryableWriteError"]})
     labels = ["RetryableWriteError", "NoWritesPerformed"]
     scripted.once("insert", {"ok": 0, "code": 10107, "errmsg": "second", "errorLabels": labels})
@@ -240,7 +240,7 @@ def test_a_retry_that_wrote_nothing_reports_the_first_error(face: Any, scripted:
 
 
 def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri, timeoutMS=500)
+    client = face.client(scripted.uri, timeoutMS=500)
     tailable = mangonel.CursorType.TAILABLE_AWAIT
     cursor = client.a.b.find(cursor_type=tailable).max_await_time_ms(500)
     error, _ = timed(face, cursor.next)
@@ -251,7 +251,7 @@ def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted
 
 
 def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: ScriptedServer) -> None:
-    client = face.connect(scripted.uri)
+    client = face.client(scripted.uri)
     scripted.on("find", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "firstBatch": [{"_id": 1}]}})
     scripted.on("getMore", {"ok": 0, "code": 2, "errmsg": "no"})
     cursor = client.a.b.find()

@@ -11,11 +11,11 @@ import pymongo.operations
 import pymongo.write_concern
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import errors, operations
 from mangonel.operations import DeleteMany, DeleteOne, InsertOne, UpdateMany, UpdateOne
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import Close, ScriptedServer
 
 DOCUMENTS = [{"_id": 1, "a": "x", "n": 1}, {"_id": 2, "a": "X", "n": 2}, {"_id": 3, "list": [1, 5]}]
@@ -182,7 +182,7 @@ def test_unacknowledged_bulk_answers_or_refuses_as_pymongo(
 def test_ordered_bulk_is_sent_as_runs_of_equal_commands(face: Face, scripted_server: ScriptedServer) -> None:
     for name in ("insert", "update", "delete"):
         scripted_server.on(name, {"ok": 1, "n": 1, "nModified": 1})
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     face.wait(
         client.a.b.bulk_write(
@@ -210,7 +210,7 @@ def test_unordered_bulk_is_sent_as_one_command_of_each_kind(
 ) -> None:
     for name in ("insert", "update", "delete"):
         scripted_server.on(name, {"ok": 1, "n": 1, "nModified": 1})
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     face.wait(
         client.a.b.bulk_write(
@@ -239,7 +239,7 @@ def test_run_with_a_write_to_many_documents_is_never_sent_twice(
     scripted_server.hello.update(setName="rs0", hosts=[scripted_server.address])
     scripted_server.on("insert", {"ok": 1, "n": 1})
     scripted_server.once(many._COMMAND, Close())
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     with pytest.raises(errors.AutoReconnect):
         face.wait(client.a.b.bulk_write([InsertOne({}), many]))
@@ -255,7 +255,7 @@ def test_write_concern_error_of_a_stepping_down_member_halts_the_bulk(
 ) -> None:
     failed = {"code": 91, "errmsg": "shutting down"}
     scripted_server.on("insert", {"ok": 1, "n": 1, "writeConcernError": failed})
-    client = face.connect(scripted_server.uri, retryWrites=False)
+    client = face.client(scripted_server.uri, retryWrites=False)
 
     with pytest.raises(errors.BulkWriteError) as caught:
         face.wait(client.a.b.bulk_write([InsertOne({}), DeleteOne({})]))

@@ -10,12 +10,12 @@ import pymongo.operations
 import pymongo.write_concern
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import errors, operations
 from mangonel.operations import DeleteMany, InsertOne, UpdateOne
 from mangonel.results import ClientBulkWriteResult
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import Close, Script, ScriptedServer
 
 NS, OTHER = "shop.orders", "shop.carts"
@@ -81,7 +81,7 @@ def test_command_is_that_of_pymongo(name: str, face: Face, modern: ScriptedServe
 
     with pymongo.MongoClient(modern.uri) as oracle:
         oracle.bulk_write(make(pymongo.operations), **options)
-    face.wait(face.connect(modern.uri).bulk_write(make(operations), **options))
+    face.wait(face.client(modern.uri).bulk_write(make(operations), **options))
 
     theirs, ours = modern.received("bulkWrite")
     assert ours.sequences == theirs.sequences
@@ -156,7 +156,7 @@ def test_result_is_that_of_pymongo(name: str, face: Face, modern: ScriptedServer
     with pymongo.MongoClient(modern.uri) as oracle:
         play()
         theirs = outcome(lambda: oracle.bulk_write(models(pymongo.operations), **options))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
     play()
     ours = outcome(lambda: face.wait(client.bulk_write(models(operations), **options)))
 
@@ -209,7 +209,7 @@ def test_wrong_argument_raises_the_class_that_pymongo_raises(
     with pymongo.MongoClient(modern.uri) as oracle, pytest.raises(Exception) as theirs:
         call(oracle, pymongo.operations)
     with pytest.raises(Exception) as ours:
-        face.wait(call(face.connect(modern.uri), operations))
+        face.wait(call(face.client(modern.uri), operations))
 
     assert type(ours.value).__name__ == type(theirs.value).__name__
     assert modern.received("bulkWrite") == []
@@ -223,7 +223,7 @@ def test_server_older_than_8_is_named_as_the_reason(face: Face, client: Any) -> 
 def test_error_that_ended_the_bulk_is_the_cause(face: Face, modern: ScriptedServer) -> None:
     modern.once("bulkWrite", reply([], nInserted=2), {"ok": 0, "code": 13, "errmsg": "not authorized"})
     modern.hello["maxWriteBatchSize"] = 2
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
 
     with pytest.raises(errors.ClientBulkWriteException) as caught:
         face.wait(client.bulk_write([InsertOne({"_id": number}, NS) for number in range(4)]))
@@ -240,7 +240,7 @@ def test_indexes_count_over_all_batches_and_each_names_its_own_namespaces(
     modern.hello["maxWriteBatchSize"] = 2
     error = {"ok": 0, "idx": 0, "code": 11000, "errmsg": "E11000"}
     modern.once("bulkWrite", reply([]), reply([error], nErrors=1))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
     namespaces = [NS, NS, OTHER, NS]
 
     with pytest.raises(errors.ClientBulkWriteException) as caught:
@@ -256,7 +256,7 @@ def test_indexes_count_over_all_batches_and_each_names_its_own_namespaces(
 def test_writes_are_split_by_the_size_of_both_sequences(face: Face, modern: ScriptedServer) -> None:
     modern.hello["maxMessageSizeBytes"] = 100_000
     modern.on("bulkWrite", reply([]))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
     # With the second namespace the first two writes would no longer fit beside the third.
     namespaces = ["a." + "n" * 200, "a." + "n" * 200, "a." + "m" * 30_000]
 
@@ -267,7 +267,7 @@ def test_writes_are_split_by_the_size_of_both_sequences(face: Face, modern: Scri
 
 def test_bulk_without_writes_of_many_documents_is_retried(face: Face, modern: ScriptedServer) -> None:
     modern.once("bulkWrite", Close(), reply([]))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
 
     face.wait(client.bulk_write([InsertOne({"_id": 1}, NS)]))
 
@@ -277,7 +277,7 @@ def test_bulk_without_writes_of_many_documents_is_retried(face: Face, modern: Sc
 
 def test_bulk_with_a_write_of_many_documents_is_sent_once(face: Face, modern: ScriptedServer) -> None:
     modern.once("bulkWrite", Close())
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
 
     with pytest.raises(errors.ClientBulkWriteException) as caught:
         face.wait(client.bulk_write([InsertOne({"_id": 1}, NS), DeleteMany({}, namespace=NS)]))
@@ -289,7 +289,7 @@ def test_bulk_with_a_write_of_many_documents_is_sent_once(face: Face, modern: Sc
 def test_results_cursor_is_read_in_the_session_of_the_command(face: Face, modern: ScriptedServer) -> None:
     modern.once("bulkWrite", reply([{"ok": 1, "idx": 0, "n": 1}], 77))
     modern.once("getMore", more([{"ok": 1, "idx": 1, "n": 1, "nModified": 1}]))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
     pair = [InsertOne({"_id": 1}, NS), UpdateOne({"_id": 1}, {"$set": {"a": 1}}, namespace=NS)]
 
     result = face.wait(client.bulk_write(pair, verbose_results=True, comment="why"))
@@ -304,7 +304,7 @@ def test_results_cursor_is_read_in_the_session_of_the_command(face: Face, modern
 def test_cursor_that_is_not_read_to_its_end_is_killed(face: Face, modern: ScriptedServer) -> None:
     error = {"ok": 0, "idx": 0, "code": 11000, "errmsg": "E11000"}
     modern.once("bulkWrite", reply([error], 77, nErrors=1))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
 
     with pytest.raises(errors.ClientBulkWriteException):
         face.wait(client.bulk_write([InsertOne({"_id": 1}, NS), InsertOne({"_id": 2}, NS)]))
@@ -316,7 +316,7 @@ def test_cursor_that_is_not_read_to_its_end_is_killed(face: Face, modern: Script
 def test_unacknowledged_bulk_waits_for_nothing(face: Face, modern: ScriptedServer) -> None:
     modern.hello["maxWriteBatchSize"] = 1
     modern.on("bulkWrite", Script())
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
 
     result = face.wait(
         client.bulk_write(
@@ -336,7 +336,7 @@ def test_unacknowledged_bulk_waits_for_nothing(face: Face, modern: ScriptedServe
 
 def test_inserted_documents_gain_the_id_that_the_result_names(face: Face, modern: ScriptedServer) -> None:
     modern.on("bulkWrite", reply([{"ok": 1, "idx": 0, "n": 1}]))
-    client = face.connect(modern.uri)
+    client = face.client(modern.uri)
     document: dict[str, Any] = {"a": 1}
 
     result = face.wait(client.bulk_write([InsertOne(document, NS)], verbose_results=True))

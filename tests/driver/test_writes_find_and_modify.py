@@ -8,9 +8,9 @@ from typing import Any
 import pymongo.write_concern
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import Close, ScriptedServer
 
 AFTER = True
@@ -130,7 +130,7 @@ def test_find_one_and_update_is_sent_again_with_its_transaction_number(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
     scripted_server.hello.update(setName="rs0", hosts=[scripted_server.address])
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
     scripted_server.once("findAndModify", Close(), {"ok": 1, "value": {"_id": 1}})
 
     assert face.wait(client.a.b.find_one_and_update({}, {"$inc": {"n": 1}})) == {"_id": 1}

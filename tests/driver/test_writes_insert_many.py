@@ -8,7 +8,6 @@ from typing import Any
 import pymongo.write_concern
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import AsyncMongoClient, errors
 from mangonel.bson import ObjectId, encode
@@ -16,6 +15,7 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.bson.son import SON
 from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import Close, Hang, Reply, Request, ScriptedServer
 
 
@@ -121,7 +121,7 @@ def answers(request: Request) -> Reply:
 def test_documents_are_split_by_the_server_s_count(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.hello["maxWriteBatchSize"] = 3
     scripted_server.on("insert", answers)
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     result = face.wait(client.a.b.insert_many([{"_id": number} for number in range(8)]))
 
@@ -135,7 +135,7 @@ def test_documents_are_split_by_the_server_s_message_size(
 ) -> None:
     scripted_server.hello["maxMessageSizeBytes"] = 100_000
     scripted_server.on("insert", answers)
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     face.wait(client.a.b.insert_many([{"_id": number, "x": "y" * 30_000} for number in range(7)]))
 
@@ -147,7 +147,7 @@ def test_documents_are_split_by_the_server_s_message_size(
 def test_long_comment_takes_from_the_room_for_documents(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.hello["maxMessageSizeBytes"] = 100_000
     scripted_server.on("insert", answers)
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
     documents = [{"_id": number, "x": "y" * 30_000} for number in range(3)]
 
     face.wait(client.a.b.insert_many(documents, comment="c" * 40_000))
@@ -160,7 +160,7 @@ def test_indexes_count_over_all_batches(face: Face, scripted_server: ScriptedSer
     broken = {"index": 1, "code": 11000, "errmsg": "E11000"}
     scripted_server.once("insert", {"ok": 1, "n": 1, "writeErrors": [dict(broken)]}, {"ok": 1, "n": 2})
     scripted_server.once("insert", {"ok": 1, "n": 0, "writeErrors": [{**broken, "index": 0}]})
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
     documents = [{"_id": number} for number in range(5)]
 
     with pytest.raises(errors.BulkWriteError) as caught:
@@ -178,7 +178,7 @@ def test_ordered_insert_stops_at_the_batch_with_an_error(face: Face, scripted_se
     scripted_server.hello["maxWriteBatchSize"] = 2
     error = {"index": 0, "code": 11000, "errmsg": "E11000"}
     scripted_server.once("insert", {"ok": 1, "n": 2}, {"ok": 1, "n": 0, "writeErrors": [error]})
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     with pytest.raises(errors.BulkWriteError) as caught:
         face.wait(client.a.b.insert_many([{"_id": number} for number in range(6)]))
@@ -193,7 +193,7 @@ def test_write_concern_errors_of_all_batches_are_collected(
     scripted_server.hello["maxWriteBatchSize"] = 1
     failed = {"code": 64, "errmsg": "waiting timed out"}
     scripted_server.on("insert", {"ok": 1, "n": 1, "writeConcernError": failed})
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     with pytest.raises(errors.BulkWriteError) as caught:
         face.wait(client.a.b.insert_many([{"_id": 1}, {"_id": 2}]))
@@ -207,7 +207,7 @@ def test_each_batch_is_retried_with_its_own_transaction_number(
 ) -> None:
     scripted_server.hello.update(maxWriteBatchSize=2, setName="rs0", hosts=[scripted_server.address])
     scripted_server.once("insert", {"ok": 1, "n": 2}, Close(), {"ok": 1, "n": 1})
-    client = face.connect(scripted_server.uri)
+    client = face.client(scripted_server.uri)
 
     face.wait(client.a.b.insert_many([{"_id": 1}, {"_id": 2}, {"_id": 3}]))
 
@@ -220,7 +220,7 @@ def test_unordered_unacknowledged_insert_waits_for_nothing(
 ) -> None:
     scripted_server.hello["maxWriteBatchSize"] = 2
     scripted_server.on("insert", {"ok": 1})
-    client = face.connect(scripted_server.uri, w=0)
+    client = face.client(scripted_server.uri, w=0)
 
     result = face.wait(client.a.b.insert_many([{"_id": number} for number in range(5)], ordered=False))
 
@@ -237,7 +237,7 @@ def test_ordered_unacknowledged_insert_waits_for_all_but_the_last_command(
 ) -> None:
     scripted_server.hello["maxWriteBatchSize"] = 2
     scripted_server.on("insert", answers)
-    client = face.connect(scripted_server.uri, w=0)
+    client = face.client(scripted_server.uri, w=0)
 
     face.wait(client.a.b.insert_many([{"_id": number} for number in range(5)]))
 
@@ -252,7 +252,7 @@ def test_ordered_unacknowledged_insert_split_by_size_still_stops_at_an_error(
     scripted_server.hello["maxMessageSizeBytes"] = 100_000
     error = {"index": 0, "code": 11000, "errmsg": "E11000"}
     scripted_server.on("insert", {"ok": 1, "n": 0, "writeErrors": [error]})
-    client = face.connect(scripted_server.uri, w=0)
+    client = face.client(scripted_server.uri, w=0)
 
     face.wait(client.a.b.insert_many([{"_id": number, "x": "y" * 30_000} for number in range(6)]))
 

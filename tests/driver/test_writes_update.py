@@ -8,13 +8,13 @@ from typing import Any
 import pymongo.write_concern
 import pytest
 
-from driver.conftest import Face
 from driver.outcomes import outcome
 from mangonel import errors
 from mangonel.collation import Collation
 from mangonel.operations import DeleteOne
 from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
+from tools.faces import Face
 from tools.scripted_server import Close, Script, ScriptedServer
 
 DOCUMENTS = [
@@ -174,7 +174,7 @@ def test_counts_of_an_unacknowledged_write_are_not_to_be_had(face: Face, collect
 
 def scripted_client(face: Face, scripted: ScriptedServer, **options: Any) -> Any:
     scripted.hello.update(setName="rs0", hosts=[scripted.address], primary=scripted.address)
-    return face.connect(scripted.uri, **options)
+    return face.client(scripted.uri, **options)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_unacknowledged_write_waits_for_no_reply(
 
 def test_standalone_server_takes_every_kind_of_write(face: Face, standalone: Server) -> None:
     # It knows no transaction numbers, so none may be sent.
-    collection = face.connect(standalone.uri).writes[face.name]
+    collection = face.client(standalone.uri).writes[face.name]
 
     face.wait(collection.insert_many([{"_id": 1}, {"_id": 2}]))
     face.wait(collection.bulk_write([DeleteOne({"_id": 1})]))

@@ -8,7 +8,6 @@ from typing import Any
 import bson
 import pytest
 
-from faces.conftest import EMPTY, Face, found, pool_sizes, wait_closed
 from mangonel.bson import ObjectId
 from mangonel.bson.errors import InvalidBSON, InvalidDocument
 from mangonel.errors import (
@@ -21,6 +20,7 @@ from mangonel.errors import (
     PyMongoError,
 )
 from mangonel.server import Server
+from tools.faces import EMPTY, Face, found, pool_sizes, wait_closed
 from tools.messages import op_msg
 from tools.scripted_server import Close, Raw, Reply, Request, Script, ScriptedServer
 
@@ -39,7 +39,7 @@ def test_documents_come_back_as_they_were_inserted(face: Face, server: Server, d
     assert isinstance(document["_id"], ObjectId)
     assert face.run(lambda: orders.find_one({"_id": 1})) == {"_id": 1, "total": 9.5}
     assert face.run(lambda: orders.find_one(document["_id"])) == document
-    assert face.each(orders.find({}, sort=[("total", 1)], batch_size=1)) == [
+    assert face.collect(orders.find({}, sort=[("total", 1)], batch_size=1)) == [
         document,
         {"_id": 1, "total": 9.5},
     ]
@@ -56,7 +56,7 @@ def test_a_cursor_over_many_batches_gives_every_document_once(face: Face, standa
     face.run(lambda: numbers.insert_many([{"_id": number} for number in range(1000)]))
     for options in ({"batch_size": 7}, {"batch_size": 7, "prefetch": True}, {"limit": 500, "batch_size": 99}):
         expected = range(options.get("limit", 1000))
-        assert [document["_id"] for document in face.each(numbers.find({}, **options))] == list(expected)
+        assert [document["_id"] for document in face.collect(numbers.find({}, **options))] == list(expected)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_exhaust_cursor_reads_what_the_server_writes_unasked(face: Face, stan
     face.run(numbers.drop)
     face.run(lambda: numbers.insert_many([{"_id": number} for number in range(300)]))
     cursor = numbers.find({}, cursor_type=CursorType.EXHAUST, batch_size=10)
-    assert len(face.each(cursor)) == 300
+    assert len(face.collect(cursor)) == 300
     assert pool_sizes(client) == (1, 0, 0, 0)
     cursor = numbers.find({}, cursor_type=CursorType.EXHAUST, batch_size=10)
     for _ in range(15):

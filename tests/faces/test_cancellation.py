@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import (
+from mangonel.errors import NetworkTimeout, ServerSelectionTimeoutError
+from tools.faces import (
     EMPTY,
     Face,
     connections_of,
@@ -23,7 +24,6 @@ from faces.conftest import (
     pool_sizes,
     wait_closed,
 )
-from mangonel.errors import NetworkTimeout, ServerSelectionTimeoutError
 from tools.scripted_server import Hang, Reply, ScriptedServer
 
 LARGE = {"_id": 1, "data": b"x" * 15_000_000}
@@ -64,8 +64,8 @@ def test_task_cancelled_in_the_wait_queue_leaves_it(
 def test_task_cancelled_when_its_turn_has_come_passes_it_on(
     loop_name: str, scripted_server: ScriptedServer
 ) -> None:
-    from faces.conftest import new_loop
     from mangonel import AsyncMongoClient
+    from tools.faces import new_loop
 
     scripted_server.on("find", EMPTY)
 
@@ -167,8 +167,8 @@ def _unacknowledged() -> Any:
 def test_cancelling_at_any_moment_leaves_nothing_behind(
     loop_name: str, scripted_server: ScriptedServer
 ) -> None:
-    from faces.conftest import new_loop
     from mangonel import AsyncMongoClient
+    from tools.faces import new_loop
 
     scripted_server.on(
         "find", lambda request: Reply(found({"_id": 1}), delay=0.002 * (request.request_id % 3))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import Face
 from mangonel.errors import ServerSelectionTimeoutError
 from mangonel.server import Server
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 

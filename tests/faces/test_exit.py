@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faces.conftest import EMPTY, found
+from tools.faces import EMPTY, found
 from tools.scripted_server import Hang, Reply, ScriptedServer
 
 BLOCKING = """

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, connections_of, found, pool_sizes
 from mangonel.bson import ObjectId
+from tools.faces import EMPTY, Face, connections_of, found, pool_sizes
 from tools.scripted_server import Hang, ScriptedServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

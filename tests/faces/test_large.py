@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import Face, new_loop
 from mangonel import AsyncMongoClient
 from mangonel.server import Server
+from tools.faces import Face, new_loop
 from tools.messages import op_msg
 from tools.scripted_server import Hang, Raw, Request, ScriptedServer
 

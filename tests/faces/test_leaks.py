@@ -8,9 +8,9 @@ import os
 import tracemalloc
 from typing import Any
 
-from faces.conftest import EMPTY, Face, eventually, found, new_loop, open_sockets, pool_sizes
 from mangonel import AsyncMongoClient
 from mangonel.server import Server
+from tools.faces import EMPTY, Face, eventually, found, new_loop, open_sockets, pool_sizes
 from tools.scripted_server import ScriptedServer
 
 
@@ -79,7 +79,7 @@ def test_a_cursor_read_to_its_end_needs_no_killing(face: Face, scripted_server: 
     scripted_server.on("find", found({"_id": 1}, id=7))
     scripted_server.on("getMore", found({"_id": 2}, batch="nextBatch"))
     client = face.client(scripted_server.uri)
-    assert len(face.each(client.shop.orders.find())) == 2
+    assert len(face.collect(client.shop.orders.find())) == 2
     gc.collect()
     face.run(lambda: client.admin.command("ping"))
     assert scripted_server.received("killCursors") == []

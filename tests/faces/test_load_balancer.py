@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, connections_of, eventually, found, pool_sizes
 from mangonel._faces import monitors
 from mangonel.bson import ObjectId
 from mangonel.errors import AutoReconnect, ConfigurationError, OperationFailure
+from tools.faces import EMPTY, Face, connections_of, eventually, found, pool_sizes
 from tools.scripted_server import Close, Request, ScriptedServer
 
 SERVICES = [ObjectId(b"a" * 12), ObjectId(b"b" * 12)]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, eventually, found, new_loop, open_sockets
 from mangonel import AsyncMongoClient
 from mangonel.errors import ServerSelectionTimeoutError
+from tools.faces import EMPTY, eventually, found, new_loop, open_sockets
 from tools.scripted_server import Hang, Reply, ScriptedServer
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, connections_of, eventually, found, pool_sizes
 from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from mangonel.server import start
+from tools.faces import EMPTY, Face, connections_of, eventually, found, pool_sizes
 from tools.proxy import LineProxy
 from tools.scripted_server import ScriptedServer
 

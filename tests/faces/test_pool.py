@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, connections_of, eventually, found, pool_sizes
 from mangonel.errors import WaitQueueTimeoutError
+from tools.faces import EMPTY, Face, connections_of, eventually, found, pool_sizes
 from tools.scripted_server import Hang, Reply, Request, ScriptedServer
 
 MANY = 500

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, eventually, pool_sizes
 from mangonel._faces import monitors
 from mangonel.errors import ServerSelectionTimeoutError
+from tools.faces import EMPTY, Face, eventually, pool_sizes
 from tools.scripted_server import Close, ScriptedServer
 
 

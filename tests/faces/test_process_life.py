@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, connections_of, eventually, found, new_loop, open_sockets, pool_sizes
 from mangonel import AsyncMongoClient, MongoClient, server
 from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
+from tools.faces import EMPTY, Face, connections_of, eventually, found, new_loop, open_sockets, pool_sizes
 from tools.scripted_server import Hang, ScriptedServer
 
 

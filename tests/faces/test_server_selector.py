@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, eventually
 from mangonel.errors import ServerSelectionTimeoutError
 from mangonel.server_description import ServerDescription
+from tools.faces import EMPTY, Face, eventually
 from tools.scripted_server import ScriptedServer
 
 

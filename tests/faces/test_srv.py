@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, eventually
 from mangonel import AsyncMongoClient, MongoClient
 from mangonel._faces import monitors
 from mangonel._options import srv
 from mangonel.errors import ConfigurationError
 from tools.dns_server import DnsServer
+from tools.faces import EMPTY, Face, eventually
 from tools.scripted_server import ScriptedServer
 
 NAME = "cluster.example.test"

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import pool_sizes
 from mangonel import AsyncMongoClient, MongoClient, timeout
 from mangonel.errors import ConnectionFailure, CursorNotFound, PyMongoError
 from mangonel.server import Server
+from tools.faces import pool_sizes
 from tools.proxy import LineProxy
 
 SECONDS = float(os.environ.get("MANGONEL_CUT_SECONDS", "120"))

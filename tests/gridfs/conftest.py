@@ -2,80 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from mangonel import AsyncMongoClient, MongoClient, gridfs
+import tools.faces
+from mangonel import gridfs
 from mangonel.server import Server
 
 
-class Face:
-    """A client class, the classes of GridFS beside it, and the way to wait for what their methods return."""
+class Face(tools.faces.Face):
+    """A face with the classes of GridFS."""
 
-    def __init__(self, name: str, wait: Callable[[Any], Any]) -> None:
-        self.name = name
-        self.is_async = name == "asyncio"
-        self.wait = wait
-        self.client_class: type[Any] = AsyncMongoClient if self.is_async else MongoClient
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         prefix = "Async" if self.is_async else ""
         self.fs_class, self.bucket_class, self.in_class, self.out_class = (
             getattr(gridfs, prefix + noun) for noun in ("GridFS", "GridFSBucket", "GridIn", "GridOut")
         )
-        self.clients: list[Any] = []
-
-    def connect(self, uri: str, **options: Any) -> Any:
-        """Return a client that the fixture closes."""
-        client = self.client_class(uri, **options)
-        self.clients.append(client)
-        return client
-
-    def collect(self, iterable: Any) -> list[Any]:
-        """Return all items by iterating."""
-        if not self.is_async:
-            return list(iterable)
-
-        async def gather() -> list[Any]:
-            return [item async for item in iterable]
-
-        return list(self.wait(gather()))
-
-    def inside(self, context: Any, work: Callable[[Any], Any]) -> Any:
-        """Run `work` inside `with` or `async with`."""
-        if not self.is_async:
-            with context as entered:
-                return work(entered)
-
-        async def steps() -> Any:
-            async with context as entered:
-                value = work(entered)
-                return await value if inspect.isawaitable(value) else value
-
-        return self.wait(steps())
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
-    """Each face in turn; `face.wait(value)` is the value itself, or what the coroutine returns."""
-    loop = asyncio.new_event_loop() if request.param == "asyncio" else None
-
-    def wait(value: Any) -> Any:
-        if not inspect.isawaitable(value):
-            return value
-        assert loop is not None
-        return loop.run_until_complete(value)
-
-    made = Face(request.param, wait)
-    yield made
-    for client in made.clients:
-        wait(client.close())
-    if loop is not None:
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
+face = tools.faces.faces("blocking", "asyncio", kind=Face)
 
 
 @pytest.fixture
@@ -87,7 +36,7 @@ def database_name(standalone: Server) -> str:
 @pytest.fixture
 def database(face: Face, standalone: Server, database_name: str) -> Any:
     """A fresh database on the face under test."""
-    return face.connect(standalone.uri)[database_name]
+    return face.client(standalone.uri)[database_name]
 
 
 @pytest.fixture

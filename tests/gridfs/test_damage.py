@@ -84,7 +84,7 @@ def damaged(
         changed.append(chunk)
         how(chunks, chunk)
         file = files.find_one({"_id": kind})
-        ours = face.connect(standalone.uri)["gridfs_damage"]
+        ours = face.client(standalone.uri)["gridfs_damage"]
         return lambda: face.out_class(ours.fs, file_document=file)
 
     damage.kind = kind  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ def file_id(standalone: Server, data: bytes) -> Iterator[Any]:
 
 @pytest.fixture
 def source(face: Any, standalone: Server, file_id: Any) -> Any:
-    bucket = face.bucket_class(face.connect(standalone.uri)["gridfs_faults"])
+    bucket = face.bucket_class(face.client(standalone.uri)["gridfs_faults"])
     return face.wait(bucket.open_download_stream(file_id))
 
 
@@ -115,7 +115,7 @@ def test_line_cut_within_a_reply_costs_no_byte(
     face: Any, standalone: Server, file_id: Any, data: bytes, way: Callable[[Any, Any], bytes], after: int
 ) -> None:
     with LineProxy(standalone.members[0].port) as proxy:
-        client = face.connect(f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true")
+        client = face.client(f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true")
         source = face.wait(face.bucket_class(client["gridfs_faults"]).open_download_stream(file_id))
         proxy.cut(down=after)
 
@@ -126,7 +126,7 @@ def test_upload_whose_line_is_cut_leaves_no_chunk_or_is_whole(
     face: Any, standalone: Server, database_name: str, data: bytes, peer: Any
 ) -> None:
     with LineProxy(standalone.members[0].port) as proxy:
-        client = face.connect(
+        client = face.client(
             f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true&serverSelectionTimeoutMS=5000"
         )
         bucket = face.bucket_class(client[database_name])

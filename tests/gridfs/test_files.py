@@ -120,7 +120,7 @@ def test_one_file_is_renamed_and_deleted_by_commands_of_one_document(
         def failed(self, event: monitoring.CommandFailedEvent) -> None:
             """Not looked at."""
 
-    bucket = face.bucket_class(face.connect(standalone.uri, event_listeners=[Told()])[database_name])
+    bucket = face.bucket_class(face.client(standalone.uri, event_listeners=[Told()])[database_name])
     face.wait(bucket.rename(three[0], "renamed"))
     face.wait(bucket.delete(three[0]))
 

@@ -37,7 +37,7 @@ def large(
     request: pytest.FixtureRequest, face: Any, standalone: Server, uploaded: tuple[str, dict[int, Any]]
 ) -> Any:
     """A large file, open for reading."""
-    bucket = face.bucket_class(face.connect(standalone.uri)[uploaded[0]])
+    bucket = face.bucket_class(face.client(standalone.uri)[uploaded[0]])
     return face.wait(bucket.open_download_stream(uploaded[1][request.param]))
 
 

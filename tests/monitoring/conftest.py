@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import Face, face
+from faces.conftest import face
 from mangonel import monitoring
 from mangonel.server import Server
+from tools.faces import Face
 
-__all__ = ["Connect", "Face", "Heard", "face"]
+__all__ = ["Connect", "Heard", "face"]
 
 
 class Heard(monitoring.CommandListener):

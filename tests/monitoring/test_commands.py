@@ -9,7 +9,8 @@ import pytest
 
 from mangonel import DeleteOne, InsertOne, WriteConcern, errors, monitoring
 from mangonel.server import Server
-from monitoring.conftest import Connect, Face, Heard
+from monitoring.conftest import Connect, Heard
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 

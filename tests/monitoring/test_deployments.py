@@ -12,7 +12,8 @@ from mangonel.hello import Hello
 from mangonel.read_preferences import Secondary
 from mangonel.server_description import ServerDescription
 from mangonel.topology_description import TOPOLOGY_TYPE, TopologyDescription
-from monitoring.conftest import Connect, Face
+from monitoring.conftest import Connect
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import eventually
 from mangonel import errors, monitoring
 from mangonel.logger import LogMessage
 from mangonel.server import Server
-from monitoring.conftest import Connect, Face
+from monitoring.conftest import Connect
+from tools.faces import Face, eventually
 from tools.scripted_server import ScriptedServer
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from mangonel import errors, monitoring
 from mangonel.server import Server
-from monitoring.conftest import Connect, Face
+from monitoring.conftest import Connect
 from monitoring.test_commands import fail_next
+from tools.faces import Face
 from tools.scripted_server import Hang, ScriptedServer
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from mangonel import DeleteOne, InsertOne, errors
 from mangonel.server import Server
-from monitoring.conftest import Connect, Face
+from monitoring.conftest import Connect
 from monitoring.test_commands import fail_next
+from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
 trace = pytest.importorskip("opentelemetry.sdk.trace")
@@ -139,7 +140,7 @@ def test_open_cursor_is_named(face: Face, connect: Connect, spans: Spans, databa
     things = connect(tracing=spans.option())[database_name]["things"]
     face.run(lambda: things.insert_many([{} for _ in range(3)]))
     spans.clear()
-    face.each(things.find({}, batch_size=2))
+    face.collect(things.find({}, batch_size=2))
 
     find, get_more = (span for span in spans.all if span.name in ("find", "getMore"))
     assert find.attributes["db.mongodb.cursor_id"] > 0

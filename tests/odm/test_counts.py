@@ -26,7 +26,7 @@ def people(db: Connection, face: Any) -> None:
 def test_query_with_javascript_is_counted(people: None, face: Any) -> None:
     query = Aged.find(where_js("this.age > 30"))
 
-    assert face.call(query, "count") == len(face.iterate(query)) == 2
+    assert face.call(query, "count") == len(face.collect(query)) == 2
     assert face.call(query.skip(1), "count") == 1
     assert face.call(query.limit(1), "count") == 1
 

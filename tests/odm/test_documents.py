@@ -151,7 +151,7 @@ def test_queries_are_read_in_every_way(db: Connection, face: Any) -> None:
     face.call(Customer, "insert_many", [customer(name=f"n{n}", seen=n) for n in range(600)])
     query = Customer.find(Customer.seen >= 100, Customer.address.city == "Oslo").sort("-seen")
     names = [f"n{n}" for n in range(599, 99, -1)]
-    assert [found.name for found in face.iterate(query)] == names
+    assert [found.name for found in face.collect(query)] == names
     assert [found.name for found in face.call(query, "all")] == names
     assert face.call(query, "count") == 500
     assert face.call(query.limit(7), "count") == 7

@@ -122,7 +122,7 @@ def test_driver_finds_into_models_and_dataclasses(db: Connection, face: Any) -> 
     assert found[0].inner == Inner(n=1)
     found[0].name = "c"
     face.save(found[0])
-    plain = face.iterate(collection.find({}, sort=[("name", 1)], into=Plain))
+    plain = face.collect(collection.find({}, sort=[("name", 1)], into=Plain))
     assert plain == [Plain("b", None), Plain("c", Inner(n=1))]
     clone = collection.find({"name": "b"}, into=Plain).clone()
     assert face.wait(clone.to_list(1)) == [Plain("b", None)]

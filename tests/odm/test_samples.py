@@ -130,7 +130,7 @@ def test_shapes_and_typed_fields(db: Connection, face: Any) -> None:
     face.save(customers.Circle(name="c", r=2), customers.Rect(name="r", w=2, h=3), customers.Shape(name="s"))
     assert face.call(customers.Circle.find(), "count") == 1
     assert face.call(customers.Shape.find(), "count") == 3
-    found = face.iterate(customers.Shape.find().sort("name"))
+    found = face.collect(customers.Shape.find().sort("name"))
     assert [type(shape) for shape in found] == [customers.Circle, customers.Rect, customers.Shape]
     if face.is_async:
         assert face.wait(customers.area()) == pytest.approx(3.14159 * 4 + 6)

@@ -30,6 +30,7 @@ def mypy_reports(*files: Path) -> list[tuple[str, int]]:
         "mypy",
         "--config-file=",
         "--strict",
+        "--follow-imports=silent",
         "--explicit-package-bases",
         "-O",
         "json",

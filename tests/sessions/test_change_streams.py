@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from driver.conftest import Face
 from mangonel import errors
 from mangonel.bson import Timestamp
 from mangonel.bson.codec_options import CodecOptions, TypeCodec, TypeRegistry
 from mangonel.bson.raw_bson import RawBSONDocument
+from tools.faces import Face
 
 
 def seen(change: Any) -> Any:
@@ -43,7 +43,7 @@ def test_changes_come_in_their_order(face: Face, collection: Any) -> None:
 
 
 def test_next_waits_for_a_change(face: Face, collection: Any) -> None:
-    other = face.connect(_uri(collection))
+    other = face.client(_uri(collection))
     elsewhere = other[collection.database.name][collection.name]
     stream = face.wait(collection.watch(max_await_time_ms=200))
     if face.is_async:
@@ -213,7 +213,7 @@ def test_decoders_of_the_user_leave_the_token_as_it_is(face: Face, collection: A
 
 
 def test_time_limit_ends_a_next_that_waits_and_the_stream_goes_on(face: Face, collection: Any) -> None:
-    limited = face.connect(_uri(collection), timeoutMS=2000)
+    limited = face.client(_uri(collection), timeoutMS=2000)
     stream = face.wait(limited[collection.database.name][collection.name].watch())
 
     with pytest.raises(errors.PyMongoError) as caught:
@@ -292,7 +292,7 @@ def test_cancelled_next_loses_nothing(face: Face, collection: Any) -> None:
 
 
 def test_standalone_refuses(face: Face, standalone: Any) -> None:
-    client = face.connect(standalone.uri)
+    client = face.client(standalone.uri)
 
     with pytest.raises(errors.OperationFailure, match="replica set"):
         face.wait(client.db.things.watch())

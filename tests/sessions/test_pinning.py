@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from driver.conftest import Face
 from sessions.sent import deployment, failing
+from tools.faces import Face
 from tools.scripted_server import Close, ScriptedServer
 
 
@@ -22,7 +22,7 @@ def routers() -> Iterator[list[ScriptedServer]]:
 def cluster(face: Face, routers: list[ScriptedServer]) -> Any:
     """A client of both routers that takes either, however far it is."""
     hosts = ",".join(router.address for router in routers)
-    return face.connect(f"mongodb://{hosts}/", localThresholdMS=10_000, heartbeatFrequencyMS=500)
+    return face.client(f"mongodb://{hosts}/", localThresholdMS=10_000, heartbeatFrequencyMS=500)
 
 
 def numbers(router: ScriptedServer, name: str) -> list[int]:

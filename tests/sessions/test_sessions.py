@@ -13,12 +13,12 @@ import pytest
 
 import mangonel.asynchronous.client_session
 import mangonel.client_session
-from driver.conftest import Face
 from mangonel import MongoClient, WriteConcern, errors
 from mangonel.bson import Binary, Timestamp
 from mangonel.client_session import SessionOptions, TransactionOptions
 from mangonel.read_preferences import ReadPreference
 from sessions.sent import deployment, sent
+from tools.faces import Face
 
 
 def test_session_has_one_id_until_it_ends(face: Face, client: Any, collection: Any) -> None:
@@ -127,7 +127,7 @@ def test_cursor_is_killed_in_its_session(face: Face) -> None:
     with deployment("replica set") as server:
         cursor = {"ok": 1, "cursor": {"id": 7, "ns": "db.things", "firstBatch": [{}]}}
         server.on("find", cursor)
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         for session in (client.start_session(), None):
             open_cursor = client.db.things.find({}, session=session)
             face.wait(open_cursor.next())
@@ -144,7 +144,7 @@ def test_cursor_is_killed_in_its_session(face: Face) -> None:
 
 def test_closing_the_client_ends_the_sessions_on_the_server(face: Face) -> None:
     with deployment("replica set") as server:
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         session = client.start_session()
         face.wait(client.db.things.find_one({}, session=session))
         id = session.session_id
@@ -164,7 +164,7 @@ def test_session_cannot_be_copied(client: Any) -> None:
 
 
 def test_session_of_another_client_is_refused(face: Face, client: Any, server: Any) -> None:
-    session = face.connect(server.uri).start_session()
+    session = face.client(server.uri).start_session()
 
     with pytest.raises(errors.InvalidOperation, match="that started it"):
         face.wait(client.db.things.find_one({}, session=session))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from driver.conftest import Face
 from mangonel import DeleteOne, InsertOne, UpdateOne, errors
 from mangonel._shared.sessions import session as session_module
 from mangonel.read_concern import ReadConcern
 from sessions.sent import deployment, failing
+from tools.faces import Face
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_pauses_between_tries_grow(face: Face, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("random.random", lambda: 1.0)
     with deployment("replica set") as server:
         server.once("commitTransaction", *[failing(251, "TransientTransactionError")] * 8)
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         callback = callback_of(face, client.db.things)
         session = client.start_session()
         pauses: list[float] = []
@@ -176,7 +176,7 @@ def test_pauses_between_tries_grow(face: Face, monkeypatch: pytest.MonkeyPatch) 
 def test_time_limit_ends_the_tries_with_the_last_error(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     with deployment("replica set") as server:
         server.on("insert", failing(112, "TransientTransactionError"))
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         monkeypatch.setattr(session_module, "_RETRY_LIMIT", 0.3)
         begun = time.monotonic()
 
@@ -193,7 +193,7 @@ def test_commit_of_unknown_result_is_sent_until_it_is_known(face: Face) -> None:
     with deployment("replica set") as server:
         # Each attempt of the exchange is two commands.
         server.once("commitTransaction", *[failing(91, "RetryableWriteError")] * 5)
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         callback = callback_of(face, client.db.things)
 
         assert face.wait(client.start_session().with_transaction(callback)) == "done"
@@ -225,7 +225,7 @@ def test_cancelled_callback_aborts(face: Face, client: Any, collection: Any) -> 
 def test_first_command_sent_again_after_overload_starts_the_transaction(face: Face) -> None:
     with deployment("replica set") as server:
         server.once("insert", failing(462, "SystemOverloadedError", "RetryableError"))
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         session = client.start_session()
         session.start_transaction()
         face.wait(client.db.things.insert_one({}, session=session))
@@ -240,7 +240,7 @@ def test_first_command_sent_again_after_overload_starts_the_transaction(face: Fa
 
 def test_line_lost_before_the_first_command_leaves_the_start_to_its_second_attempt(face: Face) -> None:
     with deployment("replica set") as server:
-        client = face.connect(server.uri)
+        client = face.client(server.uri)
         face.wait(client.db.things.find_one({}))
         server.close_connections()
         # An idle connection is looked at before its next use after a second.

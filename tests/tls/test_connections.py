@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face, eventually, found, open_sockets, pool_sizes
 from mangonel import CursorType
 from mangonel import server as mongod
 from mangonel.errors import AutoReconnect
 from tls.certificates import Certificates
+from tools.faces import EMPTY, Face, eventually, found, open_sockets, pool_sizes
 from tools.messages import Request, op_msg
 from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
 
@@ -119,7 +119,7 @@ def test_several_replies_in_one_record_are_all_read(
     secure_server.on("find", found({"_id": 1}, id=9))
     secure_server.on("getMore", both)
     cursor = client.shop.orders.find(cursor_type=CursorType.EXHAUST)
-    assert face.each(cursor) == [{"_id": 1}, {"_id": 2}, {"_id": 3}]
+    assert face.collect(cursor) == [{"_id": 1}, {"_id": 2}, {"_id": 3}]
 
 
 def test_a_cut_reply_is_an_error_and_its_connection_is_closed(
@@ -200,7 +200,7 @@ def test_a_real_server_stores_and_finds(face: Face, deployment: mongod.Server) -
     orders = client.tls[f"orders_{face.name}"]
     documents = [{"_id": i, "data": b"x" * 200_000} for i in range(40)]
     assert len(face.run(lambda: orders.insert_many(documents)).inserted_ids) == 40
-    assert face.each(orders.find().sort("_id", 1)) == documents
+    assert face.collect(orders.find().sort("_id", 1)) == documents
 
 
 def test_a_real_server_resumes_sessions(face: Face, deployment: mongod.Server) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import EMPTY, Face
 from mangonel import AsyncMongoClient, MongoClient
 from mangonel.errors import ConfigurationError, InvalidURI, ServerSelectionTimeoutError
 from mangonel.server import Server
 from tls.certificates import PASSWORD, Certificates
+from tools.faces import EMPTY, Face
 from tools.scripted_server import ScriptedServer
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from faces.conftest import Face, connections_of, found
 from tls.certificates import Certificates
+from tools.faces import Face, connections_of, found
 from tools.scripted_server import ScriptedServer
 
 EXITS = {
