@@ -35,11 +35,11 @@ run: build    ## Start a real mongod, play every experiment with the peers, prin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 PYTEST  := MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-SHORT_FAULTS := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30
-LONG_FAULTS  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120
+SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=25
+LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=200
 
 test: lint test-rust    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
-	$(SHORT_FAULTS) $(PYTEST) --sample $(ARGS)
+	$(SHORT) $(PYTEST) --sample $(ARGS)
 
 test-rust:    ## The tests of the core, which need neither Python nor a server
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
@@ -49,7 +49,7 @@ test-all: test test-rest    ## Everything: `make test`, and what it leaves out
 
 test-rest: build
 	$(PYTEST) --rest
-	$(LONG_FAULTS) $(PYTEST) tests/faults
+	$(LONG) $(PYTEST) tests/faults tests/websessions/test_model.py
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 $(BIN)/python -m pytest tests/websessions/test_model.py -s $(ARGS)

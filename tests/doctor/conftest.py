@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,15 +41,6 @@ def demanding(certificates: Certificates) -> Iterator[Server]:
     """A mongod that speaks TLS only, with clients that have a certificate of its authority."""
     with start(tls={"certificateKeyFile": certificates.server, "CAFile": certificates.authority}) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def strange_client(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A client's certificate that no authority of the server has signed."""
-    path = tmp_path_factory.mktemp("strange") / "client.pem"
-    key = certificates.other_authority.with_suffix(".key")
-    path.write_bytes(certificates.other_authority.read_bytes() + key.read_bytes())
-    return path
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ def test_a_secured_server_shows_its_chain(demanding: Server, certificates: Certi
     assert finding.facts["names"] == ["localhost", "127.0.0.1"]
     assert finding.facts["version"] == "TLSv1.3"
     assert "signed by Authority ca" in finding.text
-    # The authority made them for two days.
+    # The server's is good for two days.
     assert "tls-expires-soon" in [finding.code for finding in report.findings]
 
 
@@ -44,9 +43,13 @@ def test_a_client_without_a_certificate_is_told_what_the_server_wants(
 
 
 def test_a_client_certificate_that_the_server_refuses_is_told(
-    demanding: Server, certificates: Certificates, strange_client: Path
+    demanding: Server, certificates: Certificates
 ) -> None:
-    report = look(secured(demanding, tlsCAFile=certificates.authority, tlsCertificateKeyFile=strange_client))
+    report = look(
+        secured(
+            demanding, tlsCAFile=certificates.authority, tlsCertificateKeyFile=certificates.strange_client
+        )
+    )
     assert failures(report)[0].startswith("tls-client-")
 
 

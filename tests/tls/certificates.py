@@ -17,22 +17,29 @@ HERE = ("localhost", "127.0.0.1")
 
 
 class Certificates:
-    """Paths in one folder. `server` is good; `expired`, `elsewhere` and `revoked` are not; `client` is a client's."""
+    """Paths in one folder. `server` is good; `expired`, `elsewhere` and `revoked` are not.
+
+    `client` is a client's; `strange_client` is one too, of `other_authority`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._authority = trustme.CA()
+        self._authority = trustme.CA(organization_name="Authority ca")
+        stranger = trustme.CA(organization_name="Authority other")
         self.authority = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(str(self.authority))
         self.other_authority = folder / "other.pem"
-        trustme.CA().cert_pem.write_to_path(str(self.other_authority))
-        self.server = self._signed("server", *HERE)
+        stranger.cert_pem.write_to_path(str(self.other_authority))
+        self.server = self._signed("server", *HERE, not_after=datetime.datetime.now(datetime.UTC) + 2 * DAY)
         self.elsewhere = self._signed("elsewhere", "db.example.org")
         self.expired = self._signed("expired", *HERE, not_before=LONG_AGO, not_after=LONG_AGO + DAY)
         self.revoked = self._signed("revoked", *HERE)
         self.revocations = self._revocations(self.revoked)
         self.client = self._signed("client", "client", common_name="ada")
         self.locked_client = self._locked(self.client)
+        self.strange_client = folder / "strange.pem"
+        issued = stranger.issue_cert("client", common_name="ada")
+        issued.private_key_and_cert_chain_pem.write_to_path(str(self.strange_client))
 
     def _signed(
         self,
