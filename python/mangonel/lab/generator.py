@@ -6,7 +6,8 @@ would be measured along with the site. Knows nothing of databases.
 
 Latency at a constant rate is counted from the moment that the schedule intended, not from the moment of sending, so
 a site that stalls is charged with every request that it kept waiting. How late the generator itself came is told
-apart: a run whose generator lagged says nothing of the site.
+apart: a run whose generator lagged says nothing of the site. That, the bodies, and cookies in turn are why it is not
+`ab`, `wrk` or oha; its closed loop is for where none of them is installed, and for cookies and bodies again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 __all__ = ["Load", "WrongAnswer", "main"]
 
 RECEIVE = 1 << 18
-SILENCE = 60.0  # seconds without any answer after which a site is given up
+TIMEOUT = 60.0  # seconds without any answer after which a site is given up
 START = 0.02  # seconds between opening the connections and the first intended moment
 
 clock = time.perf_counter
@@ -32,7 +33,7 @@ class WrongAnswer(Exception):
     """An answer was not what the order expects, or did not come."""
 
 
-class Line:
+class Connection:
     """One connection and the request that is under way on it."""
 
     __slots__ = ("answer", "body_at", "intended", "is_idle", "sent", "socket", "total")
@@ -40,7 +41,7 @@ class Line:
     def __init__(self, address: tuple[str, int]) -> None:
         # Not `create_connection`, which asks the resolver: the generator's time is the site's on few cores.
         self.socket = socket.socket()
-        self.socket.settimeout(SILENCE)
+        self.socket.settimeout(TIMEOUT)
         self.socket.connect(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
@@ -131,7 +132,7 @@ class Load:
         expected = order.get("expected")
         self._expected = None if expected is None else expected.encode()
         self._epoll = select.epoll()
-        self._lines: dict[int, Line] = {}
+        self._connections: dict[int, Connection] = {}
         self._latencies: list[int] = []
         self._services: list[int] = []
         self._lags: list[int] = []
@@ -154,8 +155,8 @@ class Load:
         try:
             seconds = self._constant() if self._rate else self._closed()
         finally:
-            for line in self._lines.values():
-                line.socket.close()
+            for connection in self._connections.values():
+                connection.socket.close()
             self._epoll.close()
         return {
             "seconds": seconds,
@@ -178,22 +179,22 @@ class Load:
         for number in range(self._at_once):
             self._next(lines[number] if lines else self._open())
         while len(self._latencies) < self._count:
-            for number, _ in self._poll(SILENCE, begun):
-                line = self._lines[number]
-                if line.is_idle:
-                    if line.ended():
-                        self._close(number, line)
+            for number, _ in self._poll(TIMEOUT, begun):
+                connection = self._connections[number]
+                if connection.is_idle:
+                    if connection.ended():
+                        self._close(number, connection)
                     continue
-                body = line.receive()
+                body = connection.receive()
                 if body is None:
                     continue
-                self._answered(line, body)
+                self._answered(connection, body)
                 if self._keep_alive:
                     if self._sent < self._count:
-                        self._next(line)
+                        self._next(connection)
                     continue
-                if line.ended():
-                    self._close(number, line)
+                if connection.ended():
+                    self._close(number, connection)
                 if self._sent < self._count:
                     self._next(self._open())
         return clock() - begun
@@ -202,7 +203,7 @@ class Load:
         """Send each request at its own moment, over whichever connection is free."""
         for _ in range(self._at_once):
             self._open()
-        free = deque(self._lines.values())
+        free = deque(self._connections.values())
         late: deque[float] = deque()
         interval = 1 / self._rate
         begun = clock() + START
@@ -211,65 +212,65 @@ class Load:
             while due < self._count and (intended := begun + due * interval) <= clock():
                 due += 1
                 if free:
-                    line = free.pop()
-                    line.send(self._request_for(self._sent), intended)
+                    connection = free.pop()
+                    connection.send(self._request_for(self._sent), intended)
                     self._sent += 1
                     # Only what the generator itself is to blame for: a request that waits for a free connection
                     # waits for the site.
-                    self._lags.append(round((line.sent - intended) * 1e6))
+                    self._lags.append(round((connection.sent - intended) * 1e6))
                 else:
                     late.append(intended)
             self._deepest = max(self._deepest, len(late))
-            pause = begun + due * interval - clock() if due < self._count else SILENCE
+            pause = begun + due * interval - clock() if due < self._count else TIMEOUT
             for number, _ in self._poll(max(0.0, pause), begun):
-                line = self._lines[number]
-                body = None if line.is_idle else line.receive()
+                connection = self._connections[number]
+                body = None if connection.is_idle else connection.receive()
                 if body is None:
-                    if line.is_idle and line.ended():
+                    if connection.is_idle and connection.ended():
                         raise WrongAnswer("the site closed a connection that was to stay")
                     continue
-                self._answered(line, body)
+                self._answered(connection, body)
                 if late:
-                    line.send(self._request_for(self._sent), late.popleft())
+                    connection.send(self._request_for(self._sent), late.popleft())
                     self._sent += 1
                 else:
-                    free.append(line)
+                    free.append(connection)
         return clock() - begun
 
-    def _next(self, line: Line) -> None:
-        line.send(self._request_for(self._sent), clock())
+    def _next(self, connection: Connection) -> None:
+        connection.send(self._request_for(self._sent), clock())
         self._sent += 1
 
     def _request_for(self, number: int) -> bytes:
         return self._requests[number % len(self._requests)]
 
-    def _answered(self, line: Line, body: bytes) -> None:
+    def _answered(self, connection: Connection, body: bytes) -> None:
         now = clock()
-        self._latencies.append(round((now - line.intended) * 1e6))
-        self._services.append(round((now - line.sent) * 1e6))
+        self._latencies.append(round((now - connection.intended) * 1e6))
+        self._services.append(round((now - connection.sent) * 1e6))
         if self._expected is not None and body != self._expected:
             raise WrongAnswer(f"expected {self._expected[:60]!r}..., got {body[:60]!r}...")
         self._size += len(body)
 
-    def _open(self) -> Line:
-        line = Line(self._address)
-        self._lines[line.socket.fileno()] = line
-        self._epoll.register(line.socket.fileno(), select.EPOLLIN)
-        return line
+    def _open(self) -> Connection:
+        connection = Connection(self._address)
+        self._connections[connection.socket.fileno()] = connection
+        self._epoll.register(connection.socket.fileno(), select.EPOLLIN)
+        return connection
 
-    def _close(self, number: int, line: Line) -> None:
-        del self._lines[number]
+    def _close(self, number: int, connection: Connection) -> None:
+        del self._connections[number]
         self._epoll.unregister(number)
-        line.socket.close()
+        connection.socket.close()
 
     def _poll(self, seconds: float, begun: float) -> list[tuple[int, int]]:
         # epoll waits in whole milliseconds, select in microseconds.
         if clock() - begun > self._limit:
             answered = len(self._latencies)
             raise WrongAnswer(f"{answered} of {self._count} requests were answered within {self._limit:g} s")
-        ready, _, _ = select.select([self._epoll.fileno()], [], [], min(seconds, SILENCE))
-        if not ready and seconds >= SILENCE:
-            raise WrongAnswer(f"no answer for {SILENCE:g} s")
+        ready, _, _ = select.select([self._epoll.fileno()], [], [], min(seconds, TIMEOUT))
+        if not ready and seconds >= TIMEOUT:
+            raise WrongAnswer(f"no answer for {TIMEOUT:g} s")
         return self._epoll.poll(0) if ready else []
 
     def _request(self, path: str, cookie: str) -> bytes:

@@ -11,14 +11,13 @@ import threading
 import time
 import urllib.error
 from collections import Counter
-from typing import Any
 
 from mangonel.engines.programs import has_program
 from mangonel.lab.contenders.web import TITLES
 from mangonel.lab.digest import digest
 from mangonel.lab.environment import Environment, Layout, Site, environment_for
 from mangonel.lab.experiment import Bench, Part, Task
-from mangonel.lab.webload import generate, percentile, run_ab, run_wrk, visit_all
+from mangonel.lab.webload import asked, generate, percentile, run_ab, run_wrk, visit_all
 
 __all__ = ["CountTask", "LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask", "VisitTask"]
 
@@ -423,18 +422,3 @@ class StallTask(VisitTask):
                 if time.perf_counter() - start > 60:
                     raise
                 time.sleep(0.02)
-
-
-async def asked(reader: Any, writer: Any, path: str, cookie: str) -> tuple[int, str, bytes]:
-    """Send a GET over an open connection; return the status, the cookie that was set, and the body."""
-    header = f"Cookie: {cookie}\r\n" if cookie else ""
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: lab\r\n{header}\r\n".encode())
-    head = await reader.readuntil(b"\r\n\r\n")
-    length, given = 0, ""
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-        elif name.lower() == b"set-cookie":
-            given = value.split(b";", 1)[0].strip().decode()
-    return int(head.split(b" ", 2)[1]), given, await reader.readexactly(length)

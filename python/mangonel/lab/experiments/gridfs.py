@@ -15,6 +15,7 @@ from mangonel.lab.contenders._pymongo_like import uri_with
 from mangonel.lab.contenders._shelves import BUCKET, open_shelf
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 
 SIZE = 50 * 2**20
 SMALL = 8 * 2**20
@@ -150,23 +151,17 @@ class GridFS(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """Reading first: its file is stored by whoever comes first."""
-
-        mebibytes = _bytes(size) // 2**20
-
-        def part(name: str, title: str, need: str, quick: int, full: int, concern: str = "") -> Part:
-            title = title.replace("50 MiB", f"{mebibytes} MiB")
-            samples = size.choose(quick, full)
-            return Part(name, title, frozenset({need}), 1, samples, unit="file", write_concern=concern)
-
-        over = f"over {CONNECTIONS} connections"
-        return [
-            part("download", "read 50 MiB, this machine", GRIDFS_READS, 3, 6),
-            part("download-delayed", "read 50 MiB, 2.5 ms each way", GRIDFS_READS, 1, 3),
-            part("download-shared", f"read 50 MiB {over}, this machine", GRIDFS_SHARES, 3, 6),
-            part("download-shared-delayed", f"read 50 MiB {over}, 2.5 ms each way", GRIDFS_SHARES, 1, 3),
-            part("upload", "store 50 MiB, this machine", GRIDFS_WRITES, 2, 4, "w:1"),
-            part("upload-delayed", "store 50 MiB, 2.5 ms each way", GRIDFS_WRITES, 1, 3, "w:1"),
+        file, over = f"{_bytes(size) // 2**20} MiB", f"over {CONNECTIONS} connections"
+        here, there, w1 = "this machine", "2.5 ms each way", {"write_concern": "w:1"}
+        table: list[tuple[Any, ...]] = [
+            ("download", f"read {file}, {here}", GRIDFS_READS, 1, (3, 6)),
+            ("download-delayed", f"read {file}, {there}", GRIDFS_READS, 1, (1, 3)),
+            ("download-shared", f"read {file} {over}, {here}", GRIDFS_SHARES, 1, (3, 6)),
+            ("download-shared-delayed", f"read {file} {over}, {there}", GRIDFS_SHARES, 1, (1, 3)),
+            ("upload", f"store {file}, {here}", GRIDFS_WRITES, 1, (2, 4), w1),
+            ("upload-delayed", f"store {file}, {there}", GRIDFS_WRITES, 1, (1, 3), w1),
         ]
+        return rows(size, table, unit="file")
 
     def task(self, part: Part, bench: Bench) -> Task:
         return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench, _bytes(bench.size))

@@ -2,7 +2,7 @@
 
 The web process is the demo's own, started with a closed shop; the inserts are made here, one by one, acknowledged as
 the part says, and a delivery counts from the acknowledgement to the moment that a browser's socket has the frame.
-Requests are sent beside it at a steady rate, by a process of their own: to a site with browsers, to one without, and to
+Requests are sent beside it at a steady rate, by the lab's generator: to a site with browsers, to one without, and to
 one without while another web process has them.
 """
 
@@ -22,18 +22,21 @@ from urllib.parse import urlencode
 from mangonel.lab.contenders.live import BESIDE, BROWSERS, LIVE, WATCHED
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.latency import Latencies
 from mangonel.lab.meters import cpu_ns
 from mangonel.lab.site_process import SiteProcess
+from mangonel.lab.webload import generate
 
 RATE = 1000
 IN_FLIGHT = 50
-RATE_BESIDE = "50"  # requests a second
+REQUESTS_PER_SECOND = 50
+CONNECTIONS = 8  # that these requests have
 HOST = "127.0.0.1"
 PASSWORD = "mangonel"
 PAGE = "/api/posts?size=10"
 # Seconds that the last frames may take, and between looks whether they are there.
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 LOOK_S = 0.3
 
 
@@ -47,13 +50,10 @@ class Site:
             self._web = self._start(*demo, "--password", PASSWORD)
             self.port = self._web.port
             self.cookie = self._log_in()
-            self._asker = self._start(
-                "mangonel.lab.asker", HOST, str(self.port), self.cookie, PAGE, RATE_BESIDE
-            )
-            self._fans = None
+            self._browsers = None
             if browsers:
-                self._fans = self._start(
-                    "mangonel.lab.fans", HOST, str(self.port), self.cookie, str(browsers)
+                self._browsers = self._start(
+                    "mangonel.lab.browsers", HOST, str(self.port), self.cookie, str(browsers)
                 )
         except BaseException:
             self._stack.close()
@@ -65,21 +65,19 @@ class Site:
 
     def frames(self) -> dict[str, list[int]]:
         """Return the frames that came since this was asked before: for the customers in them, when."""
-        if self._fans is None:
+        if self._browsers is None:
             return {}
-        self._fans.tell()
-        found: dict[str, list[int]] = json.loads(self._fans.line())
+        self._browsers.tell()
+        found: dict[str, list[int]] = json.loads(self._browsers.line())
         return found
 
-    def begin(self) -> None:
-        """Let requests be sent."""
-        self._asker.tell()
+    def requests(self, count: int) -> list[int]:
+        """Send so many requests at their rate, and return the µs that each took.
 
-    def stop(self) -> list[int]:
-        """Let no more be sent, and return the ns that each took."""
-        self._asker.tell()
-        found: list[int] = json.loads(self._asker.line())
-        return found
+        From when it was sent: at this rate hardly one waits for a connection, and to wake late is the load's own fault.
+        """
+        targets = [(PAGE, self.cookie)]
+        return generate(self.port, count, CONNECTIONS, rate=REQUESTS_PER_SECOND, targets=targets).services_us
 
     def cpu(self) -> float:
         """Return the processor seconds that the web process has used, all its threads together."""
@@ -169,14 +167,15 @@ class LiveTask(Task):
         self._watched.frames()
         async with AsyncMongoClient[Any](self._bench.target.uri) as client:
             customers: Any = client[self._database].customers
-            site.begin()
+            beside = asyncio.to_thread(site.requests, max(1, REQUESTS_PER_SECOND * count // RATE))
             began, cpu = time.monotonic(), site.cpu()
-            await self._insert(customers, range(self._made, self._made + count), acknowledged)
+            made = range(self._made, self._made + count)
+            _, took = await asyncio.gather(self._insert(customers, made, acknowledged), beside)
             self._wall, self._cpu = time.monotonic() - began, site.cpu() - cpu
-            for took in site.stop():
-                self._requests.record(took)
+            for each in took:
+                self._requests.record(1000 * each)
         self._made += count
-        expected, deadline = count * self._browsers, time.monotonic() + PATIENCE_S
+        expected, deadline = count * self._browsers, time.monotonic() + TIMEOUT_S
         while True:
             for numbers, times in self._watched.frames().items():
                 for number in map(int, filter(None, numbers.split(","))):
@@ -219,6 +218,7 @@ class Live(Experiment):
     """Deliveries, and other people's requests."""
 
     id = "live"
+    version = 2
     title = "1000 inserts a second on the demo's live page"
     together = False
     own_process = True
@@ -228,26 +228,18 @@ class Live(Experiment):
 
     def parts(self, size: Size) -> list[Part]:
         """Return the parts; each plays at the same rate."""
-        seconds = size.choose(2, 15, 1)
-        shared: dict[str, Any] = {"operations": RATE * seconds, "judge": "p50", "unit": "insert"}
-        return [
-            Part(
-                "requests",
-                f"a request for posts beside {RATE} inserts a second",
-                frozenset({LIVE}),
-                samples=size.choose(1, 3),
-                write_concern="majority",
-                **shared,
-            ),
-            Part(
-                "delivery",
-                "from the acknowledged insert to 200 browsers",
-                frozenset({WATCHED}),
-                samples=size.choose(1, 3),
-                write_concern="majority",
-                **shared,
-            ),
+        table = [
+            ("requests", f"a request for posts beside {RATE} inserts a second", LIVE),
+            ("delivery", "from the acknowledged insert to 200 browsers", WATCHED),
         ]
+        inserts = RATE * size.choose(2, 15, 1)
+        return rows(
+            size,
+            [(*row, inserts, (1, 3)) for row in table],
+            judge="p50",
+            unit="insert",
+            write_concern="majority",
+        )
 
     def task(self, part: Part, bench: Bench) -> Task:
         return LiveTask(part, bench)

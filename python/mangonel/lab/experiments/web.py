@@ -6,7 +6,6 @@ very bytes that the first, checked answer had. The client CPU of a row is the si
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 from contextlib import ExitStack, closing
@@ -28,6 +27,7 @@ from mangonel.lab.contenders.pages import (
 )
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments._process import Terminal
 from mangonel.lab.site_process import SiteProcess
 from mangonel.lab.webload import AbRun, Seen, generate, run_ab, run_wrk
@@ -248,50 +248,47 @@ class Web(Experiment):
         """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
         # Ten rounds of the full form make ten thousand requests, and its pairs of rounds an interval.
         requests = size.parameters.get("requests", size.choose(500, 1_000, 150))
-        page, database = frozenset({SHORT if size.quick else PAGE}), frozenset({DATABASE})
-        delayed = frozenset({SHORT_DELAYED}) if size.quick else database
+        page = SHORT if size.quick else PAGE
+        delayed = SHORT_DELAYED if size.quick else DATABASE
 
-        def part(
-            name: str, title: str, needs: frozenset[str], count: int, judge: str = "wall", rounds: int = 0
-        ) -> Part:
-            # To start a site takes longer than to load it: each is asked twice for what wins or loses.
-            samples = 1 if rounds else 2
-            return Part(name, title, needs, count, samples, "request", judge=judge, rounds=rounds)
-
-        parts = [
-            part("new-connections", "100 at once, a connection for each request", page, requests),
-            part(
-                "delayed",
-                "100 at once, the database 5 ms away",
-                delayed,
-                requests // (1 if size.quick else 2),
-            ),
-        ]
-        if size.quick:
-            return parts
-        seconds = size.parameters.get("seconds", 2)
-        parts += [
-            part("kept-connections", "100 at once, connections kept", page, requests // 2),
-            part("newest", "the newest 30 by an index, connections kept", database, requests // 2),
-        ]
-        for rate in (150, 450):
-            title = f"{rate} requests per second at even intervals; latency at p50"
-            parts.append(part(f"rate-{rate}", title, page, rate * seconds, "p50", FEW_ROUNDS))
-        title = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
-        parts.append(part("rate-own", title, page, 450 * seconds, "p50", FEW_ROUNDS))
-        if has_program("wrk"):
-            title = "100 at once, connections kept, as wrk counts it"
-            # Its server time is for all of its seconds, so that is not asked for.
-            parts.append(dataclasses.replace(part("wrk", title, page, requests, "wall", 1), server=False))
+        seconds, half = size.parameters.get("seconds", 2), requests // 2
+        own = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
+        kept, newest = "100 at once, connections kept", "the newest 30 by an index, connections kept"
         tool = "ab" if has_program("ab") else "the lab's own load, since ab is missing"
         form = f"as printed in 2015: {tool}, no keep-alive, debug and log on"
-        original = frozenset({ORIGINAL})
-        count = size.parameters.get("original", 10_000)
-        parts += [
-            part("original-100", f"{form}; -n 10000 -c 100", original, count, "wall", 1),
-            part("original-10", f"{form}; -n 100 -c 10", original, 100, "wall", FEW_ROUNDS),
+        slow, once = {"judge": "p50", "rounds": FEW_ROUNDS}, {"rounds": FEW_ROUNDS}
+        # To start a site takes longer than to load it: each is asked twice for what wins or loses.
+        table: list[tuple[Any, ...]] = [
+            ("new-connections", "100 at once, a connection for each request", page, requests, 2),
+            ("delayed", "100 at once, the database 5 ms away", delayed, requests if size.quick else half, 2),
         ]
-        return parts
+        if not size.quick:
+            table += [
+                ("kept-connections", kept, page, half, 2),
+                ("newest", newest, DATABASE, half, 2),
+                *(
+                    (
+                        f"rate-{n}",
+                        f"{n} requests per second at even intervals; latency at p50",
+                        page,
+                        n * seconds,
+                        1,
+                        slow,
+                    )
+                    for n in (150, 450)
+                ),
+                ("rate-own", own, page, 450 * seconds, 1, slow),
+            ]
+            if has_program("wrk"):
+                # Its server time is for all of its seconds, so that is not asked for.
+                words = "100 at once, connections kept, as wrk counts it"
+                table.append(("wrk", words, page, requests, 1, {"rounds": 1, "server": False}))
+            count = size.parameters.get("original", 10_000)
+            table += [
+                ("original-100", f"{form}; -n 10000 -c 100", ORIGINAL, count, 1, {"rounds": 1}),
+                ("original-10", f"{form}; -n 100 -c 10", ORIGINAL, 100, 1, once),
+            ]
+        return rows(size, table, unit="request")
 
     def task(self, part: Part, bench: Bench) -> Task:
         return PageTask(part, bench)

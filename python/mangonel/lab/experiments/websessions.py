@@ -13,6 +13,7 @@ from mangonel.lab.contender import Contender
 from mangonel.lab.contenders.web import COUNTED, DURABLE, KNOWN, LAYER, STALLS, STORED, WEB, WIRE
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments._visits import (
     BYSTANDERS_PER_SECOND,
     PAYLOAD,
@@ -26,7 +27,7 @@ from mangonel.lab.experiments._visits import (
     StallTask,
 )
 
-# Of the other stores `lab/stores.py` tells. Not read by the lab's own check of write concerns, which counts what
+# Of the other stores `engines/stores.py` tells. Not read by the lab's own check of write concerns, which counts what
 # anybody writes to the lab's server: most of these sites write elsewhere.
 W1 = "MongoDB with w:1"
 DURABLY = "MongoDB with w:majority, journaled"
@@ -130,35 +131,22 @@ class WebSessionsExperiment(Experiment):
         parts = _scenarios(size, requests)
         if not size.quick:
             parts += _durable(size, requests)
-        alone = frozenset({LAYER})
-        parts += [
-            Part(
+        table: list[tuple[Any, ...]] = [
+            (
                 f"layer-{kind}",
                 f"the layer alone, on memory, a {kind}",
-                alone,
+                LAYER,
                 20_000,
                 5,
-                "request",
-                judge="client",
-                server=False,
+                {"judge": "client"},
             )
             for kind in ("read", "write")
         ]
         # The last: a part that takes too long on a busy machine takes those behind it along.
         if counted := size.parameters.get("counted", 0 if is_encrypted else size.choose(100, 200, 0)):
-            parts.append(
-                Part(
-                    "anonymous-counted",
-                    "E below valgrind, for the count of instructions; these times mean nothing",
-                    frozenset({COUNTED}),
-                    counted,
-                    size.choose(2, 3),
-                    "request",
-                    server=False,
-                    rounds=1,
-                )
-            )
-        return parts
+            words = "E below valgrind, for the count of instructions; these times mean nothing"
+            table.append(("anonymous-counted", words, COUNTED, counted, (2, 3), {"rounds": 1}))
+        return parts + rows(size, table, unit="request", server=False)
 
     def leaves_out(self, contender: Contender, size: Size) -> str:
         """Leave out, where connections are to be encrypted, the stores that have none."""
@@ -175,171 +163,76 @@ class WebSessionsExperiment(Experiment):
 
 
 def _scenarios(size: Size, requests: int) -> list[Part]:
-    everybody, known, stored = frozenset({WEB}), frozenset({KNOWN}), frozenset({STORED})
-    samples = size.choose(1, 2)
     population = size.parameters.get("population", size.choose(1000, 10_000, 500))
     # A site that is asked for many at once is waited for 110 s.
     steps = max(1, population // 20_000)
-    parts = [
-        Part(
-            "populate",
-            "before all: put by the store's own interface, 50 at once; cache class",
-            stored,
-            max(1, population // steps),
-            steps,
-            "websession",
-            W1,
-        ),
-        Part(
-            "new-visitor",
-            "A new visitor, writes; cache class",
-            everybody,
+    samples, mix = (1, 2), "90 % reads, 9 % writes, 1 % new; cache class"
+    stall, wrk = size.parameters.get("stall", size.choose(1, 2)), size.parameters.get("wrk", WRK_SECONDS)
+    seed = size.parameters.get("seed", 10_000)
+    bystanders = round(BYSTANDERS_PER_SECOND * (stall + 1.0))
+    puts = "before all: put by the store's own interface, 50 at once; cache class"
+    stalls = f"H bystanders' p99, {BYSTANDERS_PER_SECOND} a second, while the store stalls for {stall} s"
+    original = f"the original: nginx, four processes, ab -n {seed} -c 300; cache class"
+    writes, once = {"write_concern": W1}, {"rounds": 1}
+    short, full = {**writes, "rounds": size.choose(0, 1)}, {**writes, **once}
+    stalled = {"judge": "p99", "server": False, "rounds": size.choose(0, 1)}
+    table: list[tuple[str, str, Any, Any, Any, dict[str, Any]]] = [
+        ("populate", puts, STORED, max(1, population // steps), steps, {**writes, "unit": "websession"}),
+        ("new-visitor", "A new visitor, writes; cache class", WEB, requests, samples, writes),
+        ("known-reads", "B known visitor, reads; cache class", WEB, requests, samples, once),
+        ("known-reads-wrk", f"B the same by wrk for {wrk} s; cache class", WEB, requests, 1, once),
+        ("known-writes", "C known visitor, writes; cache class", WEB, requests, samples, full),
+        ("mixed", f"D {mix}", WEB, requests, samples, writes),
+        (
+            "mixed-steady",
+            f"D at 70 % of its fastest rate, latency; {mix}",
+            WEB,
             requests,
             samples,
-            "request",
-            W1,
+            {**full, "judge": "p99"},
         ),
-    ]
-    if not size.quick:
-        parts += [
-            Part(
-                "known-reads",
-                "B known visitor, reads; cache class",
-                everybody,
-                requests,
-                samples,
-                "request",
-                rounds=1,
-            ),
-            Part(
-                "known-reads-wrk",
-                f"B the same by wrk for {size.parameters.get('wrk', WRK_SECONDS)} s; cache class",
-                everybody,
-                requests,
-                1,
-                "request",
-                rounds=1,
-            ),
-            Part(
-                "known-writes",
-                "C known visitor, writes; cache class",
-                everybody,
-                requests,
-                samples,
-                "request",
-                W1,
-                rounds=1,
-            ),
-        ]
-    mix = "90 % reads, 9 % writes, 1 % new; cache class"
-    parts.append(Part("mixed", f"D {mix}", everybody, requests, samples, "request", W1))
-    if not size.quick:
-        parts.append(
-            Part(
-                "mixed-steady",
-                f"D at 70 % of its fastest rate, latency; {mix}",
-                everybody,
-                requests,
-                samples,
-                "request",
-                W1,
-                judge="p99",
-                rounds=1,
-            )
-        )
-    writes, stories = WRITERS * size.choose(5, 10, 3), size.choose(100, 400, 30)
-    stall = size.parameters.get("stall", size.choose(1, 2))
-    parts += [
-        Part("anonymous", "E anonymous reader, one read of nothing", everybody, requests, samples, "request"),
-        Part(
+        ("anonymous", "E anonymous reader, one read of nothing", WEB, requests, samples, {}),
+        (
             "parallel-writers",
             "F twenty writers at once on one websession; cache class",
-            stored,
-            writes,
+            STORED,
+            WRITERS * size.choose(5, 10, 3),
             1,
-            "request",
-            W1,
-            rounds=size.choose(0, 1),
+            short,
         ),
-        Part(
+        (
             "login",
             "G login, redirect, page; cache class",
-            known,
-            stories,
+            KNOWN,
+            (100, 400, 30),
             1,
-            "story",
-            W1,
-            rounds=size.choose(0, 1),
+            {**short, "unit": "story"},
         ),
+        ("stall", stalls, STALLS, bystanders, 1, stalled),
+        ("seed", original, WEB, seed, 1, {**writes, "refuses": frozenset({LAYER})}),
     ]
-    if not size.brief:
-        parts.append(
-            Part(
-                "stall",
-                f"H bystanders' p99, {BYSTANDERS_PER_SECOND} a second, while the store stalls for {stall} s",
-                frozenset({STALLS}),
-                round(BYSTANDERS_PER_SECOND * (stall + 1.0)),
-                1,
-                "request",
-                judge="p99",
-                server=False,
-                rounds=size.choose(0, 1),
-            )
-        )
-    if not size.quick:
-        seed = size.parameters.get("seed", 10_000)
-        parts += [
-            Part(
-                "seed",
-                f"the original: nginx, four processes, ab -n {seed} -c 300; cache class",
-                everybody,
-                seed,
-                1,
-                "request",
-                W1,
-                refuses=frozenset({LAYER}),
-            ),
-        ]
-    return parts
+    left_out = {"stall"} if size.brief else set()
+    if size.quick:
+        left_out |= {"known-reads", "known-reads-wrk", "known-writes", "mixed-steady", "seed"}
+    return rows(size, [row for row in table if row[0] not in left_out], unit="request")
 
 
 def _durable(size: Size, requests: int) -> list[Part]:
-    durable = frozenset({DURABLE})
-    concern = DURABLY
     count = size.parameters.get("durable", 1000)
     seed = size.parameters.get("seed", 10_000) // 4
-    return [
-        Part(
-            "new-visitor-durable",
-            "A new visitor, writes; durable class",
-            durable,
-            count,
-            2,
-            "request",
-            concern,
-            rounds=1,
-        ),
-        Part(
+    original = f"the original: nginx, four processes, ab -n {seed} -c 300; durable class"
+    table = [
+        ("new-visitor-durable", "A new visitor, writes; durable class", DURABLE, count, 2),
+        (
             "mixed-durable",
             "D 90 % reads, 9 % writes, 1 % new; durable class",
-            durable | {KNOWN},
+            (DURABLE, KNOWN),
             requests,
             1,
-            "request",
-            concern,
-            rounds=1,
         ),
-        Part(
-            "seed-durable",
-            f"the original: nginx, four processes, ab -n {seed} -c 300; durable class",
-            durable,
-            seed,
-            3,
-            "request",
-            concern,
-            rounds=1,
-        ),
+        ("seed-durable", original, DURABLE, seed, 3),
     ]
+    return rows(size, table, unit="request", write_concern=DURABLY, rounds=1)
 
 
 EXPERIMENT = WebSessionsExperiment()

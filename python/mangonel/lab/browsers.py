@@ -1,6 +1,6 @@
 """Browsers for the experiment `live`, without browsers: WebSockets in one process, which note what comes when.
 
-Run as `python -m mangonel.lab.fans HOST PORT COOKIE COUNT`. Prints 0 once all of them have a state. For each line
+Run as `python -m mangonel.lab.browsers HOST PORT COOKIE COUNT`. Prints 0 once all of them have a state. For each line
 on standard input it answers with a JSON object: for the numbers of the customers in a frame, as their names have them,
 with commas between, the monotonic times in ns that such frames came at. Ends with its input.
 
@@ -14,7 +14,6 @@ import base64
 import json
 import re
 import secrets
-import struct
 import sys
 import time
 
@@ -51,7 +50,7 @@ class Seen:
         return told
 
 
-class Fan(asyncio.Protocol):
+class Browser(asyncio.Protocol):
     """One WebSocket: reads frames, grants as many more, and keeps when they came."""
 
     def __init__(self, host: str, port: int, cookie: str, seen: Seen) -> None:
@@ -98,7 +97,7 @@ class Fan(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Say so, if it was too early."""
-        self._fail(b"the line was closed")
+        self._fail(b"the connection was closed")
 
     def _fail(self, why: bytes) -> None:
         if not self.ready.done():
@@ -118,17 +117,14 @@ class Fan(asyncio.Protocol):
         buffer = self._buffer
         if len(buffer) < 2:
             return None
-        length, start = buffer[1] & 0x7F, 2
-        if length == 126:
-            start = 4
+        length = buffer[1] & 0x7F
+        # The longer lengths stand in fields of their own.
+        width = {126: 2, 127: 8}.get(length, 0)
+        start = 2 + width
+        if width:
             if len(buffer) < start:
                 return None
-            (length,) = struct.unpack_from(">H", buffer, 2)
-        elif length == 127:
-            start = 10
-            if len(buffer) < start:
-                return None
-            (length,) = struct.unpack_from(">Q", buffer, 2)
+            length = int.from_bytes(buffer[2:start], "big")
         if len(buffer) < start + length:
             return None
         frame = buffer[0] & 0x0F, bytes(buffer[start : start + length])
@@ -143,11 +139,11 @@ class Fan(asyncio.Protocol):
 async def _run(host: str, port: int, cookie: str, count: int) -> None:
     loop = asyncio.get_running_loop()
     seen = Seen()
-    fans = []
+    browsers = []
     for _ in range(count):
-        _, fan = await loop.create_connection(lambda: Fan(host, port, cookie, seen), host, port)
-        fans.append(fan)
-    await asyncio.gather(*(fan.ready for fan in fans))
+        _, browser = await loop.create_connection(lambda: Browser(host, port, cookie, seen), host, port)
+        browsers.append(browser)
+    await asyncio.gather(*(browser.ready for browser in browsers))
     print(0, flush=True)
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
