@@ -11,25 +11,50 @@ help:    ## List the targets
 
 build: $(VENV)/.built    ## Make .venv: the release build, the development tools and the peers
 
+$(BIN)/maturin: requirements/run.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep ^maturin= $<)
+	touch $@
+
 $(VENV)/.requirements: requirements/dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	touch $@
 
-$(VENV)/.built: $(VENV)/.requirements $(SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --skip-install --quiet
+# What is built stands in $(BIN)/mangonel's own environment, without being installed there; the lab says which build it was.
+define installed
 	echo "$(abspath python)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/mangonel.pth"
 	printf '#!%s\nfrom mangonel.cli import main\nraise SystemExit(main())\n' "$(abspath $(BIN)/python)" > $(BIN)/mangonel
 	chmod +x $(BIN)/mangonel
+	echo $(1) > $(VENV)/mangonel-build
+	touch $@
+endef
+
+$(VENV)/.built: $(VENV)/.requirements $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --skip-install --quiet
+	$(call installed,release)
+
+# Half the work of the release build, whose figures are those to quote.
+QUICK := CARGO_TARGET_DIR=target/quick CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	CARGO_PROFILE_RELEASE_DEBUG=0
+
+$(VENV)/.quick: $(BIN)/maturin $(SOURCES)
+	@echo "Building the driver, quick profile: about a minute and a half on two cores"
+	VIRTUAL_ENV=$(abspath $(VENV)) $(QUICK) $(BIN)/maturin develop --release --locked --skip-install
+	$(call installed,quick)
+
+$(VENV)/.peers: $(BIN)/maturin requirements/run.txt
+	@echo "Installing a MongoDB server and the peers of the five comparisons"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.txt
 	touch $@
 
-# Every experiment in its briefest form, in less than four minutes; `make bench` runs them in full.
-EXPERIMENTS ?=
-BUDGET ?= 195s
+# A release build that is there is used; else a quick one is made while the peers are installed.
+RUN_NEEDS := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.quick $(VENV)/.peers)
 
-run: build    ## Start a real mongod, play every experiment with the peers, print the table, write a report
-	$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
-	$(BIN)/mangonel lab run --brief --budget $(BUDGET) $(EXPERIMENTS) --out target/lab/run.jsonl --report target/lab/report.html
+run:    ## The five old comparisons and find_one against the peers, on one screen, in 90 seconds
+	@$(MAKE) --no-print-directory --jobs 2 $(RUN_NEEDS)
+	@$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
+	@MANGONEL_INSTALL_SERVERS=1 $(BIN)/mangonel lab first --out target/lab
 
 # Tests wait for servers more than they work, so there are two workers for each core; each has servers of its own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
@@ -60,7 +85,7 @@ instructions: build    ## Count the codec's and the protocol's instructions; UPD
 pymongo-suite: build    ## PyMongo's own tests on this driver, with the figures in docs/dev/pymongo-suite.md (long)
 	$(BIN)/python tools/pymongo_suite --write $(ARGS)
 
-bench: build    ## The full lab, as for the README's table
+bench: build    ## Every experiment in full, for the documentation's figures: hours
 	$(BIN)/python -m compileall -q python/mangonel
 	$(BIN)/mangonel lab run
 
@@ -122,10 +147,13 @@ fmt:    ## Format everything
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --quiet .
 
-lock: $(VENV)/.requirements    ## Resolve requirements/dev.in into dev.txt, docs.in into docs.txt
+lock: $(VENV)/.requirements    ## Resolve requirements/{dev,run,docs}.in into their .txt
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.in
 	$(VENV)/lock/bin/pip freeze > requirements/dev.txt && rm -rf $(VENV)/lock
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -c requirements/dev.txt -r requirements/run.in
+	$(VENV)/lock/bin/pip freeze > requirements/run.txt && rm -rf $(VENV)/lock
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/docs.in
 	$(VENV)/lock/bin/pip freeze > requirements/docs.txt && rm -rf $(VENV)/lock

@@ -188,6 +188,12 @@ def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE", help="the HTML file (default: beside the result file)"
     )
+    parser.add_argument(
+        "--picture",
+        type=Path,
+        metavar="STEM",
+        help="STEM-light.svg and STEM-dark.svg of the comparisons instead",
+    )
 
 
 def _marks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -39,6 +39,8 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
         "load": [round(figure, 2) for figure in os.getloadavg()],
         "pressure": pressure(),
         "commit": _commit(),
+        # The Makefile says so; whoever installed a wheel has a release.
+        "build": (read(f"{sys.prefix}/mangonel-build") or "release").strip(),
         "argv": [os.path.basename(word) if number == 0 else word for number, word in enumerate(argv)],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import textwrap
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from mangonel.engines.programs import Missing, find_program
 from mangonel.lab import comparisons
 from mangonel.lab.commands.play import play
 from mangonel.lab.comparisons import COMPARISONS, Bar, Finding
@@ -25,6 +27,8 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def first_command(options: argparse.Namespace) -> int:
     """Play, print one screen, write the report. Exit status 1 when a comparison has no figure of ours."""
+    with contextlib.suppress(Missing):  # installed now where that is wanted, not while somebody is measured
+        find_program("redis-server")
     begun = time.monotonic()
     options.brief, options.quick, options.rounds, options.set = True, False, 1, []
     options.experiments = [each.experiment for each in COMPARISONS]
@@ -53,10 +57,10 @@ def first_command(options: argparse.Namespace) -> int:
 def screen(results: Results, found: list[Finding], seconds: float, report: Path) -> Iterator[str]:
     """Yield the lines of the summary: at most 45 of at most 100 characters."""
     told = results.content["fingerprint"]
-    server, build = told["server"], told.get("build", "")
-    yield _cut(f"{machine(told)}, MongoDB {server.get('version')}" + (f"; {build} build" if build else ""))
+    yield _cut(f"{machine(told)}, MongoDB {told['server'].get('version')}")
+    build = f"{told.get('build', 'release')} build, {seconds:.0f} s"
     yield _cut(
-        f"Played in {seconds:.0f} s. Bars are times, shorter is faster; behind them, how many times ours [95 %]."
+        f"{build}. Bars are times, shorter is faster; behind them, how many times ours [95 %].".capitalize()
     )
     noise = comparisons.noise(results)
     if noise is not None and noise > comparisons.QUIET:

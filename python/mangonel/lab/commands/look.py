@@ -26,6 +26,12 @@ def report_command(options: argparse.Namespace) -> int:
         return 1
     from mangonel.lab.report import page
 
+    if options.picture is not None:
+        for name, svg in page.pictures(content).items():
+            path: Path = options.picture.with_name(f"{options.picture.name}-{name}.svg")
+            path.write_text(svg, encoding="utf-8")
+            print(f"picture: {path}")
+        return 0
     out: Path = options.out or options.file.with_suffix(".html")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page.render(content))

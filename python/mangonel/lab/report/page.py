@@ -67,6 +67,27 @@ def render(content: dict[str, Any]) -> str:
     )
 
 
+def pictures(content: dict[str, Any]) -> dict[str, str]:
+    """Return the chart of the comparisons as SVG by itself, "light" and "dark"."""
+    rows = [
+        (lead.comparison.title, lead.best.name, lead.best.times)
+        for lead in comparisons.findings(Results(content))
+        if lead.best is not None
+    ]
+    found = {}
+    for name, ink, ours, muted in (
+        ("light", "#181c22", "#1f5fd0", "#566070"),
+        ("dark", "#e8ebf0", "#7aa8ff", "#a3adbb"),
+    ):
+        style = (
+            f"text{{font:15px system-ui,sans-serif;fill:{ink}}}.small{{font-size:12px;fill:{muted}}}"
+            f".bar{{fill:{ours}}}.noise{{opacity:.45}}.whisker{{stroke:{ink};fill:none}}"
+            f".one{{stroke:{muted};stroke-dasharray:3 3}}"
+        )
+        found[name] = charts.picture(rows, style)
+    return found
+
+
 def table(headings: Sequence[str], rows: Iterable[Cells], numeric: int = 99) -> str:
     """Return a table in a box that scrolls by itself; a row is its class and its cells, as text.
 
