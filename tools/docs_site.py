@@ -39,8 +39,17 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Leave out what only the tests read."""
+# A picture for light and dark as GitHub reads it, which follows the system; the site's has a switch of its own.
+PICTURE = re.compile(
+    r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)">\s*</picture>'
+)
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Leave out what only the tests read; give pictures the theme's way of light and dark."""
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
+    markdown = PICTURE.sub(r"![\2](\3#only-light)![\2](\1#only-dark)", markdown)
     return re.sub(r"^<!-- run:.*?-->\n?", "", markdown, flags=re.DOTALL | re.MULTILINE)
 
 

@@ -34,7 +34,8 @@ def anchors(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+    text = prose(page)
+    for target in [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'\b(?:src|srcset)="([^"]+)"', text)]:
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")

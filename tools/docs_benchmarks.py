@@ -1,0 +1,147 @@
+"""Write the charts and the tables of the benchmark page from a kept result file of the lab.
+
+    python tools/docs_benchmarks.py [FILE]      without FILE: docs/benchmarks/report.json
+
+Charts go to `docs/images/first-*.svg` (all comparisons) and `docs/benchmarks/NAME-*.svg` (one each), light and dark.
+Figures go below the marker of `docs/benchmarks/index.md`; what is above it is written by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+from mangonel.lab import comparisons, marks, registry, results  # noqa: E402  # of this tree, built or not
+from mangonel.lab.comparisons import Finding  # noqa: E402
+from mangonel.lab.fingerprint import machine  # noqa: E402
+from mangonel.lab.report import charts, page  # noqa: E402
+
+PEERS = ("pymongo", "motor", "mongojet", "mongoengine", "beanie", "redis", "tornado", "uvloop")
+REPORTS = {"report": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
+IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
+MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
+# ink, this project, peers, what is muted
+COLOURS = {
+    "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070"),
+    "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb"),
+}
+
+
+def style(name: str) -> str:
+    """Return the style of a chart that stands by itself."""
+    ink, ours, peer, muted = COLOURS[name]
+    return (
+        f"text{{font:12px system-ui,sans-serif;fill:{ink}}}.small{{font-size:11px;fill:{muted}}}"
+        f".ours{{font-weight:600}}.bar{{fill:{peer}}}.bar.ours{{fill:{ours}}}.whisker{{stroke:{ink};stroke-width:1.2;fill:none}}"
+        f".limit{{stroke:{muted};stroke-dasharray:4 3}}.grid{{stroke:{muted};opacity:.4}}"
+    )
+
+
+def bars(found: Finding) -> str:
+    """Return the chart of one comparison without a style: what nobody can beat is a dashed line."""
+    limits = [(bar.name, bar.figure.value) for bar in found.bars if bar.kind == "floor" and bar.figure]
+    rows = [charts.Bar(bar.name, bar.figure, bar.kind) for bar in found.bars if bar.kind != "floor"]
+    return charts.bars(found.comparison.title, rows, limits)
+
+
+def write_charts(content: dict[str, Any], found: list[Finding]) -> None:
+    """Write the charts of all comparisons and of each."""
+    for name, svg in page.pictures(content).items():
+        (IMAGES / f"first-{name}.svg").write_text(svg, encoding="utf-8")
+    for each in found:
+        svg = bars(each).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="560" ', 1)
+        for name in COLOURS:
+            coloured = svg.replace("</desc>", f"</desc><style>{style(name)}</style>", 1)
+            (PAGES / f"{each.comparison.experiment}-{name}.svg").write_text(f"{coloured}\n", encoding="utf-8")
+
+
+def picture(stem: str, words: str) -> str:
+    """Return a picture for light and dark pages, as GitHub and the site read it."""
+    return (
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.svg">\n'
+        f'  <img alt="{words}" src="{stem}-light.svg">\n</picture>\n'
+    )
+
+
+def sections(content: dict[str, Any], found: list[Finding]) -> Iterator[str]:
+    """Yield what stands below the marker."""
+    told = content["fingerprint"]
+    server = told["server"].get("version")
+    yield f"Taken on {told['date'][:10]}: {machine(told)}.\nMongoDB {server}, a replica set of one; {peers(told)}.\n"
+    noise = comparisons.noise(results.Results(content))
+    if noise is not None:
+        yield f"In this run, {comparisons.floor_words(noise)}.\n"
+    reports = [
+        f"[{title}]({name}.html)" for name, title in REPORTS.items() if (PAGES / f"{name}.html").exists()
+    ]
+    if reports:
+        yield f"Full reports, with every figure and the method: {', '.join(reports)}.\n"
+    for each in found:
+        lead = words(each)
+        yield f"## {each.comparison.title}\n"
+        yield picture(each.comparison.experiment, f"{each.comparison.title}: {lead}")
+        now = "" if each.now.startswith("not all") else f" {each.now[0].upper()}{each.now[1:]}"
+        yield f"{lead}.{now}\n"
+    yield from targets(content)
+
+
+def peers(told: dict[str, Any]) -> str:
+    """Return the versions of the drivers that were compared with."""
+    versions = told.get("versions", {})
+    return ", ".join(f"{name} {versions[name]}" for name in PEERS if name in versions)
+
+
+def words(found: Finding) -> str:
+    """Return in a sentence how this project did."""
+    best = found.best
+    if best is None or best.times is None:
+        return "No peer was there"
+    times = comparisons.interval(best.times)
+    if not best.times.excludes(1.0):
+        return f"Mangonel and {best.name} are level: {times}"
+    return f"Mangonel is {times} as fast as {best.name}"
+
+
+def targets(content: dict[str, Any]) -> Iterator[str]:
+    """Yield a table for each experiment: what the project asked of itself, and what it reached."""
+    judged = [each for each in marks.verdicts(results.Results(content)) if each.reached is not None]
+    states = Counter(each.state for each in judged)
+    yield "## All targets\n"
+    yield (
+        "The project set itself these targets before it was built. *Within the interval*: the limit lies inside of\n"
+        f"the interval, so the run cannot tell. Of {len(judged)} targets, "
+        f"{', '.join(f'{count} are {state}' for state, count in states.items())}.\n"
+    )
+    experiments = registry.experiments()
+    for name in dict.fromkeys(each.mark.experiment for each in judged):
+        known = experiments.get(name)
+        title = known.title if known else name
+        yield f"### {title[0].upper()}{title[1:]}\n"
+        rows = [
+            f"| {each.mark.text} | {each.asked} | {each.words} | {each.state} |"
+            for each in judged
+            if each.mark.experiment == name
+        ]
+        yield "\n".join(["| what | target | reached [95 %] | |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def main() -> int:
+    """Write charts and page; return an exit status."""
+    path = Path(sys.argv[1]) if sys.argv[1:] else PAGES / "report.json"
+    content = results.load(path)
+    found = list(comparisons.findings(results.Results(content)))
+    write_charts(content, found)
+    index = PAGES / "index.md"
+    written = index.read_text(encoding="utf-8").partition(MARKER)[0]
+    index.write_text(written + MARKER + "\n" + "\n".join(sections(content, found)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
