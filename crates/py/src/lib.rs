@@ -3,6 +3,7 @@
 pub mod codec;
 mod driver;
 mod odm;
+mod thread_end;
 
 use pyo3::prelude::*;
 

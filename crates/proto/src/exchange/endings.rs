@@ -126,6 +126,16 @@ impl Exchange {
         self.end_session(client, now);
     }
 
+    /// Closes it, and with `is_kept` gives back the connection that it kept for later batches and nobody took over.
+    pub fn give_up(&mut self, client: &mut Client, is_kept: bool, now: Instant) {
+        let (link, owes_more) = (self.link(), self.more_to_come());
+        self.close(client, now);
+        if let (true, Some(link)) = (is_kept, link) {
+            client.release_pinned(link, !owes_more, now);
+        }
+        self.announce_end(client);
+    }
+
     pub(super) fn report(
         &mut self,
         client: &mut Client,

@@ -6,6 +6,7 @@ pub(crate) mod cell;
 pub(crate) mod datetime;
 pub(crate) mod decode;
 mod decode_rare;
+pub(crate) mod document_shape;
 pub(crate) mod encode;
 mod encode_rare;
 pub(crate) mod fault;
@@ -32,6 +33,8 @@ use encode::Encoder;
 use fault::{Fault, Kind, found, into_exception, invalid};
 pub use options::Codec;
 
+use crate::thread_end::never_unwind_this_thread;
+
 /// The output buffer of `encode`, kept between calls so that documents are encoded without allocating.
 static SCRATCH: GilCell<Vec<u8>> = GilCell::new(Vec::new());
 
@@ -43,6 +46,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     selftest::decide(module.py())?;
     module.add("ObjectId", object_id::class(module.py())?)?;
     module.add_class::<Codec>()?;
+    module.add_class::<document_shape::DocumentShape>()?;
     module.add_function(wrap_pyfunction!(py_encode, module)?)?;
     module.add_function(wrap_pyfunction!(py_decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_all, module)?)?;
@@ -63,6 +67,7 @@ pub fn encode_document(
     check_keys: bool,
     out: &mut Vec<u8>,
 ) -> PyResult<()> {
+    never_unwind_this_thread();
     let start = out.len();
     let mut result = Encoder::new(py, codec, check_keys, out).top(document);
     if result.is_ok() && i32::try_from(out.len() - start).is_err() {
@@ -262,6 +267,7 @@ fn reseed_object_ids(py: Python<'_>) -> PyResult<()> {
 
 /// The codec of these options; None stands for the defaults.
 fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Codec>> {
+    never_unwind_this_thread();
     match options {
         Some(options) => Codec::from_options(options),
         None => Ok(Codec::default_for(py)?.clone_ref(py)),

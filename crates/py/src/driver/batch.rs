@@ -2,6 +2,7 @@
 //! A document becomes a Python object only when it is asked for.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_proto::reply::CursorFacts;
@@ -11,6 +12,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 
 use super::failure;
 use super::session::ImplicitSession;
+use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
 
 /// A change and its resume token.
@@ -20,8 +22,9 @@ type Change = (Py<PyAny>, Option<Py<PyBytes>>);
 #[pyclass(module = "mangonel._core")]
 pub struct Batch {
     message: Vec<u8>,
-    /// The next element of the array, and the array's end without its terminator.
-    position: usize,
+    /// The next element of the array, and the array's end without its terminator. Atomic, for decoding may run the user's
+    /// code and with it other threads, so that nothing of it is borrowed exclusively meanwhile.
+    position: AtomicUsize,
     end: usize,
     codec: Py<Codec>,
     id: i64,
@@ -36,7 +39,7 @@ pub struct Batch {
     /// The server that has the cursor.
     pub(crate) server: String,
     /// What documents become instead of the codec's document class.
-    shape: Option<crate::odm::Shape>,
+    shape: Option<Py<DocumentShape>>,
 }
 
 impl Batch {
@@ -56,7 +59,7 @@ impl Batch {
         let token =
             cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
         Batch {
-            position: offset + cursor.batch.start + 4,
+            position: AtomicUsize::new(offset + cursor.batch.start + 4),
             end: offset + cursor.batch.end.saturating_sub(1),
             message,
             codec,
@@ -72,16 +75,24 @@ impl Batch {
         }
     }
 
+    fn position(&self) -> usize {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    fn move_to(&self, position: usize) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
     /// Returns the bytes of the next document, and moves past it.
-    fn next_document(&mut self, py: Python<'_>) -> PyResult<Option<&[u8]>> {
-        match next_in(&self.message, self.position, self.end) {
+    fn next_document(&self, py: Python<'_>) -> PyResult<Option<&[u8]>> {
+        match next_in(&self.message, self.position(), self.end) {
             Ok(Some(range)) => {
-                self.position = range.end;
+                self.move_to(range.end);
                 Ok(self.message.get(range))
             }
             Ok(None) => Ok(None),
             Err(found) => {
-                self.position = self.end;
+                self.move_to(self.end);
                 Err(failure::protocol_error(py, &format!("expected a batch of documents, found {found}")))
             }
         }
@@ -89,20 +100,21 @@ impl Batch {
 
     /// Takes the documents out: the message, where the next one stands in it, and where they end.
     pub fn take_documents(&mut self) -> (Vec<u8>, usize, usize) {
-        let position = std::mem::replace(&mut self.position, self.end);
+        let position = self.position();
+        self.move_to(self.end);
         (std::mem::take(&mut self.message), position, self.end)
     }
 
     /// Moves past the next documents, at most `limit` of them, and returns where they are in `message`.
     pub(crate) fn take_ranges(
-        &mut self,
+        &self,
         py: Python<'_>,
         limit: Option<usize>,
     ) -> PyResult<Vec<std::ops::Range<usize>>> {
         let mut ranges = Vec::new();
         while limit.is_none_or(|limit| ranges.len() < limit) {
             let Some(length) = self.next_document(py)?.map(<[u8]>::len) else { break };
-            ranges.push(self.position - length..self.position);
+            ranges.push(self.position() - length..self.position());
         }
         Ok(ranges)
     }
@@ -113,17 +125,16 @@ impl Batch {
     }
 
     /// Decodes the next document; of a raw batch, returns all that is left as bytes.
-    pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    pub fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         if self.is_raw {
             let bytes = if self.is_empty() { None } else { Some(self.raw(py)?) };
             return Ok(bytes.map(|bytes| bytes.into_any().unbind()));
         }
-        if let Some(shape) = self.shape.as_ref().map(|shape| shape.clone_ref(py)) {
-            return self.next_document(py)?.map(|bytes| shape.make(py, bytes)).transpose();
+        if let Some(shape) = &self.shape {
+            return self.next_document(py)?.map(|bytes| shape.get().make(py, bytes)).transpose();
         }
-        let codec = self.codec.clone_ref(py);
         match self.next_document(py)? {
-            Some(bytes) => codec::decode_document(py, bytes, codec.get()).map(Some),
+            Some(bytes) => codec::decode_document(py, bytes, self.codec.get()).map(Some),
             None => Ok(None),
         }
     }
@@ -176,33 +187,32 @@ impl Batch {
     /// Whether every document was handed out.
     #[getter]
     fn is_empty(&self) -> bool {
-        self.position >= self.end
+        self.position() >= self.end
     }
 
     /// How many documents are left. Walks them; costs some nanoseconds each.
-    fn __len__(&mut self, py: Python<'_>) -> PyResult<usize> {
-        let start = self.position;
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let start = self.position();
         let mut count = 0;
         while self.next_document(py)?.is_some() {
             count += 1;
         }
-        self.position = start;
+        self.move_to(start);
         Ok(count)
     }
 
     /// The next document of a change stream and its resume token, the document `_id`, as BSON; None at the end.
-    fn next_change(&mut self, py: Python<'_>) -> PyResult<Option<Change>> {
-        let codec = self.codec.clone_ref(py);
+    fn next_change(&self, py: Python<'_>) -> PyResult<Option<Change>> {
         let Some(bytes) = self.next_document(py)? else { return Ok(None) };
         let id = RawDocument::from_bytes(bytes).and_then(|change| change.get_document("_id"));
         // An `_id` that is no document is no token either.
         let token = id.ok().flatten().map(|token| PyBytes::new(py, token.as_bytes()).unbind());
-        Ok(Some((codec::decode_document(py, bytes, codec.get())?, token)))
+        Ok(Some((codec::decode_document(py, bytes, self.codec.get())?, token)))
     }
 
     /// The documents that are left, one after the other, as bytes.
-    fn raw<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut joined = Vec::with_capacity(self.end.saturating_sub(self.position));
+    fn raw<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut joined = Vec::with_capacity(self.end.saturating_sub(self.position()));
         while let Some(document) = self.next_document(py)? {
             joined.extend_from_slice(document);
         }
@@ -211,13 +221,13 @@ impl Batch {
 
     /// The documents that are left as JSON, separated by commas, without brackets around them.
     /// `mode`: 0 canonical and 1 relaxed extended JSON, 2 plain.
-    fn json<'py>(&mut self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
+    fn json<'py>(&self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
         let mode = match mode {
             0 => JsonMode::Canonical,
             1 => JsonMode::Relaxed,
             _ => JsonMode::Plain,
         };
-        let mut text = Vec::with_capacity(2 * self.end.saturating_sub(self.position));
+        let mut text = Vec::with_capacity(2 * self.end.saturating_sub(self.position()));
         while let Some(document) = self.next_document(py)? {
             if !text.is_empty() {
                 text.push(b',');
@@ -229,15 +239,14 @@ impl Batch {
         Ok(PyBytes::new(py, &text))
     }
 
-    /// Let documents come as instances of a model; `make`, if given, makes what is wanted of each. `ignores`: keys that
-    /// the model does not know are dropped.
-    fn r#become(&mut self, model: Py<crate::odm::OdmModel>, make: Option<Py<PyAny>>, ignores: bool) {
-        self.shape = Some(crate::odm::Shape { model, make, ignores });
+    /// Let documents come as what the shape makes of them.
+    fn r#become(&mut self, shape: Py<DocumentShape>) {
+        self.shape = Some(shape);
     }
 
     /// Append the documents that are left to `documents`, at most `limit` of them.
     #[pyo3(signature = (documents, limit=None))]
-    fn drain_into(&mut self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
+    fn drain_into(&self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
         let py = documents.py();
         let mut count = 0;
         while limit.is_none_or(|limit| count < limit) {
@@ -248,7 +257,7 @@ impl Batch {
         Ok(count)
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.next(py)
     }
 
@@ -287,7 +296,7 @@ impl BatchCursor {
         let py = slf.py();
         let batch = slf.try_borrow()?._batch.as_ref().map(|batch| batch.clone_ref(py));
         match batch {
-            Some(batch) => batch.bind(py).try_borrow_mut()?.next(py),
+            Some(batch) => batch.bind(py).try_borrow()?.next(py),
             None => Ok(None),
         }
     }
@@ -332,6 +341,7 @@ impl BlockingCursor {
             if let Some(document) = BatchCursor::next_of(slf.as_super())? {
                 return Ok(Some(document));
             }
+            crate::thread_end::never_unwind_this_thread();
             if !slf.call_method0(intern!(py, "_refill"))?.is_truthy()? {
                 return Ok(None);
             }

@@ -27,6 +27,7 @@ use super::descriptions;
 use super::events;
 use super::exchange::Exchange;
 use super::failure;
+use super::interpreter;
 use super::link::Link;
 use super::operation::Operation;
 use crate::codec::{self, Codec};
@@ -68,6 +69,8 @@ pub struct State {
     starter: Option<Py<PyAny>>,
     /// Called with an address and a session's id to kill the session there.
     sweeper: Option<Py<PyAny>>,
+    /// What drops left to do in Python, for whoever enters next.
+    left: Option<Box<News>>,
 }
 
 /// What must happen in Python once the lock is released.
@@ -84,10 +87,10 @@ pub struct News {
 }
 
 impl State {
-    /// Collects what the last call left to do; cheap when there is nothing.
-    pub fn news(&mut self) -> Option<News> {
+    /// Collects what the last call, and drops before it, left to do; cheap when there is nothing.
+    fn news(&mut self) -> Option<News> {
         if !self.client.has_news() {
-            return None;
+            return self.left.take().map(|left| *left);
         }
         let closing = self.client.poll_closing();
         let woken = self.client.poll_wakers();
@@ -120,7 +123,10 @@ impl State {
                 }
             }
         }
-        Some(news)
+        Some(match self.left.take() {
+            Some(left) => left.followed_by(news),
+            None => news,
+        })
     }
 
     fn rouse(&mut self, address: Address, role: Role, news: &mut News) {
@@ -136,6 +142,17 @@ impl State {
 }
 
 impl News {
+    fn followed_by(mut self, mut later: News) -> News {
+        self.closing.append(&mut later.closing);
+        self.interrupting.append(&mut later.interrupting);
+        self.waking.append(&mut later.waking);
+        self.starting.append(&mut later.starting);
+        self.is_upkeep_due |= later.is_upkeep_due;
+        self.killing.append(&mut later.killing);
+        self.events.append(&mut later.events);
+        self
+    }
+
     /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
     pub fn deliver(self, core: &Core, py: Python<'_>) {
         // First, so that whoever is woken cannot be heard of before what woke it.
@@ -157,7 +174,7 @@ impl News {
         }
         for waker in self.waking {
             if let Err(error) = waker.call0(py) {
-                error.write_unraisable(py, Some(waker.bind(py)));
+                interpreter::raise_soon(py, error, waker.bind(py));
             }
         }
         if !self.killing.is_empty() {
@@ -183,7 +200,7 @@ fn call_for_each<'py, A: PyCallArgs<'py>>(
     let function = function.bind(py);
     for task in tasks {
         if let Err(error) = function.call1(task) {
-            error.write_unraisable(py, Some(function));
+            interpreter::raise_soon(py, error, function);
         }
     }
 }
@@ -244,7 +261,7 @@ impl Core {
         if let Some(listener_check) = listener_check
             && let Err(error) = listener_check.call0(py)
         {
-            error.write_unraisable(py, Some(listener_check.bind(py)));
+            interpreter::raise_soon(py, error, listener_check.bind(py));
         }
     }
 
@@ -253,17 +270,29 @@ impl Core {
         look(&self.lock())
     }
 
-    /// Takes a session back; callable without a running interpreter thread state.
-    pub fn give_back(&self, session: ServerSession) {
-        let now = self.now();
-        let mut state = self.lock();
-        state.client.give_back_session(session, now);
+    /// Runs `change` under the lock in a drop, where an exception may be pending and no Python code may run. What it
+    /// leaves to do in Python is done soon, where that is allowed. What `change` returns is dropped without the lock.
+    pub fn change_in_drop<T>(slf: &Py<Self>, change: impl FnOnce(&mut State, Instant) -> T) {
+        let now = slf.get().now();
+        let (_changed, is_anything_left) = {
+            let mut state = slf.get().lock();
+            let changed = change(&mut state, now);
+            state.left = state.news().map(Box::new);
+            (changed, state.left.is_some())
+        };
+        if is_anything_left {
+            interpreter::deliver_soon(slf);
+        }
     }
 
-    /// Ends a session that the user opened; callable as `give_back` is. A connection of it is closed by the next news.
-    pub fn end_session(&self, session: SessionId) {
-        let now = self.now();
-        self.lock().client.end_session(session, now);
+    /// Takes a session back from a drop.
+    pub fn give_back(slf: &Py<Self>, session: ServerSession) {
+        Self::change_in_drop(slf, |state, now| state.client.give_back_session(session, now));
+    }
+
+    /// Ends a session that the user opened, from a drop.
+    pub fn end_session(slf: &Py<Self>, session: SessionId) {
+        Self::change_in_drop(slf, |state, now| state.client.end_session(session, now));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -406,6 +435,7 @@ impl Core {
             openers: HashMap::new(),
             enders: Vec::new(),
             sweeper: None,
+            left: None,
         };
         Ok(Core {
             state: Mutex::new(state),

@@ -84,6 +84,7 @@ impl Exchange {
     /// Starts to run an operation.
     pub fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Self> {
         let py = core.py();
+        crate::thread_end::never_unwind_this_thread();
         let (asked, reading, codec, answer, sink) = {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
@@ -138,8 +139,9 @@ impl Exchange {
             return;
         }
         let Some(compressor) = self.core.get().peek(|state| state.client.compressor(id)) else { return };
-        let Some(Ok(mut link)) = self.link.as_ref().map(|link| link.try_borrow_mut(py)) else { return };
-        self.packed = link.pack(py, compressor, self.inner.outbound()).map(|packed| (request_id, packed));
+        let Some(link) = &self.link else { return };
+        let packed = Link::pack(link.bind(py), compressor, self.inner.outbound());
+        self.packed = packed.map(|packed| (request_id, packed));
     }
 
     /// Prepares the connection for chunks whose data goes elsewhere than into a message.
@@ -211,6 +213,12 @@ impl Exchange {
         }
     }
 
+    /// Whether it holds nothing that would have to be given up.
+    fn is_over(&self) -> bool {
+        let is_kept = self.inner.keeps_link() && !self.has_handed_over;
+        self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept
+    }
+
     fn check_not_lent(&self) -> PyResult<()> {
         if self.lent > 0 {
             return Err(PyBufferError::new_err(
@@ -223,20 +231,18 @@ impl Exchange {
     /// Takes the message that arrived on the link to the core.
     pub(crate) fn take_reply(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
-        let (message, told) = {
-            let mut link = link.bind(py).try_borrow_mut()?;
+        let link = link.bind(py);
+        let (told, receives_directly) = {
+            let mut link = link.try_borrow_mut()?;
             link.check_not_lent()?;
-            let told = link.note_reply(py);
             link.idle_since = std::time::Instant::now();
-            let message = link.take_message(py);
-            // Of the next reply on this connection another exchange knows more, unless it follows unasked.
-            if link.direct_receive.is_some()
-                && !message.as_ref().is_ok_and(|message| has_more_to_come(message))
-            {
-                link.direct_receive = None;
-            }
-            (message, told)
+            (link.note_reply(py), link.direct_receive.is_some())
         };
+        let message = Link::take_message(link);
+        // Of the next reply on this connection another exchange knows more, unless it follows unasked.
+        if receives_directly && !message.as_ref().is_ok_and(|message| has_more_to_come(message)) {
+            link.try_borrow_mut()?.direct_receive = None;
+        }
         let message = match message {
             Ok(message) => message,
             Err(error) => {
@@ -656,18 +662,15 @@ impl Exchange {
 
     /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
     fn close(&mut self, py: Python<'_>) {
-        let is_kept = self.inner.keeps_link() && !std::mem::replace(&mut self.has_handed_over, true);
-        if self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept {
+        if self.is_over() {
             return;
         }
-        let (id, link, owes_more) = (self.inner.id(), self.inner.link(), self.inner.more_to_come());
+        let is_kept = self.inner.keeps_link() && !std::mem::replace(&mut self.has_handed_over, true);
+        let id = self.inner.id();
         let mut waker = None;
         self.advance(py, |inner, state, now| {
             waker = state.wakers.remove(&id);
-            inner.close(&mut state.client, now);
-            if let (true, Some(link)) = (is_kept, link) {
-                state.client.release_pinned(link, !owes_more, now);
-            }
+            inner.give_up(&mut state.client, is_kept, now);
         });
     }
 
@@ -770,7 +773,16 @@ pub unsafe fn lend(
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // The net under a face that forgot to close; the faces' `finally` comes first.
-        Python::attach(|py| self.close(py));
+        // The net under a face that could not close, as when a signal handler raised before its `try` began; the faces'
+        // `finally` comes first. An exception may be pending here, so no Python code is run.
+        if self.is_over() {
+            return;
+        }
+        let is_kept = self.inner.keeps_link() && !self.has_handed_over;
+        Core::change_in_drop(&self.core, |state, now| {
+            let waker = state.wakers.remove(&self.inner.id());
+            self.inner.give_up(&mut state.client, is_kept, now);
+            waker
+        });
     }
 }

@@ -12,6 +12,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::direct_receive::DirectReceive;
 use super::failure;
+use super::interpreter;
 use super::tls::Tls;
 use super::waiter::Waiter;
 
@@ -87,31 +88,45 @@ impl Link {
     ///
     /// # Errors
     /// When it is no message, or does not decompress to one within the limits. Nothing more may be read then.
-    pub(crate) fn take_message(&mut self, py: Python<'_>) -> Result<Vec<u8>, String> {
-        let message = self.deframer.take().map_err(|error| error.to_string())?;
-        if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
-            return Ok(message);
-        }
-        let mut packer = self.packer.take().unwrap_or_default();
+    pub(crate) fn take_message(link: &Bound<'_, Self>) -> Result<Vec<u8>, String> {
+        let py = link.py();
+        let (message, packer) = {
+            let mut link = link.try_borrow_mut().map_err(|error| error.to_string())?;
+            let message = link.deframer.take().map_err(|error| error.to_string())?;
+            if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
+                return Ok(message);
+            }
+            (message, link.packer.take())
+        };
+        // Not borrowed while other threads may run, one of which may want to close it.
+        let mut packer = packer.unwrap_or_default();
         let mut unpack = || packer.decompress(&message).map_err(|error| error.to_string());
         // Few bytes may claim to become many, so the claim counts.
         let claimed = message.get(20..24).map_or(0, |size| size[2] | size[3]);
         let unpacked =
             if claimed > 0 || message.len() > WORTH_DETACHING { py.detach(unpack) } else { unpack() };
-        self.packer = Some(packer);
+        Self::keep(link, packer);
         unpacked
     }
 
     /// Compresses a whole message; `None` when it must stay as it is.
-    pub(crate) fn pack(&mut self, py: Python<'_>, compressor: Compressor, message: &[u8]) -> Option<Vec<u8>> {
-        let mut packer = self.packer.take().unwrap_or_default();
+    pub(crate) fn pack(link: &Bound<'_, Self>, compressor: Compressor, message: &[u8]) -> Option<Vec<u8>> {
+        let py = link.py();
+        let mut packer = link.try_borrow_mut().ok()?.packer.take().unwrap_or_default();
         let mut pack = || {
             let mut packed = Vec::new();
             packer.compress(compressor, message, &mut packed).ok().map(|()| packed)
         };
         let packed = if message.len() > WORTH_DETACHING { py.detach(pack) } else { pack() };
-        self.packer = Some(packer);
+        Self::keep(link, packer);
         packed
+    }
+
+    fn keep(link: &Bound<'_, Self>, packer: Box<compress::Codec>) {
+        // Whoever has the link now makes another one when it is needed.
+        if let Ok(mut link) = link.try_borrow_mut() {
+            link.packer = Some(packer);
+        }
     }
 
     /// Fails when Python still holds the memory that is about to change.
@@ -168,7 +183,7 @@ impl Link {
         if let Some((transport, method)) = ending
             && let Err(error) = transport.call_method0(py, method)
         {
-            error.write_unraisable(py, Some(transport.bind(py)));
+            interpreter::raise_soon(py, error, transport.bind(py));
         }
     }
 

@@ -10,6 +10,7 @@ mod direct_receive;
 mod events;
 mod exchange;
 mod failure;
+pub(crate) mod interpreter;
 mod link;
 mod monitor;
 mod namespaces;

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use super::core::{Core, Role};
 use super::exchange::{self, lend};
 use super::failure;
+use super::interpreter;
 use super::link::Link;
 use super::tls::Tls;
 
@@ -89,12 +90,13 @@ impl Monitor {
 
     fn read(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
-        let (message, told) = {
-            let mut link = link.bind(py).try_borrow_mut()?;
+        let link = link.bind(py);
+        let told = {
+            let mut link = link.try_borrow_mut()?;
             link.check_not_lent()?;
-            let told = link.note_reply(py);
-            (link.take_message(py).map_err(|error| failure::protocol_error(py, &error))?, told)
+            link.note_reply(py)
         };
+        let message = Link::take_message(link).map_err(|error| failure::protocol_error(py, &error))?;
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }
@@ -120,6 +122,7 @@ impl Monitor {
     /// `role`: 0 to watch the server, 1 to measure its round-trip time.
     #[new]
     fn new(py: Python<'_>, core: Py<Core>, address: &str, role: u8) -> PyResult<Self> {
+        crate::thread_end::never_unwind_this_thread();
         let role = if role == 0 { Role::Watch } else { Role::Ping };
         let address = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let step = Step::Stop;
@@ -194,7 +197,7 @@ impl Monitor {
             let waker =
                 self.core.get().with(py, |state| state.watchers.get_mut(&key).and_then(|w| w.waker.take()));
             if let Some(Err(error)) = waker.map(|waker| waker.call0(py)) {
-                error.write_unraisable(py, None);
+                interpreter::raise_soon(py, error, &py.None().into_bound(py));
             }
         }
     }

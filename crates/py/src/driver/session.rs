@@ -36,7 +36,7 @@ impl ImplicitSession {
 impl Drop for ImplicitSession {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            self.core.get().give_back(session);
+            Core::give_back(&self.core, session);
         }
     }
 }
@@ -217,6 +217,6 @@ fn halves(time: u64) -> (u32, u32) {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.core.get().end_session(self.id);
+        Core::end_session(&self.core, self.id);
     }
 }

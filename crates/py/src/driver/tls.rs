@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
+use super::interpreter;
 use super::transfer::{self, Ended, Progress};
 
 /// How much is received at once, before it is decrypted.
@@ -55,7 +56,7 @@ impl Tls {
     /// The first reply was read: the session may be kept now.
     pub fn remember(owner: &Py<PyAny>, py: Python<'_>) {
         if let Err(error) = owner.call_method0(py, intern!(py, "remember")) {
-            error.write_unraisable(py, Some(owner.bind(py)));
+            interpreter::raise_soon(py, error, owner.bind(py));
         }
     }
 
@@ -269,9 +270,12 @@ impl<'py, 'a> View<'py, 'a> {
 
 impl Drop for View<'_, '_> {
     fn drop(&mut self) {
-        // One that is in use cannot be released; the engine has none in use between its calls.
-        if let Err(error) = self.0.call_method0(intern!(self.0.py(), "release")) {
-            error.write_unraisable(self.0.py(), None);
-        }
+        let py = self.0.py();
+        interpreter::beside_pending_error(py, || {
+            // One that is in use cannot be released; the engine has none in use between its calls.
+            if let Err(error) = self.0.call_method0(intern!(py, "release")) {
+                error.write_unraisable(py, None);
+            }
+        });
     }
 }

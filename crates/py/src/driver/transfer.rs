@@ -341,11 +341,15 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
 #[pyfunction]
 fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = link.py();
+    // What waits for the reply may be run from here.
+    crate::thread_end::never_unwind_this_thread();
     let ended = {
         let mut books = link.try_borrow_mut()?;
         books.check_not_lent()?;
         let fd = books.fd;
         if fd < 0 {
+            // Not under the borrow: it may come back to the link.
+            drop(books);
             return lose.call0().map(drop);
         }
         match books.tls.take() {

@@ -213,16 +213,28 @@ impl Waiter {
     }
 
     /// Forget a callback; return how often it had been added.
-    fn remove_done_callback(&mut self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let before = self.callbacks.len();
+    fn remove_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = slf.py();
+        // Comparing may run any code, which may come back here.
+        let callbacks = std::mem::take(&mut slf.try_borrow_mut()?.callbacks);
+        let before = callbacks.len();
         let mut kept = Vec::with_capacity(before);
-        for (known, context) in std::mem::take(&mut self.callbacks) {
-            if !known.bind(py).eq(callback)? {
+        let mut result = Ok(());
+        for (known, context) in callbacks {
+            let is_meant = result.is_ok()
+                && known.bind(py).eq(callback).unwrap_or_else(|error| {
+                    result = Err(error);
+                    false
+                });
+            if !is_meant {
                 kept.push((known, context));
             }
         }
-        self.callbacks = kept;
-        Ok(before - self.callbacks.len())
+        let removed = before - kept.len();
+        let mut waiter = slf.try_borrow_mut()?;
+        kept.append(&mut waiter.callbacks);
+        waiter.callbacks = kept;
+        result.map(|()| removed)
     }
 
     fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -14,6 +14,7 @@ use super::plan::{Default, Model, OdmModel, Op, Plan};
 use super::value;
 use crate::codec::cell::GilCell;
 use crate::codec::fault::{Fault, Step, into_exception, within};
+use crate::thread_end::never_unwind_this_thread;
 
 mod field;
 
@@ -286,6 +287,8 @@ unsafe extern "C" fn tp_init(
     args: *mut ffi::PyObject,
     kwargs: *mut ffi::PyObject,
 ) -> c_int {
+    crate::thread_end::never_unwind_this_thread();
+    never_unwind_this_thread();
     enter(-1, |py| {
         // SAFETY: `object` is an instance; `args` a tuple and `kwargs` a dict or null, all borrowed.
         unsafe {
@@ -405,6 +408,8 @@ unsafe extern "C" fn tp_setattro(
     name: *mut ffi::PyObject,
     given: *mut ffi::PyObject,
 ) -> c_int {
+    crate::thread_end::never_unwind_this_thread();
+    never_unwind_this_thread();
     // SAFETY: slots are called with the GIL held.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: `object` is an instance.

@@ -22,7 +22,6 @@ use encode::Writer;
 use instance::{DELETED, EXTRA_SET, Instance, NEW, PARTIAL, is_instance};
 pub use plan::OdmModel;
 use plan::Plan;
-pub use reading::Shape;
 use siblings::Siblings;
 
 /// Adds the mapper's core to the module.
@@ -32,6 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::odm_offset, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_drain, module)?)?;
+    module.add_function(wrap_pyfunction!(reading::odm_shape, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_update, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_settle, module)?)?;

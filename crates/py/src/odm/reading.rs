@@ -8,34 +8,22 @@ use super::decode::Hydrator;
 use super::plan::{self, OdmModel, Plan};
 use super::raw;
 use super::siblings::Siblings;
+use crate::codec::document_shape::{DocumentShape, Shape};
 use crate::codec::fault::into_exception;
 use crate::driver::batch::Batch;
 
 /// What the documents of a driver's cursor become.
-pub struct Shape {
+struct ModelShape {
     /// The model they are decoded as.
-    pub model: Py<OdmModel>,
+    model: Py<OdmModel>,
     /// Makes what is wanted of an instance; None: the instance itself.
-    pub make: Option<Py<PyAny>>,
+    make: Option<Py<PyAny>>,
     /// Drop keys that the model does not know.
-    pub ignores: bool,
+    ignores: bool,
 }
 
-impl Shape {
-    /// Another reference to the same.
-    pub fn clone_ref(&self, py: Python<'_>) -> Self {
-        Shape {
-            model: self.model.clone_ref(py),
-            make: self.make.as_ref().map(|make| make.clone_ref(py)),
-            ignores: self.ignores,
-        }
-    }
-
-    /// Makes the object of one document.
-    ///
-    /// # Errors
-    /// `ValidationError` with the path of a value that does not fit, `InvalidBSON`, or what the shape's class raises.
-    pub fn make(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+impl Shape for ModelShape {
+    fn make(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         let plan = self.model.get().model.0.plan(py)?;
         let list = PyList::empty(py);
         let wish = Wish { is_lazy: false, only: None, ignores: self.ignores };
@@ -46,6 +34,14 @@ impl Shape {
             None => Ok(made.unbind()),
         }
     }
+}
+
+/// Return the shape of documents that come as instances of a model; `make`, if given, makes what is wanted of each.
+/// `ignores`: keys that the model does not know are dropped.
+#[pyfunction]
+#[pyo3(signature = (model, make=None, ignores=false))]
+pub(super) fn odm_shape(model: Py<OdmModel>, make: Option<Py<PyAny>>, ignores: bool) -> DocumentShape {
+    DocumentShape::new(ModelShape { model, make, ignores })
 }
 
 /// Decode the documents that stand one after another in `data`, as instances of a model.
@@ -89,7 +85,7 @@ pub(super) fn odm_drain(
     ignores: bool,
 ) -> PyResult<usize> {
     let plan = model.get().model.0.plan(py)?;
-    let mut batch = batch.try_borrow_mut()?;
+    let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, limit)?;
     hydrate(
         py,
@@ -110,7 +106,7 @@ pub(super) fn odm_json<'py>(
     model: &Bound<'py, OdmModel>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let plan = model.get().model.0.plan(py)?;
-    let mut batch = batch.try_borrow_mut()?;
+    let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, None)?;
     let names: Vec<(Vec<u8>, String)> = plan
         .fields

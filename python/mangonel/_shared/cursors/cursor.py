@@ -382,7 +382,7 @@ def become(batch: _core.Batch, shape: Any) -> None:
 
     # The mapper stands above this floor, and is asked for by name by whoever wants its objects.
     shapes = importlib.import_module("mangonel.odm.model.shapes")
-    batch.become(*shapes.model_of(shape))
+    batch.become(_core.odm_shape(*shapes.model_of(shape)))
 
 
 def address_of(server: str) -> tuple[str, int | None]:

@@ -26,6 +26,7 @@ unsafe extern "C" fn field_get(
     object: *mut ffi::PyObject,
     _class: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    crate::thread_end::never_unwind_this_thread();
     // SAFETY: the descriptor is ours; `object` is null, or its class is checked before the slot is read.
     unsafe {
         let this = &mut *descriptor.cast::<FieldDescriptor>();

@@ -1,0 +1,28 @@
+//! What documents become instead of the codec's document class: made above this floor, used below it.
+
+use pyo3::prelude::*;
+
+/// Makes one object of one document.
+pub trait Shape: Send + Sync {
+    /// Returns the object of a document.
+    ///
+    /// # Errors
+    /// A value does not fit, the bytes are no BSON, or what the object's class raises.
+    fn make(&self, py: Python<'_>, document: &[u8]) -> PyResult<Py<PyAny>>;
+}
+
+/// A shape on its way from who makes it to the batch whose documents take it.
+#[pyclass(frozen, module = "mangonel._core")]
+pub struct DocumentShape(Box<dyn Shape>);
+
+impl DocumentShape {
+    /// Wraps a shape for Python's hands.
+    pub fn new(shape: impl Shape + 'static) -> Self {
+        DocumentShape(Box::new(shape))
+    }
+
+    /// Returns the object of a document, as [`Shape::make`] does.
+    pub fn make(&self, py: Python<'_>, document: &[u8]) -> PyResult<Py<PyAny>> {
+        self.0.make(py, document)
+    }
+}

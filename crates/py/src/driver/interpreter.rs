@@ -1,0 +1,133 @@
+//! The state of the interpreter around a call: an exception that is pending, one of a signal handler that meets the
+//! driver's own calls, an interpreter that is ending. The one place where drops and threads may look for either.
+
+use std::os::raw::{c_int, c_void};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::core::Core;
+
+/// Runs `body`, which may call Python, while an exception may be pending; that one is pending again afterwards.
+pub fn beside_pending_error(py: Python<'_>, body: impl FnOnce()) {
+    let _pending = PendingError::take(py);
+    body();
+}
+
+/// The pending exception, put back when this is dropped.
+struct PendingError {
+    #[cfg(Py_3_12)]
+    error: *mut ffi::PyObject,
+    #[cfg(not(Py_3_12))]
+    error: [*mut ffi::PyObject; 3],
+}
+
+impl PendingError {
+    #[cfg(Py_3_12)]
+    fn take(_py: Python<'_>) -> Self {
+        // SAFETY: the interpreter's lock is held, as `_py` shows; the reference is put back by the drop.
+        PendingError { error: unsafe { ffi::PyErr_GetRaisedException() } }
+    }
+
+    #[cfg(not(Py_3_12))]
+    fn take(_py: Python<'_>) -> Self {
+        let mut error = [std::ptr::null_mut(); 3];
+        let [class, value, traceback] = &mut error;
+        // SAFETY: the interpreter's lock is held, as `_py` shows, and the three places are there to be written to; the
+        // references in them are put back by the drop.
+        unsafe { ffi::PyErr_Fetch(class, value, traceback) };
+        PendingError { error }
+    }
+}
+
+impl Drop for PendingError {
+    fn drop(&mut self) {
+        // SAFETY: made in `beside_pending_error` alone, so the lock is still held; what was fetched is handed back once.
+        #[cfg(Py_3_12)]
+        unsafe {
+            ffi::PyErr_SetRaisedException(self.error);
+        }
+        // SAFETY: as above.
+        #[cfg(not(Py_3_12))]
+        unsafe {
+            let [class, value, traceback] = self.error;
+            ffi::PyErr_Restore(class, value, traceback);
+        }
+    }
+}
+
+/// Has what a drop left to do done where Python code may run: in the main thread by its next pending call, where signal
+/// handlers may raise and are heard; in others at once, since none run there.
+pub fn deliver_soon(core: &Py<Core>) {
+    Python::try_attach(|py| {
+        if is_main_thread() {
+            let core = core.clone_ref(py).into_ptr();
+            // SAFETY: `deliver_now` takes over the reference that is handed on with it.
+            if unsafe { ffi::Py_AddPendingCall(Some(deliver_now), core.cast()) } != 0 {
+                // Too many are pending. It stays with the core, for whoever enters that next.
+                // SAFETY: the reference that nobody took over.
+                unsafe { ffi::Py_DECREF(core) };
+            }
+        } else {
+            beside_pending_error(py, || core.get().with(py, |_| ()));
+        }
+    });
+}
+
+/// For the interpreter to call, its lock held and no exception pending, with a reference to a `Core` to take over.
+extern "C" fn deliver_now(core: *mut c_void) -> c_int {
+    Python::attach(|py| {
+        // SAFETY: the reference that `deliver_soon` handed on, which is to nothing but a `Core`.
+        let core = unsafe { Bound::from_owned_ptr(py, core.cast()) };
+        if let Ok(core) = core.cast::<Core>() {
+            core.get().with(py, |_| ());
+        }
+    });
+    0
+}
+
+/// Raises in the main thread, soon, what one of the driver's own calls raised that raise nothing themselves: it is the
+/// exception of a signal handler, such as a `KeyboardInterrupt`, which nobody else would hear of.
+pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
+    // A lock that was released twice, a loop that was closed: the calls' own, and known to do no harm.
+    if is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>()) {
+        let value = error.clone_ref(py).into_value(py).into_ptr();
+        // SAFETY: `raise_now` takes over the reference that is handed on with it.
+        if unsafe { ffi::Py_AddPendingCall(Some(raise_now), value.cast()) } == 0 {
+            return;
+        }
+        // SAFETY: the reference that nobody took over.
+        unsafe { ffi::Py_DECREF(value) };
+    }
+    error.write_unraisable(py, Some(object));
+}
+
+/// For the interpreter to call, its lock held, with a reference to an exception to take over.
+extern "C" fn raise_now(error: *mut c_void) -> c_int {
+    let error: *mut ffi::PyObject = error.cast();
+    // SAFETY: only `raise_soon` hands this function on, with a live exception, whose class is alive with it; the
+    // interpreter takes a reference of its own.
+    unsafe {
+        ffi::PyErr_SetObject(ffi::Py_TYPE(error).cast(), error);
+        ffi::Py_DECREF(error);
+    }
+    -1
+}
+
+#[cfg(target_os = "linux")]
+fn is_main_thread() -> bool {
+    // SAFETY: both only read the numbers of the calling thread and its process.
+    unsafe { libc::syscall(libc::SYS_gettid) == libc::c_long::from(libc::getpid()) }
+}
+
+#[cfg(target_os = "macos")]
+fn is_main_thread() -> bool {
+    // SAFETY: it only looks at the calling thread.
+    unsafe { libc::pthread_main_np() != 0 }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn is_main_thread() -> bool {
+    true
+}

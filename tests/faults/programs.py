@@ -1,0 +1,36 @@
+"""Runs programs in interpreters of their own, for what may end a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mangonel
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(
+    program: str, *arguments: str, timeout: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `program` to its end, with this package to import."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(mangonel.__file__).parent.parent),
+            "PYTHONFAULTHANDLER": "1",
+            **environment,
+        },
+        check=False,
+    )
+
+
+def must_end_well(ended: subprocess.CompletedProcess[str]) -> None:
+    """Fail with what the program said when it did not end with 0 and without a word on its error output."""
+    assert (ended.returncode, ended.stderr[-3000:]) == (0, "")

@@ -1,0 +1,223 @@
+"""The interpreter around the driver: an exception pending where something is dropped, a listener that comes back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from faults import programs
+from tools.scripted_server import Hang, Reply, ScriptedServer
+
+EMPTY = {"ok": 1, "cursor": {"id": 0, "ns": "shop.orders", "firstBatch": []}}
+ROUNDS = 30
+
+HEAD = f"""
+import gc, sys, threading, time
+from mangonel import MongoClient, _core
+from mangonel.errors import PyMongoError
+
+client = MongoClient(sys.argv[1], maxPoolSize=2, appname="état")
+orders = client.shop.orders
+orders.find_one()
+port, core = client._port, client._core
+
+def operation(**command):
+    return _core.Operation("shop", command, client._codec, _core.KIND_READ, _core.READ_BATCH)
+
+def lose(make):
+    "Have what `make` returns dropped while an exception is on its way."
+    for _ in range({ROUNDS}):
+        try:
+            [make(), 1 / 0]
+        except ZeroDivisionError as error:
+            assert error.__context__ is None and error.__cause__ is None, repr(error.__context__)
+        else:
+            raise AssertionError("the exception was swallowed")
+
+def nothing_is_held():
+    deadline = time.monotonic() + 5
+    while core.pool_sizes(port._shard)[1:] != (0, 0, 0):
+        assert time.monotonic() < deadline, core.pool_sizes(port._shard)
+        time.sleep(0.01)
+"""
+
+# What is lost, by the class whose drop it is.
+LOST = {
+    "Exchange": """
+lose(lambda: core.begin(operation(find="orders"), port._shard))
+nothing_is_held()
+
+def sent():
+    exchange = core.begin(operation(find="orders", filter={"slow": 1}), port._shard)
+    while exchange.step == _core.CONNECT or exchange.is_handshake:
+        port._connect(exchange) if exchange.step == _core.CONNECT else port._talk(exchange)
+    _core.send_some(exchange, 0)
+    exchange.handle_sent()
+    return exchange
+lose(sent)
+nothing_is_held()
+
+# Two hold all connections, so that the third waits; whoever waits is woken by the drop.
+def waiting():
+    held = [sent(), sent()]
+    exchange = core.begin(operation(find="orders"), port._shard)
+    assert exchange.step == _core.WAIT, exchange.step
+    exchange.set_waker(threading.Event().set)
+    return [exchange, held]
+lose(waiting)
+nothing_is_held()
+held = [sent(), sent()]
+found = []
+thread = threading.Thread(target=lambda: found.append(orders.find_one()))
+thread.start()
+while core.pool_sizes(port._shard)[3] == 0:
+    time.sleep(0.01)
+try:
+    [held.pop(), 1 / 0]
+except ZeroDivisionError:
+    pass
+thread.join(5)
+assert found == [None], "nobody woke the thread that waited"
+held.clear()
+""",
+    "ImplicitSession": """
+class Holder:
+    pass
+
+def cursor():
+    batch = port.run(operation(find="orders", filter={"open": 1}))
+    assert batch.session is not None
+    return batch
+lose(cursor)
+nothing_is_held()
+""",
+    "Session": """
+def session():
+    session = _core.Session(core, True, False)
+    session.session_id
+    return session
+lose(session)
+nothing_is_held()
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> ScriptedServer:
+    with ScriptedServer() as server:
+
+        def answer(request: object) -> object:
+            filter = request.command.get("filter", {})  # type: ignore[attr-defined]
+            if "slow" in filter:
+                return Hang()
+            if "open" in filter:
+                return {"ok": 1, "cursor": {"id": 5, "ns": "shop.orders", "firstBatch": [{"_id": 1}]}}
+            return Reply(EMPTY)
+
+        server.on("find", answer)
+        server.on("getMore", Hang())
+        yield server
+
+
+def test_each_class_with_a_drop_is_lost_here_while_an_exception_is_pending() -> None:
+    dropped, classes = set(), set()
+    for path in Path(programs.ROOT, "crates/py/src").rglob("*.rs"):
+        source = path.read_text()
+        dropped.update(re.findall(r"impl Drop for (\w+)", source))
+        classes.update(
+            re.findall(r"#\[pyclass[^\]]*\](?:\s*#\[[^\]]*\])*\s*pub(?:\([^)]*\))? struct (\w+)", source)
+        )
+    assert classes & dropped == set(LOST)
+
+
+@pytest.mark.parametrize("impl", ["fused", "reference"])
+@pytest.mark.parametrize("name", LOST)
+def test_a_drop_leaves_a_pending_exception_alone_and_gives_up_what_was_held(
+    server: ScriptedServer, name: str, impl: str
+) -> None:
+    programs.must_end_well(programs.run(HEAD + LOST[name], server.uri, MANGONEL_IMPL=impl))
+
+
+SIGNALS = """
+import signal, warnings
+
+class Alarm(Exception):
+    pass
+
+def ring(*_):
+    global rung
+    rung += 1
+    raise Alarm
+
+rung = heard = ignored = replaced = 0
+# A flow that was made and interrupted before its first step.
+warnings.simplefilter("ignore", RuntimeWarning)
+
+def hear(error):
+    global heard, replaced
+    heard += 1
+    while (error := error.__context__) is not None:
+        replaced += isinstance(error, Alarm)
+
+def ignore(unraisable):
+    "Python has nobody to raise it to out of a finalizer; whatever else is ignored was eaten by the driver."
+    global ignored
+    ignored += 1
+    assert isinstance(unraisable.exc_value, Alarm), unraisable
+    if getattr(unraisable.object, "__name__", "") != "__del__":
+        sys.__unraisablehook__(unraisable)
+
+sys.unraisablehook = ignore
+signal.signal(signal.SIGALRM, ring)
+deadline = time.monotonic() + float(sys.argv[2])
+pause = 0
+try:
+    while time.monotonic() < deadline:
+        try:
+            pause = (pause + 7) % 400
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + pause / 1e6, 0.02)
+            while time.monotonic() < deadline:
+                list(orders.find({"number": 1}, batch_size=1))
+        except Alarm as error:
+            hear(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+except Alarm as error:
+    hear(error)
+signal.setitimer(signal.ITIMER_REAL, 0)
+# One that rings while another one is on its way out takes that one's place, and has it as its context.
+assert heard + ignored + replaced == rung, (heard, ignored, replaced, rung)
+assert heard > 20, heard
+assert orders.find_one() is None
+nothing_is_held()
+"""
+
+
+@pytest.mark.parametrize("impl", ["fused", "reference"])
+def test_no_exception_of_a_signal_handler_is_lost_or_turned_into_another(
+    server: ScriptedServer, impl: str
+) -> None:
+    programs.must_end_well(programs.run(HEAD + SIGNALS, server.uri, "3", MANGONEL_IMPL=impl))
+
+
+LOSES_ITS_SOCKET = """
+class Transport:
+    def close(self):
+        pass
+
+lost = []
+exchange = core.begin(operation(find="orders"), core.open_shard(None))
+assert exchange.step == _core.CONNECT
+# A link without a descriptor is what the loop finds when another thread closed the connection meanwhile.
+link = exchange.handle_connected(Transport(), -1)
+_core.receive_ready(link, lambda: lost.append(core.link_lost(link)))
+assert lost == [None]
+exchange.close()
+"""
+
+
+def test_a_connection_that_another_thread_closed_is_given_up_without_a_complaint(
+    server: ScriptedServer,
+) -> None:
+    programs.must_end_well(programs.run(HEAD + LOSES_ITS_SOCKET, server.uri))
