@@ -8,6 +8,7 @@ Figures go below the marker of `docs/benchmarks/index.md`; what is above it is w
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -46,7 +47,9 @@ def style(name: str) -> str:
 def bars(found: Finding) -> str:
     """Return the chart of one comparison without a style: what nobody can beat is a dashed line."""
     limits = [(bar.name, bar.figure.value) for bar in found.bars if bar.kind == "floor" and bar.figure]
-    rows = [charts.Bar(bar.name, bar.figure, bar.kind) for bar in found.bars if bar.kind != "floor"]
+    rows = [
+        charts.Bar(bar.name, bar.figure, bar.kind) for bar in found.bars if bar.kind != "floor" and bar.figure
+    ]
     return charts.bars(found.comparison.title, rows, limits)
 
 
@@ -122,13 +125,20 @@ def targets(content: dict[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys(each.mark.experiment for each in judged):
         known = experiments.get(name)
         title = known.title if known else name
-        yield f"### {title[0].upper()}{title[1:]}\n"
+        # A title that begins with a name in code stays as it is.
+        is_code = re.match(r"[a-z]+[_(]", title)
+        yield f"### {title if is_code else title[0].upper() + title[1:]}\n"
         rows = [
-            f"| {each.mark.text} | {each.asked} | {each.words} | {each.state} |"
+            f"| {each.mark.text} | {_times(each.asked)} | {_times(each.words)} | {each.state} |"
             for each in judged
             if each.mark.experiment == name
         ]
         yield "\n".join(["| what | target | reached [95 %] | |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _times(words: str) -> str:
+    """Write the sign of a ratio behind its figure: `2.6x [2.4, 2.8]` for `2.6 [2.4, 2.8] x`."""
+    return re.sub(r"([\d.]+)( \[.*\])? x$", r"\1x\2", words)
 
 
 def main() -> int:
