@@ -60,7 +60,7 @@ def _serve(commands: Commands) -> None:
     parser = add_command(commands, "serve", "run a real mongod on loopback until Ctrl-C")
     parser.add_argument("--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone")
     parser.add_argument("--dbpath", metavar="DIR", help="keep the data here (default: temporary)")
-    parser.add_argument("--port", type=int, default=0, metavar="P", help="first port (default: a free one)")
+    parser.add_argument("--port", type=int, metavar="P", help="first port; 0 takes free ones (27017)")
     parser.add_argument("--auth", metavar="USER:PASSWORD", help="turn access control on, with this user")
     parser.add_argument("--set-parameter", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pymongo
 import pytest
+
+from mangonel.cli import _serve
+from mangonel.server.serve import _port
 
 COMMAND = [sys.executable, "-m", "mangonel"]
 
@@ -21,7 +26,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "serve", "--port", "0", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -63,6 +72,47 @@ def test_serve_ends_with_an_error_when_mongod_dies() -> None:
         _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "mongod ended by itself: 127.0.0.1:" in err
+
+
+def test_a_replica_set_goes_on_without_a_member_and_starts_it_again_when_asked() -> None:
+    with serve("--replica-set", "3") as process:
+        uri = read_uri(process)
+        assert process.stderr is not None
+        assert process.stdin is not None
+        assert "Ctrl-C stops it" in process.stderr.readline()
+        with pymongo.MongoClient(uri) as client:
+            os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
+        told = process.stderr.readline()
+        assert re.fullmatch(
+            r"127\.0\.0\.1:\d+ ended, 2 of 3 run; send a line 'restart' to start it again\n", told
+        )
+        with pymongo.MongoClient(uri) as client:
+            client.test.things.insert_one({})
+        process.stdin.write("restart\n")
+        process.stdin.flush()
+        assert process.stderr.readline() == told.partition(" ")[0] + " runs again\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_port_is_fixed_unless_kept_data_has_ports(tmp_path: Path) -> None:
+    def port(*arguments: str) -> int:
+        parser = argparse.ArgumentParser()
+        _serve(parser.add_subparsers())
+        return _port(parser.parse_args(["serve", *arguments]))
+
+    assert port() == port("--dbpath", str(tmp_path)) == 27017
+    assert port("--port", "0") == 0
+    (tmp_path / "mangonel.json").write_text("{}")
+    assert port("--dbpath", str(tmp_path)) == 0
+
+
+def test_a_taken_port_is_named_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = run("serve", "--port", str(taken.getsockname()[1]))
+    assert ended.returncode == 1
+    assert re.search(r"port \d+ is taken; --port 0 takes a free one", ended.stderr)
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,11 @@ def _key_file(home: str, secret: str) -> str:
     return path
 
 
+def has_record(directory: str) -> bool:
+    """Return whether a folder holds a deployment's data, whose ports are fixed."""
+    return os.path.exists(os.path.join(os.path.expanduser(directory), RECORD))
+
+
 def _read_record(directory: str, replica_set: int) -> dict[str, Any]:
     try:
         with open(os.path.join(directory, RECORD), encoding="utf-8") as file:

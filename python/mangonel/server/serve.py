@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import select
 import signal
 import sys
 import time
@@ -10,13 +11,22 @@ from types import FrameType
 
 from mangonel._command_line import EXIT_FAILURE, UsageProblem
 from mangonel.server.errors import ServerError
-from mangonel.server.launch import start
+from mangonel.server.launch import has_record, start
+from mangonel.server.server import Member, Server
 
 __all__ = ["serve"]
 
+PORT = 27017
+LOOK_S = 0.2
+RESTART = "restart"
+
 
 def serve(options: argparse.Namespace) -> int:
-    """Start it, print its URI alone on standard output, and wait for Ctrl-C or the end of a member."""
+    """Start it, print its URI alone on standard output, and wait for Ctrl-C.
+
+    A standalone that ends by itself ends the command. Of a replica set the others go on: what ended is named, and a
+    line "restart" on standard input, or Enter on a terminal, starts it again.
+    """
     auth, parameters = _auth(options.auth), _parameters(options.set_parameter)
     # A plain `kill` should end it as Ctrl-C does: members cleanly, temporary data removed.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -24,7 +34,7 @@ def serve(options: argparse.Namespace) -> int:
         server = start(
             options.replica_set,
             options.dbpath,
-            options.port,
+            _port(options),
             auth,
             set_parameters=parameters,
             mongod=options.mongod,
@@ -32,21 +42,65 @@ def serve(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageProblem(str(error)) from error
     except (ServerError, OSError) as error:
-        print(f"mangonel serve: {error}", file=sys.stderr)
+        advice = "; --port 0 takes a free one" if "is taken" in str(error) else ""
+        print(f"mangonel serve: {error}{advice}", file=sys.stderr)
         return EXIT_FAILURE
     with server:
         print(server.uri, flush=True)
         version = ".".join(map(str, server.version))
         kept = f"data in {server.dbpath}" if options.dbpath else "temporary data"
-        print(f"MongoDB {version}, {kept}; Ctrl-C stops it", file=sys.stderr, flush=True)
+        _say(f"MongoDB {version}, {kept}; Ctrl-C stops it")
         try:
-            while all(member.is_running for member in server.members):
-                time.sleep(0.2)
+            _watch(server)
         except KeyboardInterrupt:
             return 0
         ended = ", ".join(member.address for member in server.members if not member.is_running)
-        print(f"mangonel serve: mongod ended by itself: {ended}", file=sys.stderr)
+        _say(f"mangonel serve: mongod ended by itself: {ended}")
         return EXIT_FAILURE
+
+
+def _watch(server: Server) -> None:
+    """Say which members end, start them again when that is asked for, and return once a standalone has ended."""
+    is_read, known = True, set[Member]()
+    while True:
+        ended = [member for member in server.members if not member.is_running]
+        if ended and len(server.members) == 1:
+            return
+        for member in ended:
+            if member not in known:
+                how = "press Enter" if sys.stdin and sys.stdin.isatty() else f"send a line {RESTART!r}"
+                left = len(server.members) - len(ended)
+                _say(f"{member.address} ended, {left} of {len(server.members)} run; {how} to start it again")
+        known = set(ended)
+        if not is_read or sys.stdin is None:
+            time.sleep(LOOK_S)
+            continue
+        if select.select([sys.stdin], [], [], LOOK_S)[0]:
+            line = sys.stdin.readline()
+            is_read = bool(line)
+            if line.strip() in ("", RESTART) and line:
+                _restart(ended)
+
+
+def _restart(members: list[Member]) -> None:
+    for member in members:
+        try:
+            member.restart()
+        except ServerError as error:
+            _say(f"mangonel serve: {error}")
+        else:
+            _say(f"{member.address} runs again")
+
+
+def _port(options: argparse.Namespace) -> int:
+    """Return the first port: MongoDB's own, so that URIs need no editing, unless kept data has ports already."""
+    if options.port is not None:
+        return int(options.port)
+    return 0 if options.dbpath and has_record(options.dbpath) else PORT
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _auth(text: str | None) -> tuple[str, str] | None:
