@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.lab import profile, results
-from mangonel.lab.report import charts, flame, page
+from mangonel.lab.report import charts, page
 from mangonel.lab.statistics import Estimate
 
 COMMITTED = sorted((Path(__file__).parents[2] / "docs" / "benchmarks").glob("*.json*"))
@@ -128,32 +128,15 @@ def test_durations_are_written_in_the_unit_that_reads_best(us, words):
     assert charts.duration(us) == words
 
 
-def test_a_flame_graph_holds_every_function_with_its_share():
-    stacks = {("outer (a.py:1)", "inner <x> (mangonel/b.py:2)"): 0.75, ("outer (a.py:1)",): 0.25}
-    drawn = ET.fromstring(flame.render("a title", stacks))
-    words = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}title")]
-    assert words == [
-        "a title",
-        "all: 1000.00 ms, 100.0 %",
-        "outer (a.py:1): 1000.00 ms, 100.0 %",
-        "inner <x> (mangonel/b.py:2): 750.00 ms, 75.0 %",
-    ]
-
-
 def test_a_callgrind_file_has_self_time_and_exact_calls():
     calls = [
-        [["a.py", 3, "outer"], 1, 0.5, []],
-        [["b.py", 7, "inner"], 150, 0.25, [[["a.py", 3, "outer"], 150, 0.25]]],
+        (("a.py", 3, "outer"), 1, 0.5, {}),
+        (("b.py", 7, "inner"), 150, 0.25, {("a.py", 3, "outer"): (150, 0.25)}),
     ]
     text = profile.callgrind(calls, "a title")
     assert text.startswith("# callgrind format\n")
     assert "fl=a.py\nfn=outer:3\n3 500000000\ncfi=b.py\ncfn=inner:7\ncalls=150 7\n3 250000000\n" in text
     assert "summary: 750000000" in text
-
-
-def test_the_labs_own_frames_are_no_part_of_a_flame_graph():
-    stacks = [[["MainThread", "main (mangonel/lab/worker.py:1)", "act (x.py:3)"], 0.5], [["MainThread"], 0.1]]
-    assert profile.merge(stacks) == {("act (x.py:3)",): 0.5, ("(the lab)",): 0.1}
 
 
 def test_the_front_is_who_nobody_beats_in_both_figures():
