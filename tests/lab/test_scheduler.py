@@ -77,7 +77,7 @@ def order(record: Record) -> list[list[str]]:
 def printed(record: Record) -> str:
     lines: list[str] = []
     content = results.to_file(record, fingerprint.fingerprint(["test"]))
-    table.show(json.loads(json.dumps(content)), lines.append, plain=True)
+    table.show(json.loads(json.dumps(content)), lines.append, style="plain")
     return "\n".join(lines)
 
 

@@ -53,7 +53,7 @@ def shown(*cells: dict, **more) -> str:
         **more,
     }
     lines: list[str] = []
-    table.show(content, lines.append, plain=True)
+    table.show(content, lines.append, style="plain")
     return "\n".join(lines)
 
 

@@ -84,6 +84,7 @@ def _several(name: str, metavar: str, help: str, **more: Any) -> Argument:
 EXPERIMENTS = _value("experiments", nargs="*", metavar="EXPERIMENT", help="which ones (default: all)")
 FILE: Argument = (("file",), {"type": Path, "help": "a result file"})
 PLAIN = _flag("--plain", "tables as plain text")
+MARKDOWN = _flag("--markdown", "tables in Markdown")
 QUICK = _flag("--quick", "the short form: less work in each sample")
 URI = _value("--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)")
 PLUGIN = _several("--plugin", "FILE", "a .py file with an experiment or contenders", type=Path)
@@ -157,7 +158,7 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
         "experiments, contenders, and who is missing and why",
         (EXPERIMENTS, _flag("--why", "also who cannot play what, and why not"), PLUGIN),
     ),
-    "show": ("look", "print the tables of a result file", (FILE, PLAIN)),
+    "show": ("look", "print the tables of a result file", (FILE, PLAIN, MARKDOWN)),
     "report": (
         "look",
         "make one HTML file of a result file",
@@ -175,7 +176,7 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
     "marks": (
         "look",
         "which of the figures this driver is held to a run reached",
-        (FILE, _flag("--markdown", "as a table in Markdown"), PLAIN),
+        (FILE, PLAIN, MARKDOWN),
     ),
     "compare": (
         "judge",

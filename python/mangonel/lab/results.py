@@ -5,6 +5,7 @@ The file is JSON lines (see `record`); here its lines become one dict, and that 
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -30,13 +31,14 @@ def to_file(record: Record, fingerprint: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return what a result file holds. A last line that was cut off is left out.
+    """Return what a result file holds, which may be packed by gzip. A last line that was cut off is left out.
 
     Raises:
         ValueError: it is not a result file, or one of another schema.
     """
     lines: list[Line] = []
-    texts = path.read_text().splitlines()
+    data = path.read_bytes()
+    texts = (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
     for number, text in enumerate(texts):
         try:
             line = json.loads(text)

@@ -32,7 +32,7 @@ class Line:
     mood: str = ""
 
 
-def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> None:
+def show(content: dict[str, Any], write: Write = print, style: str = "") -> None:
     """Print everything a result file says."""
     results = Results(content)
     _head(results, write)
@@ -43,11 +43,11 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         timed = f"time per {rows[0].unit}" if judge in ("wall", "client") else f"{judge} latency"
         headings = ["contender", f"{timed} [95 %]", "client CPU", "server CPU", "peak MB", f"against {by}"]
         title = f"{experiment}: {rows[0].title}{concern}{_noise(results, rows)}"
-        draw(title, headings, _lines(results, rows, reference), write, plain)
+        draw(title, headings, _lines(results, rows, reference), write, style)
     for title, headings, cells in scores.tables(results, registry.title):
-        draw(title, headings, [Line(row) for row in cells], write, plain)
+        draw(title, headings, [Line(row) for row in cells], write, style)
     for experiment in content["plan"]["experiments"]:
-        _beside(results, experiment, write, plain)
+        _beside(results, experiment, write, style)
     failures = [line for row in results.rows.values() for line in _failures(row)]
     exits = [
         Line([e["experiment"], registry.title(e["contender"]), str(e["round"] + 1), exit_words(e)], "failed")
@@ -60,17 +60,22 @@ def show(content: dict[str, Any], write: Write = print, plain: bool = False) -> 
         ("workers that did not end cleanly", ["experiment", "contender", "round", "how"], exits),
     ):
         if lines:
-            draw(title, headings, lines, write, plain)
+            draw(title, headings, lines, write, style)
 
 
 def draw(
-    title: str, headings: Sequence[str], lines: list[Line], write: Write = print, plain: bool = False
+    title: str, headings: Sequence[str], lines: list[Line], write: Write = print, style: str = ""
 ) -> None:
-    """Print one table."""
-    if not plain and importlib.util.find_spec("rich") is not None:
+    """Print one table: "plain", in "markdown", or in colours where rich is installed."""
+    if not style and importlib.util.find_spec("rich") is not None:
         _rich(title, headings, lines, write)
         return
     table = [list(headings), *(line.cells for line in lines)]
+    if style == "markdown":
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in table]
+        rows.insert(1, ["---"] * len(headings))
+        write(f"\n### {title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows))
+        return
     widths = [max(len(row[i]) for row in table) for i in range(len(headings))]
     write(f"\n{title}")
     for row in table:
@@ -168,7 +173,7 @@ def _head(results: Results, write: Write) -> None:
         write(f"note: {text}")
 
 
-def _beside(results: Results, experiment: str, write: Write, plain: bool) -> None:
+def _beside(results: Results, experiment: str, write: Write, style: str) -> None:
     """Draw what was printed years ago beside what its repetition gave today, and say what was wrong with it."""
     original = originals.of_experiment(experiment)
     lines = []
@@ -185,7 +190,7 @@ def _beside(results: Results, experiment: str, write: Write, plain: bool) -> Non
     if original is None or not lines:
         return
     headings = ["what", "stack", "printed", "", "today [95 %]", ""]
-    draw(f"{experiment}, as printed: {original.title}", headings, lines, write, plain)
+    draw(f"{experiment}, as printed: {original.title}", headings, lines, write, style)
     write(f"  {original.setting}; {original.tool}. What was wrong:")
     for flaw in original.flaws:
         write(f"  - {flaw}")

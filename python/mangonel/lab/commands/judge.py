@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mangonel.lab import compare, registry, table
-from mangonel.lab.commands.look import read
+from mangonel.lab.commands.look import read, style
 from mangonel.lab.commands.play import play
 from mangonel.lab.compare import Change
 from mangonel.lab.results import Results
@@ -126,7 +126,7 @@ def _print(options: argparse.Namespace, found: list[Change]) -> None:
     kind = "against the reference of the same run" if any(c.relative for c in found) else "as they are"
     title = f"{stand} of {len(found)} figures changed beyond the noise (times {kind}, after over before)"
     headings = ["experiment", "part", "contender", "time after / before [95 %]", "noise", "change"]
-    table.draw(title, headings, lines, plain=options.plain)
+    table.draw(title, headings, lines, style=style(options))
 
 
 def _percent(change: Change) -> str:

@@ -15,7 +15,7 @@ def show_command(options: argparse.Namespace) -> int:
     content = read(options.file)
     if content is None:
         return 1
-    table.show(content, plain=options.plain)
+    table.show(content, style=style(options))
     return 0
 
 
@@ -49,16 +49,11 @@ def marks_command(options: argparse.Namespace) -> int:
     judged = marks.verdicts(results.Results(content))
     headings = ["experiment", "what", "asked", "reached [95 %]", "state"]
     cells = [[each.mark.experiment, each.mark.text, each.asked, each.words, each.state] for each in judged]
-    if options.markdown:
-        rule = ["---"] * len(headings)
-        for row in (headings, rule, *cells):
-            print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
-    else:
-        lines = [
-            table.Line(row, "best" if each.met else "failed" if each.state == marks.MISSED else "noise")
-            for row, each in zip(cells, judged, strict=True)
-        ]
-        table.draw(f"marks: {marks.counts(judged)}", headings, lines, plain=options.plain)
+    lines = [
+        table.Line(row, "best" if each.met else "failed" if each.state == marks.MISSED else "noise")
+        for row, each in zip(cells, judged, strict=True)
+    ]
+    table.draw(f"marks: {marks.counts(judged)}", headings, lines, style=style(options))
     return int(any(each.state == marks.MISSED for each in judged))
 
 
@@ -67,6 +62,11 @@ def doctor_command(options: argparse.Namespace) -> int:
     from mangonel.lab import doctor as examination
 
     return examination.run(options.uri)
+
+
+def style(options: argparse.Namespace) -> str:
+    """Return how tables are to be drawn."""
+    return "markdown" if getattr(options, "markdown", False) else "plain" if options.plain else ""
 
 
 def read(path: Path) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ def run_command(options: argparse.Namespace) -> int:
     content, status = play(options)
     if content is None:
         return status
-    table.show(content, plain=options.plain)
+    table.show(content, style="plain" if options.plain else "")
     if options.report is not None:
         from mangonel.lab.report import page
 
