@@ -1,6 +1,6 @@
 """Write the charts and the tables of the benchmark page from a kept result file of the lab.
 
-    python tools/docs_benchmarks.py [FILE]      without FILE: docs/benchmarks/report.json
+    python tools/docs_benchmarks.py [FILE]      without FILE: docs/benchmarks/report.jsonl.gz
 
 Charts go to `docs/images/first-*.svg` (all comparisons) and `docs/benchmarks/NAME-*.svg` (one each), light and dark.
 Figures go below the marker of `docs/benchmarks/index.md`; what is above it is written by hand.
@@ -24,7 +24,8 @@ from mangonel.lab.fingerprint import machine  # noqa: E402
 from mangonel.lab.report import charts, page  # noqa: E402
 
 PEERS = ("pymongo", "motor", "mongojet", "mongoengine", "beanie", "redis", "tornado", "uvloop")
-REPORTS = {"report": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
+# Pages of all tables, made by `mangonel lab show --markdown`.
+REPORTS = {"figures": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
 IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
 MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
 # ink, this project, peers, what is muted
@@ -80,11 +81,13 @@ def sections(content: dict[str, Any], found: list[Finding]) -> Iterator[str]:
     noise = comparisons.noise(results.Results(content))
     if noise is not None:
         yield f"In this run, {comparisons.floor_words(noise)}.\n"
-    reports = [
-        f"[{title}]({name}.html)" for name, title in REPORTS.items() if (PAGES / f"{name}.html").exists()
-    ]
+    reports = [f"[{title}]({name}.md)" for name, title in REPORTS.items() if (PAGES / f"{name}.md").exists()]
+    data = [f"[{path.name}]({path.name})" for path in sorted(PAGES.glob("*.jsonl.gz"))]
     if reports:
-        yield f"Full reports, with every figure and the method: {', '.join(reports)}.\n"
+        yield (
+            f"Every figure: {', '.join(reports)}. The data: {', '.join(data)};\n"
+            "`mangonel lab report FILE` makes a page of one, with all charts and the method.\n"
+        )
     for each in found:
         lead = words(each)
         yield f"## {each.comparison.title}\n"
@@ -143,7 +146,7 @@ def _times(words: str) -> str:
 
 def main() -> int:
     """Write charts and page; return an exit status."""
-    path = Path(sys.argv[1]) if sys.argv[1:] else PAGES / "report.json"
+    path = Path(sys.argv[1]) if sys.argv[1:] else PAGES / "report.jsonl.gz"
     content = results.load(path)
     found = list(comparisons.findings(results.Results(content)))
     write_charts(content, found)

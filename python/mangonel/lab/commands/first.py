@@ -16,7 +16,6 @@ from mangonel.lab import comparisons
 from mangonel.lab.commands.play import play
 from mangonel.lab.comparisons import COMPARISONS, Bar, Finding
 from mangonel.lab.experiment import Size
-from mangonel.lab.fingerprint import machine
 from mangonel.lab.report import charts, page
 from mangonel.lab.results import Results
 
@@ -57,11 +56,10 @@ def first_command(options: argparse.Namespace) -> int:
 def screen(results: Results, found: list[Finding], seconds: float, report: Path) -> Iterator[str]:
     """Yield the lines of the summary: at most 45 of at most 100 characters."""
     told = results.content["fingerprint"]
-    yield _cut(f"{machine(told)}, MongoDB {told['server'].get('version')}")
-    build = f"{told.get('build', 'release')} build, {seconds:.0f} s"
-    yield _cut(
-        f"{build}. Bars are times, shorter is faster; behind them, how many times ours [95 %].".capitalize()
-    )
+    where = f"{told['cores']} cores, CPython {told['python']}, MongoDB {told['server'].get('version')}"
+    yield f"{told['cpu'][: WIDTH - len(where) - 2]}, {where}"
+    build = str(told.get("build", "release")).capitalize()
+    yield f"{build} build, {seconds:.0f} s. Bars: time, shorter is faster; behind them, how many times ours [95 %]."
     noise = comparisons.noise(results)
     if noise is not None and noise > comparisons.QUIET:
         yield f"noisy: {comparisons.floor_words(noise)}"

@@ -222,7 +222,7 @@ def lead(title: str, peer: str, times: Estimate | None, most: float) -> str:
 
 def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str) -> str:
     """Return a chart by itself, for a page that has no style for it: a row each of title, peer and times as fast."""
-    left, right, step = 260, 600, 30
+    left, right, step = 250, 560, 30
     most = min(12.0, max((times.value for _, _, times in rows if times), default=1.0) * 1.1)
     scale = (right - left) / most
     body = [
