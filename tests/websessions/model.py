@@ -136,6 +136,8 @@ class WebSessionModel(RuleBasedStateMachine):
             "renew": RENEW,
             "grace": GRACE,
             "touch_after": TOUCH,
+            # Old cookies are sent again here by those who have the newer one.
+            "on_reuse": "log",
             "clock": self.clock,
             "events": lambda event: None,
             # Of real time, which passes while hypothesis thinks.

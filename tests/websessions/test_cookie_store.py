@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 from browser import Browser, Site
 
-from mangonel.websessions import MemoryStore, SessionTooLarge, Unsupported, UsageError, WebSessions, new_key
+from mangonel.websessions import (
+    Keys,
+    MemoryStore,
+    SessionTooLarge,
+    Unsupported,
+    UsageError,
+    WebSessions,
+    new_key,
+)
 from mangonel.websessions.answer import headers_of
 
 
 def a_site(**settings: Any) -> Site:
-    return Site(store="cookie:", seal=settings.pop("seal", [new_key()]), **settings)
+    return Site(store="cookie:", seal=settings.pop("seal", new_key()), **settings)
 
 
 async def test_a_cookie_is_4096_bytes_at_most_and_the_error_names_the_largest_key() -> None:
@@ -36,7 +44,7 @@ async def test_values_travel_unreadably() -> None:
     await browser.store(diagnosis="secret value")
     first = browser.cookie
     assert await browser.read() == {"diagnosis": "secret value"}
-    assert browser.last_headers == []
+    assert browser.last_headers == [("Vary", "Cookie")]
     await browser.store(diagnosis="another")
     assert browser.cookie != first
     assert "diagnosis" not in repr(browser.cookie)
@@ -72,13 +80,13 @@ async def test_tampered_and_foreign_cookies_are_empty_sessions() -> None:
 
 async def test_keys_rotate() -> None:
     old, new = new_key(), new_key()
-    site = a_site(seal=[old])
+    site = a_site(seal=old)
     browser = site.browser()
     await browser.store(n=1)
-    browser.sessions = a_site(seal=[new, old], clock=site.clock).sessions
+    browser.sessions = a_site(seal=Keys(current=new, previous=[old]), clock=site.clock).sessions
     assert await browser.read() == {"n": 1}
     await browser.store(n=2)
-    browser.sessions = a_site(seal=[new], clock=site.clock).sessions
+    browser.sessions = a_site(seal=new, clock=site.clock).sessions
     assert await browser.read() == {"n": 2}
 
 

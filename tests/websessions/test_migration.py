@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from browser import Site
 
-from mangonel.websessions import UsageError, WebSessions
+from mangonel.websessions import Keys, UsageError, WebSessions
 from mangonel.websessions.migration import arguments_of, storage_url
 
 
@@ -43,7 +43,7 @@ def test_cookie_settings_and_signals() -> None:
     )
     assert (arguments["cookie"], arguments["path"], arguments["domain"]) == ("sid", "/app", "example.org")
     assert arguments["bind"] == ("network", "user_agent")
-    assert arguments["sign"] == ["new", "old"]
+    assert arguments["sign"] == Keys(current="new", previous=["old"])
     WebSessions(**arguments)
 
 

@@ -15,6 +15,7 @@ from browser import Browser, Site
 import mangonel.websessions
 from mangonel.websessions import (
     CSRFError,
+    Keys,
     SessionTooLarge,
     StoreError,
     UsageError,
@@ -24,7 +25,7 @@ from mangonel.websessions import (
 )
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.codecs import CODECS
-from mangonel.websessions.cookies import key_of, new_token
+from mangonel.websessions.cookies import new_token
 from mangonel.websessions.merge import RESERVED
 
 PACKAGE = Path(mangonel.websessions.__file__).parent
@@ -116,12 +117,12 @@ async def test_the_cookie_is_sent_only_when_it_changes() -> None:
     site = Site()
     browser = site.browser()
     await browser.read()
-    assert browser.last_headers == []
+    assert browser.last_headers == [("Vary", "Cookie")]
     await browser.store(n=1)
     assert len(set_cookies(browser)) == 1
     for _ in range(3):
         await browser.read()
-        assert browser.last_headers == []
+        assert browser.last_headers == [("Vary", "Cookie")]
         await browser.store(n=2)
         assert browser.last_headers == []
 
@@ -208,7 +209,7 @@ async def test_guessing_is_noticed_and_costs_one_read_each() -> None:
 
 async def test_with_signed_ids_guesses_reach_no_store() -> None:
     """Requirement 35."""
-    site = Site(sign=["new secret", "old secret"])
+    site = Site(sign=Keys(current="new secret", previous=["old secret"]))
     browser = site.browser()
     await browser.store(n=1)
     assert await browser.read() == {"n": 1}
@@ -232,7 +233,7 @@ async def test_a_changed_browser_is_noticed_and_treated_as_told() -> None:
         ("challenge", None, True),
         ("destroy", None, False),
     ):
-        site = Site(bind=("user_agent",), on_mismatch=policy)
+        site = Site(bind=("user_agent",), bind_secret="secret", on_mismatch=policy)
         browser = site.browser()
         await browser.login("alice")
         assert (await browser.begin()).user == "alice"
@@ -250,7 +251,7 @@ async def test_a_changed_browser_is_noticed_and_treated_as_told() -> None:
 async def test_a_changed_address_alone_ends_nothing_unless_named() -> None:
     """Requirement 36."""
     for on_mismatch, user in (("destroy", "alice"), ({"network": "destroy"}, None)):
-        site = Site(bind=("network",), on_mismatch=on_mismatch)
+        site = Site(bind=("network",), bind_secret="secret", on_mismatch=on_mismatch)
         browser = site.browser()
         await browser.login("alice")
         browser.address = "192.0.2.200"
@@ -307,28 +308,28 @@ async def test_the_life_cycle_is_told_without_ids() -> None:
     )
     for token in filter(None, issued):
         assert token not in text
-        assert key_of(token).hex() not in text
+        assert site.sessions.cookie.key_of(token).hex() not in text
     assert "tag=" in text
 
 
 async def test_sealed_data_is_unreadable_at_rest() -> None:
     """Requirement 38."""
     new, old = new_key(), new_key()
-    site = Site(seal=[old])
+    site = Site(seal=old)
     browser = site.browser()
     await browser.store(diagnosis="the secret value")
     assert b"diagnosis" not in site.stored
     assert b"secret value" not in site.stored
     # The ring rotates: the old key opens, the new one seals.
-    rotated = Site(seal=[new, old], store=site.meter, clock=site.clock)
+    rotated = Site(seal=Keys(current=new, previous=[old]), store=site.meter, clock=site.clock)
     browser.sessions = rotated.sessions
     assert await browser.read() == {"diagnosis": "the secret value"}
     await browser.store(more=1)
-    newest = Site(seal=[new], store=site.meter, clock=site.clock)
+    newest = Site(seal=new, store=site.meter, clock=site.clock)
     browser.sessions = newest.sessions
     assert await browser.read() == {"diagnosis": "the secret value", "more": 1}
     # A wrong key is an empty session and an event, no error, and what is stored stays.
-    wrong = Site(seal=[new_key()], store=site.meter, clock=site.clock)
+    wrong = Site(seal=new_key(), store=site.meter, clock=site.clock)
     browser.sessions = wrong.sessions
     assert await browser.read() == {}
     assert wrong.events.kinds() == ["rejected(sealed)"]
@@ -339,11 +340,13 @@ async def test_sealed_data_cannot_be_moved_to_another_session() -> None:
     """Requirement 38."""
     import msgspec
 
-    site = Site(seal=[new_key()])
+    site = Site(seal=new_key())
     rich, poor = site.browser(), site.browser()
     await rich.store(admin=True)
     await poor.store(admin=False)
-    by_browser = [key_of((browser.cookie or "").partition("=")[2]) for browser in (rich, poor)]
+    by_browser = [
+        site.sessions.cookie.key_of((browser.cookie or "").partition("=")[2]) for browser in (rich, poor)
+    ]
     records = site.memory.records
     records[by_browser[1]] = msgspec.structs.replace(records[by_browser[1]], data=records[by_browser[0]].data)
     assert await poor.read() == {}
@@ -432,7 +435,7 @@ async def test_an_outage_fails_closed_and_logs_nobody_out() -> None:
             session = await browser.begin()
             assert (dict(session), session.user, session.degraded) == ({}, None, True)
             session["n"] = 3
-            assert await browser.end(session) == []
+            assert await browser.end(session) == [("Vary", "Cookie")]
             writing["n"] = 2
             assert await browser.end(writing) == []
         # A logout that did not happen must not look as if it had.
@@ -487,7 +490,7 @@ async def test_stores_are_asked_for_digests_only() -> None:
     await browser.read()
     await browser.read()
     assert {len(key) for key in asked} == {32}
-    assert key_of(cookie.partition("=")[2]) in asked
+    assert browser.sessions.cookie.key_of(cookie.partition("=")[2]) in asked
     assert cookie.partition("=")[2].encode() not in asked
 
 

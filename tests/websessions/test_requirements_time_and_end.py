@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from model import Stepping
 
 from mangonel.websessions import TooManySessions, Visit, WebSession, WebSessions
-from mangonel.websessions.cookies import key_of
 from mangonel.websessions.load import load_flow
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import limits
@@ -380,7 +379,7 @@ async def test_sessions_can_be_listed_and_ended() -> None:
         # A handle is no key and no token.
         assert bytes.fromhex(handle.id) not in site.memory.records
         assert await desk.read(f"__Host-sid={handle.id}") == {}
-        assert all(key_of(handle.id) != key for key in site.memory.records)
+        assert all(site.sessions.cookie.key_of(handle.id) != key for key in site.memory.records)
     assert await site.sessions.revoke(handles[1]) is True
     assert await site.sessions.revoke(handles[1]) is False
     assert (await phone.begin()).user is None

@@ -151,9 +151,11 @@ def _handlers(mixin: Any) -> list[Any]:
 async def _populate(store: Any, count: int, size: int) -> list[str]:
     """Put so many websessions, and return the cookies of some, evenly spread."""
     from mangonel.websessions.codecs import codec_named
-    from mangonel.websessions.cookies import key_of, new_token
+    from mangonel.websessions.cookies import CookiePolicy, new_token
     from mangonel.websessions.record import Record
+    from mangonel.websessions.settings import Cookie
 
+    cookie = CookiePolicy(Cookie(secure=False))
     data = codec_named("msgpack").encode({"v": "x" * size})
     now = int(time.time() * 1000) / 1000
     step = max(1, count // VISITORS)
@@ -163,7 +165,7 @@ async def _populate(store: Any, count: int, size: int) -> list[str]:
     async def fill() -> None:
         for number in numbers:
             token = new_token()
-            key = key_of(token)
+            key = cookie.key_of(token)
             # Neither a touch nor a renewal comes due in a run, so the store's calls can be foretold.
             record = Record(
                 key, data, 1, now, now + 6 * HOUR, now + 12 * HOUR, issued=now + HOUR, sid=key[:8]

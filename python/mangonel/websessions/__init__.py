@@ -27,7 +27,7 @@ from mangonel.websessions.events import Event
 from mangonel.websessions.manager import WebSessions
 from mangonel.websessions.record import Record
 from mangonel.websessions.session import Flash, Visit, WebSession
-from mangonel.websessions.settings import Content, Cookie, Lifetime, Outages, Protection, Users
+from mangonel.websessions.settings import Content, Cookie, Keys, Lifetime, Outages, Protection, Users
 from mangonel.websessions.settled import new_key
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.users import Handle
@@ -40,6 +40,7 @@ __all__ = [
     "Event",
     "Flash",
     "Handle",
+    "Keys",
     "Lifetime",
     "MemoryStore",
     "Outages",

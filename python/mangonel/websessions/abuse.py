@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from secrets import token_bytes
 
 __all__ = ["SIGNALS", "Guessing", "digests", "network_of"]
 
@@ -71,8 +70,3 @@ class Guessing:
         while len(self._seen) > NETWORKS:
             self._seen.popitem(last=False)
         return count + 1 == self.limit
-
-
-def random_salt() -> bytes:
-    """Return a salt for digests when the application gave no secret; good for one process."""
-    return token_bytes(16)

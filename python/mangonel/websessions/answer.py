@@ -48,8 +48,13 @@ def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
     """Return the headers for this answer: Set-Cookie with what must go with it. Empty for most."""
     state = session.state
     if state.cookie is None:
-        return []
-    found = [("Set-Cookie", state.cookie), ("Cache-Control", "no-store"), ("Vary", "Cookie")]
+        # What was made for this visitor is nobody else's, whether they have a websession or not.
+        return [("Vary", "Cookie")] if session.accessed else []
+    found = [
+        ("Set-Cookie", state.cookie),
+        ("Cache-Control", state.sessions.cookie.cache_control),
+        ("Vary", "Cookie"),
+    ]
     if state.clear_site_data:
         found.append(("Clear-Site-Data", state.sessions.clear_site_data))
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import merge
-from mangonel.websessions.cookies import key_of
 from mangonel.websessions.errors import StoreError, TooManySessions
 from mangonel.websessions.follow import (
     FOLLOW,
@@ -81,10 +80,9 @@ async def _insert_flow(
     """Store a websession under a new id."""
     token = session.state.promised or sessions.new_token()
     session.state.promised = None
-    key = key_of(token)
     record = Record(
-        key,
-        sessions.sealed(plain, key),
+        sessions.cookie.key_of(token),
+        b"",
         1,
         created,
         sessions.expiry(now, deadline, session.state.extra),
@@ -96,6 +94,7 @@ async def _insert_flow(
         sessions.new_sid(),
         session.state.label,
     )
+    record = sessions.sealed(record, plain)
     if not await store.put(record, 0):
         raise StoreError("the store already has a record under an id that was just made from 256 random bits")
     session.state.record = record
@@ -122,7 +121,7 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
     plain = session.state.encoded
     for attempt in range(ROUNDS):
         if attempt:
-            found = await current_flow(store, current.key, now, current)
+            found = await current_flow(sessions, store, current.key, now, current)
             if found is None:
                 await _lose_flow(sessions, store, session, current)
                 return False
@@ -130,13 +129,13 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
             plain = merge(session, current)
         fresh = replace(
             current,
-            data=sessions.sealed(plain, current.key),
             version=current.version + 1,
             expires=sessions.expiry(now, current.deadline, session.state.extra),
             # Only a request that presented the new id has closed the old one.
             prev=None if session.state.has_closed else current.prev,
             label=session.state.label,
         )
+        fresh = sessions.sealed(fresh, plain)
         if await store.put(fresh, current.version):
             session.state.record = fresh
             session.state.base = plain
@@ -164,7 +163,7 @@ async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSessio
     record = session.state.record
     assert record is not None
     tag = session.tag
-    await end_flow(store, record, now)
+    await end_flow(sessions, store, record, now)
     if session.state.alias is not None:
         await store.delete(session.state.alias)
     session.state.record = session.state.alias = None
@@ -184,7 +183,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
         await _refuse_flow(sessions, store, user, old)
     plain = session.state.encoded
     if old is not None:
-        ended = await end_flow(store, old, now, FOLLOW)
+        ended = await end_flow(sessions, store, old, now, FOLLOW)
         if ended is None and change != "login":
             _lose(sessions, session)
             return
@@ -198,7 +197,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     assert record is not None
     if record.user is not None:
         if await is_revoked_flow(sessions, store, record):
-            await end_flow(store, record, now)
+            await end_flow(sessions, store, record, now)
             _lose(sessions, session)
             return
         if change == "login" and sessions.max_per_user is not None:
@@ -227,12 +226,12 @@ async def _evict_flow(
     if surplus <= 0:
         return
     if sessions.over_limit == "refuse":
-        await end_flow(store, record, now)
+        await end_flow(sessions, store, record, now)
         _lose(sessions, session)
         raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")
     doomed = {other.sid: None for other in sorted(others, key=lambda other: other.created)}
     for sid in list(doomed)[:surplus]:
         for other in others:
             if other.sid == sid:
-                await end_flow(store, other, now)
+                await end_flow(sessions, store, other, now)
         sessions.emit("evicted", sid.hex(), user=record.user)

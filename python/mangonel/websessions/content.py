@@ -34,11 +34,12 @@ def encoded(session: WebSession[Any]) -> bytes:
         if sessions.model is not None:
             if state.model is None and not extra:
                 return sessions.blank
-            value = sessions.to_builtins(session.data) if extra else sessions.encodable(session.data)
-        elif RESERVED in session:
+            typed = state.model if state.model is not None else sessions.model()
+            value = sessions.to_builtins(typed) if extra else sessions.encodable(typed)
+        elif dict.__contains__(session, RESERVED):
             raise EncodeError(f"the key {RESERVED!r} is taken; name yours otherwise")
         if extra:
-            value = {**value, RESERVED: extra}
+            value = dict(dict.items(value)) | {RESERVED: extra}
         found = codec.encode(value)
     except WebSessionError:
         raise
@@ -68,7 +69,7 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
     state = session.state
     sessions = state.sessions
     try:
-        plain = sessions.unsealed(record.data, record.key)
+        plain = sessions.unsealed(record)
     except ValueError:
         sessions.emit("rejected", record.sid.hex(), reason="sealed")
         return False
@@ -94,7 +95,7 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
     sessions = state.sessions
     decode, encode = sessions.codec.decode, sessions.codec.encode
     try:
-        stored = sessions.unsealed(current.data, current.key)
+        stored = sessions.unsealed(current)
         theirs = decode(stored)
     except ValueError as error:
         raise EncodeError(f"the websession was overwritten with something unreadable: {error}") from None

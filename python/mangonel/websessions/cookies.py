@@ -40,7 +40,7 @@ def new_token() -> str:
 
 
 def key_of(token: str) -> bytes:
-    """Return what a token is stored under. The token itself never reaches a store."""
+    """Return the key of a record that belongs to no cookie."""
     return sha256(token.encode()).digest()
 
 
@@ -62,7 +62,10 @@ class CookiePolicy:
         self.name = name
         self.secure = secure
         self.persistent = cookie.persistent
-        self._sign = [sha256(b"mangonel websession cookie" + key).digest() for key in sign]
+        # Keys of this name only: two applications, or two kinds of sessions, may share a secret and a store.
+        self._purpose = b"mangonel websession " + name.encode() + b"\0"
+        self._sign = [sha256(self._purpose + key).digest() for key in sign]
+        self.cache_control = cookie.cache_control
         self._start = f"{name}="
         self._is_payload = is_payload
         attributes = ["HttpOnly", f"Path={path}", f"SameSite={cookie.samesite}"]
@@ -112,6 +115,15 @@ class CookiePolicy:
         if self.persistent:
             return f"{self._start}{value}{self._attributes}; Max-Age={max(int(seconds), 1)}"
         return f"{self._start}{value}{self._attributes}"
+
+    def key_of(self, token: str) -> bytes:
+        """Return what a token of this cookie is stored under. The token itself never reaches a store."""
+        return sha256(self._purpose + token.encode()).digest()
+
+    @property
+    def purpose(self) -> bytes:
+        """What a cookie that holds a websession is sealed for."""
+        return self._purpose
 
     def take_back(self) -> str:
         """Return the Set-Cookie header that removes the cookie, with the attributes it was given with."""

@@ -19,6 +19,7 @@ KINDS = (
     "reauthenticated",
     "rotated",
     "renewed",
+    "reused",
     "touched",
     "saved",
     "conflict",
@@ -36,7 +37,7 @@ KINDS = (
 )
 
 # What somebody should look at; the rest is the ordinary course of things.
-WARNINGS = frozenset({"mismatch", "guessing", "store_error", "insecure", "discarded"})
+WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure", "discarded"})
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
-__all__ = ["FOLLOW", "ROUNDS", "current_flow", "end_flow", "is_revoked_flow", "live_flow", "replace"]
+__all__ = [
+    "FOLLOW",
+    "ROUNDS",
+    "current_flow",
+    "end_flow",
+    "is_forged",
+    "is_revoked_flow",
+    "live_flow",
+    "replace",
+]
 
 # Requests in flight may find, for so many seconds, where a renewed websession went on or that it was rotated away.
 # What stays open for longer, as a socket, finds a user's websession by its user, and nobody's not any more.
@@ -32,7 +41,9 @@ ROUNDS = 64
 replace = msgspec.structs.replace
 
 
-async def current_flow(store: Store, key: bytes, now: float, known: Record | None = None) -> Record | None:
+async def current_flow(
+    sessions: Settled[Any], store: Store, key: bytes, now: float, known: Record | None = None
+) -> Record | None:
     """Return the live record that a key leads to, for a request that was let in already; None when it has ended.
 
     Args:
@@ -41,6 +52,8 @@ async def current_flow(store: Store, key: bytes, now: float, known: Record | Non
     record = await store.get(key)
     hops = 0
     while record is not None and record.next and hops < 8:
+        if is_forged(sessions, record):
+            return None
         # A request may have taken longer than several renewals.
         record = await store.get(record.next)
         hops += 1
@@ -51,7 +64,9 @@ async def current_flow(store: Store, key: bytes, now: float, known: Record | Non
     return record
 
 
-async def end_flow(store: Store, record: Record, now: float, keep: float = 0.0) -> Record | None:
+async def end_flow(
+    sessions: Settled[Any], store: Store, record: Record, now: float, keep: float = 0.0
+) -> Record | None:
     """Make a record, and what it was renewed to, unusable; return the last live version of it, or None.
 
     Args:
@@ -79,7 +94,7 @@ async def end_flow(store: Store, record: Record, now: float, keep: float = 0.0) 
             label=None,
             expires=now + keep,
         )
-        if await store.put(trace, live.version):
+        if await store.put(sessions.sealed(trace, b""), live.version):
             if not keep:
                 await store.delete(record.key, live.key) if record.key != live.key else await store.delete(
                     live.key
@@ -103,6 +118,16 @@ async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Rec
     now = sessions.now()
     found: list[Record] = await store.find(user)  # type: ignore[attr-defined]
     return [record for record in found if record.is_live and now < min(record.expires, record.deadline)]
+
+
+def is_forged(sessions: Settled[Any], record: Record) -> bool:
+    """Return whether somebody who can write the store, but has no key, changed the record."""
+    try:
+        sessions.unsealed(record)
+    except ValueError:
+        sessions.emit("rejected", record.sid.hex(), reason="sealed")
+        return True
+    return False
 
 
 async def _search_flow(store: Store, known: Record) -> Record | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import adopt
-from mangonel.websessions.cookies import key_of
-from mangonel.websessions.follow import FOLLOW, current_flow, end_flow, is_revoked_flow, replace
+from mangonel.websessions.follow import FOLLOW, current_flow, end_flow, is_forged, is_revoked_flow, replace
 from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.session import WebSession
 
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["alive_flow", "load_flow", "reload_flow"]
+
+# The data of a renewed record whose new id was presented.
+SEEN = b"seen"
 
 
 async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSession[Any]:
@@ -37,7 +39,7 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
         if token is None:
             sessions.emit("rejected", reason="malformed")
             continue
-        key = key_of(token)
+        key = policy.key_of(token)
         record = await store.get(key)
         now = sessions.now()
         if record is None:
@@ -59,12 +61,15 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
             session = WebSession(sessions, visit)
             continue
         if sessions.bind and not _is_bound(sessions, session):
-            await end_flow(store, record, now)
+            await end_flow(sessions, store, record, now)
             sessions.emit("destroyed", session.tag, reason="signal")
             session = WebSession(sessions, visit)
             session.state.cookie = policy.take_back() if visit.takes_cookies else None
             return session
-        if now - record.issued >= sessions.renew and visit.takes_cookies and session.state.alias is None:
+        is_due = session.state.was_lost or (
+            session.state.alias is None and now - record.issued >= sessions.renew
+        )
+        if is_due and visit.takes_cookies:
             await _renew_flow(sessions, store, session, now)
             if session.state.record is None:
                 session = WebSession(sessions, visit)
@@ -79,7 +84,7 @@ async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[
     if record is None or sessions.is_stateless:
         return not session.state.is_ended
     now = sessions.now()
-    found = await current_flow(store, record.key, now, record)
+    found = await current_flow(sessions, store, record.key, now, record)
     if found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found)):
         return adopt(session, found)
     session.destroy()
@@ -92,7 +97,7 @@ async def alive_flow(sessions: Settled[Any], store: Store, session: WebSession[A
     record = session.state.record
     if record is None or sessions.is_stateless:
         return not session.state.is_ended
-    found = await current_flow(store, record.key, sessions.now(), record)
+    found = await current_flow(sessions, store, record.key, sessions.now(), record)
     return found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found))
 
 
@@ -103,30 +108,69 @@ async def _settle_flow(
     if record.next == ENDED:
         sessions.emit("rejected", record.sid.hex(), reason="ended")
         return None
+    if is_forged(sessions, record):
+        return None
     if record.next is not None:
-        # Renewed. The old id is good for a while, in case the answer with the new one was lost, and no longer than
-        # until the new one was seen.
-        if record.data or now > record.issued + sessions.grace:
-            sessions.emit("rejected", record.sid.hex(), reason="renewed")
-            return None
-        found = await current_flow(store, record.next, now)
+        found = await _renewed_flow(sessions, store, session, record, now)
         if found is None:
-            sessions.emit("rejected", record.sid.hex(), reason="ended")
             return None
-        session.state.alias = record.key
         record = found
     elif not now < record.expires or not now < record.deadline:
         await _expire_flow(sessions, store, record)
         return None
     elif record.prev is not None:
-        old = await store.get(record.prev)
-        if old is not None and old.next and not old.data:
-            await store.put(replace(old, version=old.version + 1, data=b"seen"), old.version)
-        session.state.has_closed = session.state.is_due = True  # so that `prev` goes with this answer's write
+        # So that `prev` goes with this answer's write.
+        session.state.has_closed = session.state.is_due = await _close_flow(sessions, store, record.prev, now)
     if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
         sessions.emit("rejected", record.sid.hex(), reason="revoked")
         return None
     return record
+
+
+async def _renewed_flow(
+    sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
+) -> Record | None:
+    """Follow an old id to the record that goes on, or refuse it.
+
+    The answer with the new id may have been lost, so the old one is good until the new one was seen, and for the idle
+    limit at most. Once the new one was seen, the old one is somebody's copy, but for requests that were under way.
+    """
+    alias = record
+    while sessions.unsealed(alias) != SEEN:
+        if not now < min(alias.expires, alias.deadline):
+            sessions.emit("rejected", record.sid.hex(), reason="renewed")
+            return None
+        found = await store.get(alias.next or b"")
+        if found is None or found.next == ENDED or is_forged(sessions, found):
+            sessions.emit("rejected", record.sid.hex(), reason="ended")
+            return None
+        if found.next is None:
+            if not now < min(found.expires, found.deadline):
+                sessions.emit("rejected", record.sid.hex(), reason="ended")
+                return None
+            session.state.alias = record.key
+            session.state.was_lost = now - alias.issued > sessions.grace
+            return found
+        alias = found
+    if now - alias.issued <= sessions.grace:
+        sessions.emit("rejected", record.sid.hex(), reason="renewed")
+        return None
+    sessions.emit("reused", record.sid.hex())
+    if sessions.on_reuse == "destroy":
+        found = await current_flow(sessions, store, alias.next or b"", now)
+        if found is not None:
+            await end_flow(sessions, store, found, now)
+            sessions.emit("destroyed", record.sid.hex(), reason="reused")
+    return None
+
+
+async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: float) -> bool:
+    """Note that the new id was seen, so that the old one opens nothing any more; False: somebody was faster."""
+    old = await store.get(prev)
+    if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
+        return True
+    closed = replace(old, version=old.version + 1, issued=now)
+    return await store.put(sessions.sealed(closed, SEEN), old.version)
 
 
 async def _expire_flow(sessions: Settled[Any], store: Store, record: Record) -> None:
@@ -139,9 +183,8 @@ def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
     bound = (session.state.extra or {}).get("bind")
     if type(bound) is not dict:
         return True
-    seen = sessions.signals_of(session.state.visit)
     for signal, digest in bound.items():
-        if signal not in seen or seen[signal] == digest:
+        if signal not in sessions.bind or sessions.still_has(session.state.visit, signal, digest):
             continue
         sessions.emit("mismatch", session.tag, signal=signal)
         policy = sessions.mismatch_policy(signal)
@@ -159,13 +202,13 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
     token = sessions.new_token()
     fresh = replace(
         old,
-        key=key_of(token),
-        data=sessions.sealed(session.state.base, key_of(token)),
+        key=sessions.cookie.key_of(token),
         version=1,
         issued=now,
         prev=old.key,
         expires=sessions.expiry(now, old.deadline, session.state.extra),
     )
+    fresh = sessions.sealed(fresh, session.state.base)
     if not await store.put(fresh, 0):
         return
     alias = replace(
@@ -177,11 +220,11 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         user=None,
         label=None,
         issued=now,
-        expires=now + max(FOLLOW, sessions.grace),
+        expires=now + max(FOLLOW, sessions.grace, sessions.idle),
     )
-    if not await store.put(alias, old.version):
+    if not await store.put(sessions.sealed(alias, b""), old.version):
         await store.delete(fresh.key)
-        found = await current_flow(store, old.key, now)
+        found = await current_flow(sessions, store, old.key, now)
         if found is None or not adopt(session, found):
             session.state.record = None
         elif found.key != old.key:

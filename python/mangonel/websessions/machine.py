@@ -89,6 +89,7 @@ class State:
         is_due: the time of its last use has to be stored.
         has_closed: this request presented the new id, so the old one is dead and needs no mention.
         alias: key of the old id that led here; None: the record's own did.
+        was_lost: the old id came again so late that the answer with the new one must have been lost.
         cookie: the Set-Cookie header to send; None: none.
         promised: the token of a cookie that left before its record was stored.
         headers_left: no cookie can be set any more.
@@ -115,6 +116,7 @@ class State:
     is_due = False
     has_closed = False
     alias: bytes | None = None
+    was_lost = False
     promised: str | None = None
     headers_left = False
     clear_site_data = False
@@ -172,8 +174,9 @@ def _differs(state: State) -> int:
         return SAME
     expires = sessions.expiry(sessions.now(), record.deadline, state.extra)
     if state.is_due or expires - record.expires >= sessions.touch_after:
-        # A touch moves `expires` alone.
-        return VALUES if state.label != record.label or record.prev is not None else TIME
+        # A touch moves `expires` alone, which a seal is bound to.
+        moves_more = state.label != record.label or record.prev is not None or sessions.ring is not None
+        return VALUES if moves_more else TIME
     return SAME
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.settings import HOUR, seconds
+from mangonel.websessions.settings import HOUR, Keys, seconds
 
 __all__ = ["arguments_of"]
 
@@ -57,7 +57,9 @@ def arguments_of(settings: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(secret, dict)
             else secret
         )
-        arguments["sign"] = secrets
+        arguments["sign"] = (
+            Keys(current=secrets[0], previous=secrets[1:]) if isinstance(secret, dict) else secret
+        )
     return arguments
 
 

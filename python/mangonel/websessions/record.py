@@ -13,7 +13,7 @@ import struct
 
 import msgspec
 
-__all__ = ["ENDED", "Record", "pack_record", "unpack_record", "with_expires"]
+__all__ = ["ENDED", "Record", "all_but_data", "pack_record", "unpack_record", "with_expires"]
 
 # `next` of a record that was ended, not renewed: whoever follows it arrives nowhere.
 ENDED = b""
@@ -89,6 +89,15 @@ def pack_record(record: Record) -> bytes:
             record.sid,
             record.label,
         )
+    )
+
+
+def all_but_data(record: Record) -> bytes:
+    """Return everything of a record but its data, as bytes that a seal can be bound to."""
+    times = (record.created, record.expires, record.deadline, record.issued)
+    rest = (record.user, record.next, record.prev, record.sid, record.label)
+    return record.key + msgspec.msgpack.encode(
+        (record.version, *(round(each * 1000) for each in times), *rest)
     )
 
 

@@ -1,7 +1,7 @@
 """Sealing: session data encrypted at rest with AES-GCM, under a ring of keys. Knows no store and no codec.
 
-The sealed form: 1 byte version, 4 bytes key id, 12 bytes nonce, then ciphertext and tag. The record's key is bound in,
-so that a sealed value moved to another record does not open.
+The sealed form: 1 byte version, 4 bytes key id, 12 bytes nonce, then ciphertext and tag. Everything else of the
+record is bound in, so that neither a moved value nor a changed user, time or trail opens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mangonel.websessions.errors import UsageError
 
 __all__ = ["KeyRing", "key_bytes"]
 
-VERSION = b"\x01"
+VERSION = b"\x02"
 KEY_ID_BYTES = 4
 NONCE_BYTES = 12
 _HEAD_BYTES = 1 + KEY_ID_BYTES + NONCE_BYTES

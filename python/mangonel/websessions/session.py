@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -84,6 +84,49 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state = State(sessions, visit)
         self.accessed = False
 
+    # Whether somebody looked decides what caches are told.
+
+    def __getitem__(self, key: str) -> Any:
+        self.accessed = True
+        return dict.__getitem__(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        self.accessed = True
+        return dict.__contains__(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        self.accessed = True
+        return dict.__iter__(self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default.
+
+        Args:
+            key: its name.
+            default: what to return where there is none.
+
+        Example:
+            >>> websession.get("n", 0)
+            0
+        """
+        self.accessed = True
+        return dict.get(self, key, default)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        """Return names and values."""
+        self.accessed = True
+        return dict.items(self)
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """Return names."""
+        self.accessed = True
+        return dict.keys(self)
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """Return values."""
+        self.accessed = True
+        return dict.values(self)
+
     # What it says about itself.
 
     @property
@@ -94,6 +137,7 @@ class WebSession(dict[str, Any], Generic[Data]):
     @property
     def user(self) -> str | None:
         """Who logged in, or None."""
+        self.accessed = True
         return None if self.state.challenged else self.state.user
 
     @property
@@ -142,6 +186,7 @@ class WebSession(dict[str, Any], Generic[Data]):
     @property
     def data(self) -> Data:
         """The typed values, or without a model the websession itself."""
+        self.accessed = True
         if self.state.sessions.model is None:
             return self  # type: ignore[return-value]
         if self.state.model is None:
@@ -259,12 +304,14 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     def flashes(self) -> list[Flash]:
         """Return the messages and forget them."""
+        self.accessed = True
         if not self.state.extra or "flash" not in self.state.extra:
             return []
         return [Flash(message) for message in self.state.extra.pop("flash")]
 
     def csrf_token(self) -> str:
         """Return a token for forms, different each time; it dies with a login or a rotation, not with a renewal."""
+        self.accessed = True
         secret = (self.state.extra or {}).get("csrf")
         if secret is None:
             secret = urlsafe_b64encode(token_bytes(CSRF_BYTES)).decode()

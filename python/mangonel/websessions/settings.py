@@ -17,6 +17,7 @@ from mangonel.websessions.errors import UsageError
 __all__ = [
     "Content",
     "Cookie",
+    "Keys",
     "Lifetime",
     "Limits",
     "Outages",
@@ -24,6 +25,7 @@ __all__ = [
     "Users",
     "checked_text",
     "grouped",
+    "keys_of",
     "limits",
     "one_of",
     "seconds",
@@ -66,6 +68,7 @@ class Cookie:
         path, domain, samesite, partitioned: its attributes.
         secure: False for development over plain http only.
         persistent: let the cookie outlive the browser.
+        cache_control: what goes with an answer that sets the cookie: "no-store" or "private".
         clear_site_data: value of the Clear-Site-Data header of a logout, as '"cache", "storage"'; "" for none.
     """
 
@@ -76,6 +79,7 @@ class Cookie:
     samesite: str = "Lax"
     partitioned: bool = False
     persistent: bool = False
+    cache_control: str = "no-store"
     clear_site_data: str = ""
 
 
@@ -95,22 +99,41 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Keys:
+    """A secret that changes now and then.
+
+    To change it, give all workers the new one among `previous`; then make it `current` and the old one `previous`; and
+    drop the old one when the absolute limit has passed since. In this order no worker meets what it cannot open.
+
+    Attributes:
+        current: what is signed, sealed and bound with.
+        previous: what is still accepted, in any order.
+    """
+
+    current: Key
+    previous: Sequence[Key] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Protection:
     """Keys, and what is done about strangers.
 
     Attributes:
-        seal: AES keys of 16 to 32 bytes, newest first: data is encrypted at rest.
-        sign: secrets, newest first: cookies carry an HMAC and junk never reaches the store.
+        seal: an AES key of 16 to 32 bytes, or `Keys`: data is encrypted at rest, and the whole record authenticated.
+        sign: a secret, or `Keys`: cookies carry an HMAC and junk never reaches the store.
         bind: signals to compare with those of the login, from "user_agent" and "network".
-        bind_secret: salt of the signals' digests. None: made from `seal` or `sign`, or for one process only.
+        bind_secret: secret of the signals' digests, which all workers share, or `Keys`. None: `seal` or `sign` is.
+        on_reuse: an id that was presented again after its renewal was seen is a copy: "destroy" ends the websession for
+            whoever holds it, "log" only refuses the copy.
         on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless named.
         guess_limit, guess_window: unknown ids from one network within so many seconds that make a `guessing` event.
     """
 
-    seal: Key | Sequence[Key] | None = None
-    sign: Key | Sequence[Key] | None = None
+    seal: Key | Keys | None = None
+    sign: Key | Keys | None = None
     bind: Iterable[str] = ()
-    bind_secret: Key | None = None
+    bind_secret: Key | Keys | None = None
+    on_reuse: str = "destroy"
     on_mismatch: str | Mapping[str, str] = "log"
     guess_limit: int = 20
     guess_window: Duration = 60
@@ -178,6 +201,31 @@ def grouped(given: Sequence[Any], single: Mapping[str, Any]) -> list[Any]:
         if each is not None and values[group]:
             raise UsageError(f"give {', '.join(values[group])} inside {keyword}={group.__name__}(…)")
         found.append(each if each is not None else group(**values[group]))
+    return found
+
+
+def keys_of(given: Any, name: str) -> list[Key]:
+    """Return the keys of a setting, the current one first; none for None.
+
+    Raises:
+        UsageError: an empty key, or keys in no order that says which one is current.
+    """
+    if given is None:
+        return []
+    keys = given if isinstance(given, Keys) else Keys(current=given)
+    if isinstance(keys.previous, bytes | str):
+        raise UsageError(f"expected {name}=Keys(current=…, previous=[…]) with a list of previous ones")
+    found: list[Key] = []
+    for key in (keys.current, *keys.previous):
+        if not isinstance(key, bytes | str):
+            raise UsageError(
+                f"expected {name} as a key or Keys(current=…, previous=[…]), got {type(key).__name__}"
+            )
+        if not key:
+            raise UsageError(
+                f"expected {name} with keys that are not empty; mangonel.websessions.new_key() makes one"
+            )
+        found.append(key)
     return found
 
 

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from mangonel.websessions import abuse, cookies
 from mangonel.websessions.codecs import codec_named
 from mangonel.websessions.cookies import CookiePolicy
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.events import WARNINGS, Event, to_logging
+from mangonel.websessions.record import Record, all_but_data
 from mangonel.websessions.sealing import KeyRing
 from mangonel.websessions.settings import (
     Content,
     Cookie,
+    Key,
     Lifetime,
     Outages,
     Protection,
     Users,
+    keys_of,
     limits,
     one_of,
     seconds,
@@ -75,8 +80,8 @@ class Settled(Generic[Data]):
         )
         self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
         self.is_stateless = is_stateless
-        signing, sealing = _keys(protection.sign), _keys(protection.seal)
-        self.cookie = CookiePolicy(cookie, sign=[_bytes(key) for key in signing], is_payload=is_stateless)
+        signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
+        self.cookie = CookiePolicy(cookie, sign=_bytes(signing), is_payload=is_stateless)
         self.clear_site_data = cookie.clear_site_data
         self.codec = codec_named(content.codec)
         self.max_bytes = content.max_bytes
@@ -89,16 +94,20 @@ class Settled(Generic[Data]):
         if is_stateless and users.max_per_user is not None:
             raise UsageError("max_per_user needs a store that can look for a user, and a cookie is none")
         self.trust_forwarded = trust_forwarded
+        if isinstance(protection.bind, str):
+            raise UsageError(f"expected bind as names of signals, as bind=({protection.bind!r},), got a str")
         self.bind = tuple(protection.bind)
         self._policies = _policies(self.bind, protection.on_mismatch)
-        secret = (
-            _bytes(protection.bind_secret)
-            if protection.bind_secret
-            else b"".join(_bytes(key) for key in (sealing or signing)[-1:])
-        )
-        self._bind_salt = (
-            sha256(b"mangonel websession bind" + secret).digest() if secret else abuse.random_salt()
-        )
+        secrets = keys_of(protection.bind_secret, "bind_secret") or sealing or signing
+        if self.bind and not secrets:
+            raise UsageError(
+                "bind= needs a secret that all workers share: bind_secret=, seal= or sign=; "
+                "mangonel.websessions.new_key() makes one"
+            )
+        self._bind_salts = [
+            sha256(b"mangonel websession bind" + secret).digest() for secret in _bytes(secrets)
+        ]
+        self.on_reuse = one_of(protection.on_reuse, "on_reuse", ("destroy", "log"))
         self.timeout = seconds(outages.timeout, "timeout")
         self.on_store_error = one_of(outages.on_store_error, "on_store_error", ("raise", "anonymous"))
         self.save_on_error = outages.save_on_error
@@ -146,31 +155,34 @@ class Settled(Generic[Data]):
         """Return a new name for a websession in logs and listings."""
         return token_bytes(SID_BYTES)
 
-    def sealed(self, plain: bytes, key: bytes) -> bytes:
-        """Return the data as it is stored under a key.
+    def sealed(self, record: Record, plain: bytes) -> Record:
+        """Return the record with its data as it is stored.
 
         Args:
+            record: all else of it, which the seal is bound to.
             plain: the encoded data.
-            key: the record's key, which the seal is bound to.
 
         Example:
-            >>> sessions.sealed(b"plain", bytes(32))
+            >>> record = Record(bytes(32), b"", 1, 0.0, 9e9, 9e9)
+            >>> sessions.sealed(record, b"plain").data
             b'plain'
         """
-        return plain if self.ring is None else self.ring.seal(plain, key)
+        data = plain if self.ring is None else self.ring.seal(plain, all_but_data(record))
+        return replace(record, data=data)
 
-    def unsealed(self, data: bytes, key: bytes) -> bytes:
-        """Return stored data as it was; ValueError when no key opens it.
+    def unsealed(self, record: Record) -> bytes:
+        """Return a record's data as it was; ValueError when no key opens it, or anything of the record was changed.
 
         Args:
-            data: what is stored.
-            key: the record's key.
+            record: what is stored.
 
         Example:
-            >>> sessions.unsealed(b"plain", bytes(32))
+            >>> sessions.unsealed(Record(bytes(32), b"plain", 1, 0.0, 9e9, 9e9))
             b'plain'
         """
-        return data if self.ring is None or self.is_stateless else self.ring.unseal(data, key)
+        if self.ring is None or self.is_stateless:
+            return record.data
+        return self.ring.unseal(record.data, all_but_data(record))
 
     def emit(self, kind: str, tag: str = "", **details: Any) -> None:
         """Tell the listener. What it raises is logged, since no visitor can help it.
@@ -226,7 +238,25 @@ class Settled(Generic[Data]):
             >>> sessions.signals_of(Visit())
             {}
         """
-        return abuse.digests(self.bind, visit.signals, self._bind_salt)
+        return abuse.digests(self.bind, visit.signals, self._bind_salts[0]) if self.bind else {}
+
+    def still_has(self, visit: Visit, signal: str, digest: bytes) -> bool:
+        """Return whether a request still has the signal that a digest was made of, under whichever secret.
+
+        Args:
+            visit: a request.
+            signal: "user_agent" or "network".
+            digest: what was kept of the login's.
+
+        Example:
+            >>> sessions.still_has(Visit(), "network", b"")
+            True
+        """
+        for salt in self._bind_salts:
+            seen = abuse.digests((signal,), visit.signals, salt)
+            if signal not in seen or seen[signal] == digest:
+                return True
+        return not self._bind_salts
 
     def mismatch_policy(self, signal: str) -> str:
         """Return what to do when a signal changed.
@@ -345,14 +375,8 @@ def _native() -> tuple[type, ...]:
 _NATIVE = _native()
 
 
-def _keys(keys: bytes | str | Sequence[bytes | str] | None) -> list[bytes | str]:
-    if keys is None:
-        return []
-    return [keys] if isinstance(keys, bytes | str) else list(keys)
-
-
-def _bytes(key: bytes | str) -> bytes:
-    return key.encode() if isinstance(key, str) else key
+def _bytes(keys: list[Key]) -> list[bytes]:
+    return [key.encode() if isinstance(key, str) else key for key in keys]
 
 
 def _policies(bind: tuple[str, ...], on_mismatch: str | Mapping[str, str]) -> dict[str, str]:

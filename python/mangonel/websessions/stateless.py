@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["commit", "load_stateless_flow"]
 
 COOKIE_LIMIT = 4096
-BOUND_TO = b"mangonel websession cookie"
 
 
 async def load_stateless_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSession[Any]:
@@ -90,7 +89,7 @@ def commit(session: WebSession[Any], plan: int) -> None:
         expires=sessions.expiry(now, fresh.deadline, session.state.extra),
     )
     assert sessions.ring is not None
-    sealed = sessions.ring.seal(pack_record(fresh), BOUND_TO)
+    sealed = sessions.ring.seal(pack_record(fresh), sessions.cookie.purpose)
     cookie = sessions.cookie.give(urlsafe_b64encode(sealed).rstrip(b"=").decode(), fresh.deadline - now)
     if len(cookie) > COOKIE_LIMIT:
         _refuse(session, len(cookie))
@@ -109,7 +108,7 @@ def _opened(sessions: Settled[Any], token: str | None) -> Record | None:
     assert sessions.ring is not None
     try:
         sealed = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        return unpack_record(b"", sessions.ring.unseal(sealed, BOUND_TO))
+        return unpack_record(b"", sessions.ring.unseal(sealed, sessions.cookie.purpose))
     except ValueError:
         sessions.emit("rejected", reason="sealed")
         return None

@@ -77,7 +77,7 @@ async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: s
     was_there = False
     for record in await live_flow(sessions, store, user):
         if record.sid.hex() == handle:
-            was_there = await end_flow(store, record, sessions.now()) is not None or was_there
+            was_there = await end_flow(sessions, store, record, sessions.now()) is not None or was_there
     if was_there:
         sessions.emit("revoked", handle, user=user)
     return was_there
@@ -94,7 +94,7 @@ async def revoke_user_flow(
     now = sessions.now()
     # The one to spare is marked as younger than the epoch before the epoch is there.
     if except_ is not None and except_.state.record is not None:
-        await _spare_flow(store, except_, now + TICK)
+        await _spare_flow(sessions, store, except_, now + TICK)
     await _epoch_flow(sessions, epochs, user, now)
     sessions.after_epoch = max(sessions.after_epoch, now + TICK)
     if not hasattr(store, "find"):
@@ -104,16 +104,16 @@ async def revoke_user_flow(
     ended = 0
     for record in await live_flow(sessions, store, user):
         if record.sid != spared:
-            ended += await end_flow(store, record, now) is not None
+            ended += await end_flow(sessions, store, record, now) is not None
             sessions.emit("revoked", record.sid.hex(), user=user)
     return ended
 
 
-async def _spare_flow(store: Store, session: WebSession[Any], created: float) -> None:
+async def _spare_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], created: float) -> None:
     for _ in range(ROUNDS):
         record = session.state.record
         assert record is not None
-        fresh = replace(record, created=created, version=record.version + 1)
+        fresh = _younger(sessions, record, created)
         if await store.put(fresh, record.version):
             session.state.record = fresh
             return
@@ -123,10 +123,15 @@ async def _spare_flow(store: Store, session: WebSession[Any], created: float) ->
         if current is None or not current.is_live:
             return
         # Only what is not ours to merge: the data is merged when the answer leaves.
-        fresh = replace(current, created=created, version=current.version + 1)
+        fresh = _younger(sessions, current, created)
         if await store.put(fresh, current.version):
             return
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be spared")
+
+
+def _younger(sessions: Settled[Any], record: Record, created: float) -> Record:
+    fresh = replace(record, created=created, version=record.version + 1)
+    return sessions.sealed(fresh, sessions.unsealed(record))
 
 
 async def _epoch_flow(sessions: Settled[Any], epochs: Store, user: str, now: float) -> None:

@@ -124,7 +124,7 @@ class _Answer:
         if self.has_started or not isinstance(error, Exception):
             return False
         added = headers_of(session)
-        if is_ours or added:
+        if is_ours or session.state.cookie is not None:
             self._has_failed = self.has_started = True
             await _plain(self._send, error.status if isinstance(error, WebSessionError) else 500, added)
         return is_ours

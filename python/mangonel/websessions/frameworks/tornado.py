@@ -156,6 +156,9 @@ class SessionMixin(_Base):
         Args:
             chunk: the last part of the answer.
 
+        Raises:
+            HTTPError: the store did not answer when the request began, and it was to end or to log somebody in.
+
         Example:
             >>> class Page(SessionMixin, RequestHandler):
             ...     async def get(self):
@@ -175,7 +178,7 @@ class SessionMixin(_Base):
             self._websession = _NOBODY
             raise self._http_error(error) from error
         if plan == NOTHING:
-            if session.state.cookie is not None:
+            if session.state.cookie is not None or session.accessed:
                 self._send_cookie(session)
             future: asyncio.Future[None] = self._websession_finishes.finish(self, chunk)
             session.state.visit = _LEFT
@@ -315,7 +318,7 @@ class SessionMixin(_Base):
         session.state.visit = _LEFT
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
-        if session.state.cookie is not None and not self._headers_written:
+        if (session.state.cookie is not None or session.accessed) and not self._headers_written:
             headers = self._headers
             for name, value in headers_of(session):
                 # Of all these there may be more than one, but for Cache-Control.

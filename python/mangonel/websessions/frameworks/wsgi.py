@@ -87,10 +87,11 @@ class _Answer:
                 self._commit(500)
             except WebSessionError as failure:
                 log.error("cannot store the websession: %s", failure)
+        gives_cookie = state.cookie is not None
         self._take_headers()
         if is_ours:
             log.error("cannot answer with the websession: %s", error)
-        elif self._added:
+        elif gives_cookie:
             log.error("the application failed", exc_info=error)
         else:
             raise error

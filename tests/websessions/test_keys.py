@@ -1,0 +1,110 @@
+"""Keys: shared by all workers, changed in any order, good for one cookie only; and what a seal is bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from browser import Browser, Site
+
+from mangonel.websessions import Keys, MemoryStore, UsageError, WebSessions, new_key
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bind": ("user_agent",)}, "bind= needs a secret that all workers share: bind_secret="),
+        (
+            {"bind": "user_agent", "sign": "s"},
+            r"expected bind as names of signals, as bind=\('user_agent',\)",
+        ),
+        ({"sign": ""}, "expected sign with keys that are not empty"),
+        ({"sign": b""}, "expected sign with keys that are not empty"),
+        ({"sign": Keys(current="new", previous=[""])}, "expected sign with keys that are not empty"),
+        ({"bind": ("network",), "bind_secret": ""}, "expected bind_secret with keys that are not empty"),
+        ({"seal": [new_key()]}, r"expected seal as a key or Keys\(current=…, previous=\[…\]\), got list"),
+        ({"sign": Keys(current="new", previous="old")}, "with a list of previous ones"),
+    ],
+)
+def test_keys_that_cannot_be_meant_are_refused_at_the_start(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        WebSessions("memory:", **settings)
+
+
+@pytest.mark.parametrize("kind", ["seal", "sign", "bind_secret"])
+async def test_workers_in_every_step_of_a_key_s_change_open_each_other_s_websessions(kind: str) -> None:
+    old, new = new_key(), new_key()
+    steps = [
+        old,
+        Keys(current=old, previous=[new]),
+        Keys(current=new, previous=[old]),
+        Keys(current=new, previous=[new_key(), old]),
+    ]
+    site = Site()
+
+    def worker(keys: Any) -> Site:
+        bind = ("user_agent",)
+        return Site(
+            store=site.meter, clock=site.clock, bind=bind, on_mismatch="destroy",
+            **{"bind_secret": "shared", kind: keys},
+        )  # fmt: skip
+
+    for before, after in ((0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)):
+        browser = Browser(worker(steps[before]).sessions)
+        await browser.login("ada")
+        for _ in range(2):
+            other = worker(steps[after])
+            browser.sessions = other.sessions
+            assert (await browser.begin()).user == "ada", (before, after, other.events.kinds())
+            await browser.store(n=1)
+            browser.sessions = worker(steps[before]).sessions
+            assert (await browser.begin()).user == "ada"
+
+
+FORGERIES: dict[str, Callable[[Any, Any], Any]] = {
+    "user": lambda mine, theirs: {"user": "root"},
+    "created": lambda mine, theirs: {"created": mine.created + 1},
+    "expires": lambda mine, theirs: {"expires": mine.expires + 1},
+    "deadline": lambda mine, theirs: {"deadline": mine.deadline + 1},
+    "issued": lambda mine, theirs: {"issued": mine.issued + 1},
+    "label": lambda mine, theirs: {"label": "mine"},
+    "version": lambda mine, theirs: {"version": mine.version + 1},
+    "data": lambda mine, theirs: {"data": theirs.data},
+    "a trail to another's": lambda mine, theirs: {"next": theirs.key, "data": b""},
+    "a whole record of another's": lambda mine, theirs: msgspec.structs.asdict(theirs) | {"key": mine.key},
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+async def test_who_can_write_the_store_but_has_no_key_can_change_nothing(forgery: str) -> None:
+    site = Site(seal=new_key())
+    victim, thief = site.browser(), site.browser()
+    await victim.login("root")
+    await thief.login("mallory")
+    (theirs,) = (record for record in site.live() if record.user == "root")
+    (mine,) = (record for record in site.live() if record.user == "mallory")
+    changed = msgspec.structs.replace(mine, **FORGERIES[forgery](mine, theirs))
+    site.memory.records[mine.key] = changed
+    session = await thief.begin()
+    assert (session.user, dict(session)) == (None, {})
+    assert site.events.kinds()[-1] == "rejected(sealed)"
+    assert (await victim.begin()).user == "root"
+
+
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [(None, {}), (None, {"sign": "secret"}), ("cookie:", {"seal": new_key()})],
+    ids=["plain", "signed", "in the cookie"],
+)
+async def test_a_cookie_s_value_opens_nothing_under_another_name(url: Any, settings: dict[str, Any]) -> None:
+    store = url or MemoryStore()
+    shop, admin = Site(store=store, cookie="shop", secure=False, **settings), None
+    admin = Site(store=store, cookie="admin", secure=False, **settings)
+    browser = shop.browser()
+    await browser.login("ada")
+    assert (await browser.begin()).user == "ada"
+    other = admin.browser()
+    other.cookie = f"admin={(browser.cookie or '').partition('=')[2]}"
+    assert (await other.begin()).user is None
