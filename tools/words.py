@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
+    "docs",
     "python/mangonel/_faces",
     "python/mangonel/_observe",
     "python/mangonel/_options",
