@@ -127,7 +127,7 @@ def run(
             "DB_PORT": str(member.port),
             "PYMONGO_SUITE_DRIVER": driver,
             "PYMONGO_SUITE_RESULTS": str(part),
-            "PYTHONPATH": os.pathsep.join([str(TOOLS), str(tree)]),
+            "PYTHONPATH": os.pathsep.join([str(TOOLS.parent / "python"), str(TOOLS), str(tree)]),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         if wanted is not None:
@@ -155,6 +155,10 @@ def run(
                 # One of them took the process with it: each on its own.
                 waiting[:0] = [[file] for file in batch]
                 continue
+            if status in (2, 3, 4):
+                # Pytest itself did not come to run them.
+                tail = part.with_suffix(".log").read_text(encoding="utf-8")[-2000:]
+                raise SystemExit(f"{driver}: {' '.join(batch)} did not run, status {status}:\n{tail}")
             report.merge(results, part, batch, partly=bool(arguments))
             seconds = time.monotonic() - begun
             print(

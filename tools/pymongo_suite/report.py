@@ -141,7 +141,7 @@ def compare(cache: Path, version: str, files: Iterable[str], *, write: bool) -> 
         total.update(counted)
         print(f"{file:60} {counted['passed']:4} of {counted['public']:4} public")
     share = total["passed"] / total["public"] if total["public"] else 0.0
-    print(f"{total['passed']} of {total['public']} public tests pass: {share:.1%}")
+    print(f"PyMongo {version}: {total['passed']} of {total['public']} public tests pass: {share:.1%}")
     unknown = [id for id, _, reason in failing if not reason]
     print(f"{len(failing)} do not, {len(unknown)} of them without a reason in {KNOWN.name}")
     if write:

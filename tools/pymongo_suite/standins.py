@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from mangonel import _command_events, _deployment_events, _pool_events
+from mangonel._observe import command_events, deployment_events, pool_events
 from pymongo_suite.inside import TransactionState, within_timeout
 
 
@@ -94,11 +94,11 @@ VALUES: dict[str, Any] = {
     # The runner of the unified specification tests.
     "pymongo._csot.apply": within_timeout,
     "pymongo.client_session_shared._TxnState": TransactionState,
-    "pymongo.monitoring._CommandEvent": _command_events._CommandEvent,
-    "pymongo.monitoring._ConnectionEvent": _pool_events._ConnectionEvent,
-    "pymongo.monitoring._PoolEvent": _pool_events._AddressEvent,
-    "pymongo.monitoring._ServerEvent": _deployment_events._ServerEvent,
-    "pymongo.monitoring._ServerHeartbeatEvent": _deployment_events._ServerHeartbeatEvent,
+    "pymongo.monitoring._CommandEvent": command_events._CommandEvent,
+    "pymongo.monitoring._ConnectionEvent": pool_events._ConnectionEvent,
+    "pymongo.monitoring._PoolEvent": pool_events._AddressEvent,
+    "pymongo.monitoring._ServerEvent": deployment_events._ServerEvent,
+    "pymongo.monitoring._ServerHeartbeatEvent": deployment_events._ServerHeartbeatEvent,
     "pymongo.common.EVENTS_QUEUE_FREQUENCY": 1,
     "pymongo.common.Version": Version,
     "pymongo.common.has_c": lambda: False,
