@@ -69,12 +69,21 @@ test: lint test-rust    ## Lint, then every kind of test: Rust without a server,
 test-rust:    ## The tests of the core, which need neither Python nor a server
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
 
-# After `make test`: all faces, loops and paths, longer faults, PyMongo's suite, the fuzz targets.
+# What PyMongo's suite is bounded to here, on both drivers: `make pymongo-suite` runs all of it, which takes an hour.
+# Six of asyncio, so that they share no process with the same tests of the blocking face.
+PYMONGO_FILES ?= $(addprefix asynchronous/test_,bulk collection crud_unified cursor database gridfs) \
+	$(addprefix test_,bson bulk change_stream collection cursor database) \
+	$(addprefix test_,gridfs gridfs_bucket json_util objectid transactions_unified uri_parser)
+
 test-all: test test-rest    ## Everything: `make test`, and what it leaves out
 
+# All faces, loops and paths, longer faults, PyMongo's own tests, the fuzz targets. A part that fails ends it.
 test-rest: build
 	$(PYTEST) --rest
 	$(LONG) $(PYTEST) tests/faults tests/websessions/test_model.py
+	$(BIN)/python tools/fuzz_codec.py --seconds 60
+	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)
+	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=20
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 $(BIN)/python -m pytest tests/websessions/test_model.py -s $(ARGS)
