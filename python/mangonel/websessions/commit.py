@@ -157,6 +157,7 @@ def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = 
     session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
     session.destroy()
     session.state.record = None
+    session.state.is_gone = True
 
 
 async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
@@ -167,6 +168,7 @@ async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSessio
     if session.state.alias is not None:
         await store.delete(session.state.alias)
     session.state.record = session.state.alias = None
+    session.state.is_gone = True
     session.state.base = sessions.blank
     session.state.cookie = sessions.cookie.take_back()
     session.state.clear_site_data = bool(sessions.clear_site_data)

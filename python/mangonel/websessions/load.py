@@ -89,6 +89,7 @@ async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[
         return adopt(session, found)
     session.destroy()
     session.state.record = None
+    session.state.is_gone = True
     return False
 
 

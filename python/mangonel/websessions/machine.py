@@ -85,6 +85,7 @@ class State:
         change: "login", "reauthenticated" or "rotated"; "": none was asked for.
         kept: the keys that survive a login.
         is_ended: an end was asked for, or met.
+        is_gone: it ended by another request, or by an end of ours that was stored.
         had_end: an end was asked for, whatever came after it.
         is_due: the time of its last use has to be stored.
         has_closed: this request presented the new id, so the old one is dead and needs no mention.
@@ -113,6 +114,7 @@ class State:
     kept: tuple[str, ...] | None = None
     is_ended = False
     had_end = False
+    is_gone = False
     is_due = False
     has_closed = False
     alias: bytes | None = None

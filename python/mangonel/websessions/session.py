@@ -237,7 +237,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.extra = None
         self.state.user = user
         self.state.challenged = False
-        self.state.is_ended = False
+        self.state.is_ended = self.state.is_gone = False
         self._bind()
         self.state.change = "login"
 
@@ -355,8 +355,12 @@ class WebSession(dict[str, Any], Generic[Data]):
 
         Raises:
             StoreError: the store did not answer.
-            UsageError: it is new and its cookie can no longer be sent.
+            UsageError: it is new and its cookie can no longer be sent, or it has ended while this request ran.
         """
+        if self.state.is_gone:
+            raise UsageError(
+                "this websession has ended, so nothing of it can be saved; reload() said so, or a write did"
+            )
         return (self.state.face or self.state.sessions.asynchronous).save(self)
 
     def reload(self) -> Any:

@@ -14,6 +14,7 @@ had arrived, so the store repeats its writes once and then compares.
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -29,6 +30,10 @@ COLLECTION = "websessions"
 TIMEOUT_MS = "5000"
 
 DUPLICATE = 11000
+UNAUTHORIZED = 13
+INDEX_DIFFERS = (85, 86)
+
+log = logging.getLogger("mangonel.websessions")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -59,6 +64,7 @@ class _Documents:
 
         self.duplicate: type[Exception] = errors.DuplicateKeyError
         self.bulk_failure: type[Exception] = errors.BulkWriteError
+        self.refusal: type[Exception] = errors.OperationFailure
         self.failures: tuple[type[Exception], ...] = (errors.AutoReconnect, errors.OperationFailure)
         self._hopeless: type[Exception] = errors.ServerSelectionTimeoutError
         options: Any = CodecOptions(tz_aware=True)
@@ -131,7 +137,23 @@ class _Documents:
 
     def target(self, record: Record) -> Any:
         """Return the collection to write a record with: what ends a websession must survive a failover."""
-        return self.sure if record.next == ENDED else self.plain
+        return self.sure if self.is_final(record) else self.plain
+
+    @staticmethod
+    def is_final(record: Record) -> bool:
+        """Return whether a record ends something: a websession, or as an epoch, which has no name, all of a user's."""
+        return record.next == ENDED or not record.sid
+
+    def judge_setup(self, error: Exception) -> None:
+        """Say what is missing where the indexes could not be made; what nobody foresaw is raised."""
+        if getattr(error, "code", None) not in (UNAUTHORIZED, *INDEX_DIFFERS):
+            raise error
+        log.warning(
+            "cannot make the indexes of %s: %s; without the index on e, nothing that expired is removed: "
+            "run `mangonel websessions setup URL` once as one who may",
+            self.plain.name,
+            error,
+        )
 
 
 class _Write(NamedTuple):
@@ -150,6 +172,7 @@ class MongoStore:
         durable: every write is journaled by a majority; otherwise only what ends a websession waits for a majority.
         documents: store the data as a document that can be read with the shell; for `codec="bson"` without `seal`.
         client: one to close with the store.
+        sets_up: make the indexes before the first write; False: `setup()` is called where that is allowed.
         repeats: write once more when a line breaks or a primary steps down, for a client with `retryWrites=false`.
     """
 
@@ -161,6 +184,7 @@ class MongoStore:
         documents: bool = False,
         client: Any = None,
         repeats: bool = False,
+        sets_up: bool = True,
     ) -> None:
         self._documents = _Documents(collection, durable=durable, documents=documents)
         self._client = client
@@ -168,6 +192,7 @@ class MongoStore:
         self._plain = self._documents.plain
         self._duplicate = self._documents.duplicate
         self._failures = self._documents.failures
+        self._is_set_up = not sets_up
         self._record = self._documents.record
         self._loop: Any = None
         self._loads: Shared[bytes, Record | None]
@@ -185,10 +210,23 @@ class MongoStore:
         if self._loop is not asyncio.get_running_loop():
             self._enter()
         write = _Write(record, expected, self._documents.ready(record))
-        if record.next == ENDED:
+        if not self._is_set_up:
+            await self._set_up()
+        if self._documents.is_final(record):
             # Alone: who ended a websession is known of the command that did, and it waits for a majority.
             return await self._write_one(write)
         return await (self._writes if expected else self._inserts).call(write)
+
+    async def _set_up(self) -> None:
+        # Once for each process, by whoever is first; the others need not wait, since records need no index.
+        self._is_set_up = True
+        try:
+            await self.setup()
+        except self._documents.refusal as error:
+            self._documents.judge_setup(error)
+        except BaseException:
+            self._is_set_up = False
+            raise
 
     def _enter(self) -> None:
         # What is shared belongs to a loop, as what waits for it does.
@@ -314,6 +352,7 @@ class MongoStore:
         """Make the indexes: expiry by the server, and users."""
         await self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
         await self._plain.create_index("u", sparse=True, name="user")
+        self._is_set_up = True
 
     async def aclose(self) -> None:
         """Close the client, if this store opened it."""
@@ -332,11 +371,13 @@ class BlockingMongoStore:
         documents: bool = False,
         client: Any = None,
         repeats: bool = False,
+        sets_up: bool = True,
     ) -> None:
         self._documents = _Documents(collection, durable=durable, documents=documents)
         self._client = client
         self._repeats = repeats
         self._plain = self._documents.plain
+        self._is_set_up = not sets_up
 
     def get(self, key: bytes) -> Record | None:
         """As `MongoStore.get`."""
@@ -345,6 +386,15 @@ class BlockingMongoStore:
 
     def put(self, record: Record, expected: int) -> bool:
         """As `MongoStore.put`."""
+        if not self._is_set_up:
+            self._is_set_up = True
+            try:
+                self.setup()
+            except self._documents.refusal as error:
+                self._documents.judge_setup(error)
+            except BaseException:
+                self._is_set_up = False
+                raise
         try:
             return self._put(record, expected)
         except self._documents.failures as error:
@@ -409,6 +459,7 @@ class BlockingMongoStore:
         """As `MongoStore.setup`."""
         self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
         self._plain.create_index("u", sparse=True, name="user")
+        self._is_set_up = True
 
     def close(self) -> None:
         """Close the client, if this store opened it."""
@@ -449,6 +500,7 @@ def _strictly(client: Any, text: str) -> Any:
 def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:
     collection = url.take("collection", COLLECTION)
     own = {name: url.take(name, False, flag) for name in ("durable", "documents")}
+    own["sets_up"] = url.take("setup", True, flag)
     database = url.path.strip("/") or "app"
     names = {name.lower() for name in url.options}
     # A server that does not answer must not hold a visitor for ever.

@@ -29,6 +29,8 @@ TIMEOUT = 5.0
 CONNECTIONS = 20
 
 DUPLICATE = 1062
+NO_TABLE = 1146
+NO_RIGHT = (1044, 1142)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS {table} (
@@ -118,9 +120,9 @@ class MySQLStore:
     async def setup(self) -> None:
         """Make the table."""
         query = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s"
-        _, rows = await self._run(query, [self._sql.table])
+        _, rows = await self._send(query, [self._sql.table])
         if not rows[0][0]:  # asked first, since IF NOT EXISTS prints a warning for a table that exists
-            await self._run(SCHEMA.format(table=self._sql.table), [])
+            await self._send(SCHEMA.format(table=self._sql.table), [])
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -129,6 +131,18 @@ class MySQLStore:
             await connection.ensure_closed()
 
     async def _run(self, query: str, values: list[Any]) -> tuple[int, Any]:
+        try:
+            return await self._send(query, values)
+        except asyncmy.errors.ProgrammingError as error:
+            if error.args[0] != NO_TABLE:
+                raise
+        try:
+            await self.setup()
+        except asyncmy.errors.MySQLError as error:
+            raise _told(error, self._sql.table) from error
+        return await self._send(query, values)
+
+    async def _send(self, query: str, values: list[Any]) -> tuple[int, Any]:
         async with asyncio.timeout(self._timeout), self._free:
             connection = self._idle.pop() if self._idle else await asyncmy.connect(**self._connect)
             is_sound = False
@@ -209,7 +223,7 @@ class BlockingMySQLStore:
 
     def setup(self) -> None:
         """As `MySQLStore.setup`."""
-        self._run(SCHEMA.format(table=self._sql.table), [])
+        self._send(SCHEMA.format(table=self._sql.table), [])
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -219,6 +233,20 @@ class BlockingMySQLStore:
             connection.close()
 
     def _run(self, query: str, values: list[Any]) -> tuple[int, Any]:
+        import pymysql
+
+        try:
+            return self._send(query, values)
+        except pymysql.err.ProgrammingError as error:
+            if error.args[0] != NO_TABLE:
+                raise
+        try:
+            self.setup()
+        except pymysql.err.MySQLError as error:
+            raise _told(error, self._sql.table) from error
+        return self._send(query, values)
+
+    def _send(self, query: str, values: list[Any]) -> tuple[int, Any]:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._open(**self._connect)
@@ -231,6 +259,16 @@ class BlockingMySQLStore:
         except BaseException:
             self.close()
             raise
+
+
+def _told(error: Exception, table: str) -> Exception:
+    """Return what to raise where the table could not be made."""
+    if error.args[0] not in NO_RIGHT:
+        return error
+    return PermissionError(
+        f"there is no table {table}, and this user may not make it: {error}; "
+        "run `mangonel websessions setup URL` once as one who may"
+    )
 
 
 def from_url(url: StoreURL) -> MySQLStore:

@@ -36,6 +36,12 @@ COMMENT ON TABLE {table} IS 'websessions, schema {version}'
 SETUP_LOCK = 0x6D61_6E67_6F6E
 
 
+NO_RIGHT = (
+    "there is no table {table}, and this user may not make it: {error}; "
+    "run `mangonel websessions setup URL` once as one who may"
+)
+
+
 async def _no_reset(connection: Any) -> None:
     """Connections here never listen, lock or set anything, so there is nothing to reset: it would cost a trip."""
 
@@ -131,12 +137,25 @@ class PostgresStore:
             await pool.close()
 
     async def _run(self, method: str, query: str, *values: Any) -> Any:
+        try:
+            return await self._send(method, query, *values)
+        except asyncpg.UndefinedTableError:
+            await self._set_up()
+        return await self._send(method, query, *values)
+
+    async def _send(self, method: str, query: str, *values: Any) -> Any:
         pool = self._pool or await self._open()
         connection = await pool.acquire(timeout=self._timeout)
         try:
             return await getattr(connection, method)(query, *values)
         finally:
             await pool.release(connection)
+
+    async def _set_up(self) -> None:
+        try:
+            await self.setup()
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise PermissionError(NO_RIGHT.format(table=self._sql.table, error=error)) from error
 
     async def _open(self) -> Any:
         async with self._lock:
@@ -211,6 +230,16 @@ class BlockingPostgresStore:
             self._local.connection = None
 
     def _run(self, query: str, values: list[Any]) -> Any:
+        import psycopg.errors
+
+        try:
+            return self._connection().execute(query, values, binary=True)
+        except psycopg.errors.UndefinedTable:
+            pass
+        try:
+            self.setup()
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise PermissionError(NO_RIGHT.format(table=self._sql.table, error=error)) from error
         return self._connection().execute(query, values, binary=True)
 
     def _connection(self) -> Any:

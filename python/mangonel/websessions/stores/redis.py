@@ -1,7 +1,8 @@
 """Websessions in Redis or Valkey, by redis-py with hiredis.
 
 One string for each, in the form for blobs, with the engine's own expiry. An insert is `SET … NX`; a write is a script
-of four lines on the version at the start of the value. A user's keys are in a sorted set, scored by their deadlines.
+on the version at the start of the value. A user's keys are in a sorted set, scored by their deadlines; an end or a
+renewal takes the key out of it.
 
 A failover may lose the last second of writes, ends included: set `wait=` to hear from so many replicas before an end
 counts. One server or Sentinel; in a cluster a user's set and records would have to share a slot, which they do not.
@@ -29,6 +30,22 @@ CONNECTIONS = 50
 
 PUT = b"""
 if redis.call('GETRANGE', KEYS[1], 0, 7) ~= ARGV[1] then return 0 end
+if ARGV[5] and not KEYS[2] then
+  -- The user comes after the data and two times; the engine's own reader knows no binary data.
+  local value = redis.call('GET', KEYS[1])
+  local function number(from, bytes)
+    local sum = 0
+    for at = from, from + bytes - 1 do sum = sum * 256 + string.byte(value, at) end
+    return sum
+  end
+  local width = 2 ^ (string.byte(value, 18) - 0xc4)
+  local at = 19 + width + number(19, width) + 18
+  local kind, user = string.byte(value, at), nil
+  if kind >= 0xa0 and kind <= 0xbf then user = string.sub(value, at + 1, at + kind - 0xa0)
+  elseif kind == 0xd9 then user = string.sub(value, at + 2, at + 1 + number(at + 1, 1))
+  elseif kind == 0xda then user = string.sub(value, at + 3, at + 2 + number(at + 1, 2)) end
+  if user then redis.call('ZREM', ARGV[4] .. user, ARGV[5]) end
+end
 redis.call('SET', KEYS[1], ARGV[2], 'PXAT', ARGV[3])
 if KEYS[2] then
   redis.call('ZADD', KEYS[2], ARGV[4], ARGV[5])
@@ -71,7 +88,9 @@ class _Commands:
         version = expected.to_bytes(8, "big") if expected else b""
         first = (version, pack_record(record), _milliseconds(record.expires))
         if record.user is None:
-            return (1, self.prefix + record.key, *first)
+            # What is left of a user's websession leaves the user's set.
+            leaves = (self.users, record.key) if record.next is not None and expected else ()
+            return (1, self.prefix + record.key, *first, *leaves)
         names = (self.prefix + record.key, self.users + record.user.encode())
         return (2, *names, *first, _milliseconds(record.deadline), record.key)
 

@@ -116,18 +116,35 @@ class SQLiteStore:
     async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         connection = self._connection or await self._open()
         # One hop to the thread for everything, not one for each call of a cursor.
-        answer: tuple[list[Any], int] = await connection._execute(_execute, connection._conn, query, values)
+        try:
+            answer: tuple[list[Any], int] = await connection._execute(
+                _execute, connection._conn, query, values
+            )
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            await self.setup()
+            answer = await connection._execute(_execute, connection._conn, query, values)
         return answer
 
     async def _open(self) -> Any:
         async with self._lock:
             if self._connection is None:
-                _check_folder(self._path)
+                _prepare_file(self._path)
                 connection = await aiosqlite.connect(self._path, isolation_level=None, timeout=self._timeout)
                 for pragma in self._pragmas:
                     await connection.execute(pragma)
                 self._connection = connection
         return self._connection
+
+
+def _prepare_file(path: str) -> None:
+    """Make the file, for its owner only: it holds who is logged in. SQLite's other files follow it."""
+    _check_folder(path)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return  # its rights are its owner's decision
 
 
 def _check_folder(path: str) -> None:
@@ -199,12 +216,18 @@ class BlockingSQLiteStore:
             connection.close()
 
     def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
+        try:
+            return _execute(self._connection(), query, values)
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+        self.setup()
         return _execute(self._connection(), query, values)
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            _check_folder(self._path)
+            _prepare_file(self._path)
             connection = sqlite3.connect(self._path, isolation_level=None, timeout=self._timeout)
             for pragma in self._pragmas:
                 connection.execute(pragma)

@@ -1,0 +1,140 @@
+"""What stores do by themselves: they set themselves up, forget what has ended, and keep their files to themselves."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser
+from store_names import STORES
+
+from mangonel.errors import OperationFailure
+from mangonel.websessions import UsageError, Visit, WebSessions
+from mangonel.websessions.stores.mongodb import MongoStore
+from mangonel.websessions.stores.urls import open_blocking, open_store
+from mangonel.websessions.testing import a_record
+
+stores = pytest.mark.parametrize("name", STORES)
+
+
+@stores
+async def test_a_store_that_nobody_set_up_sets_itself_up(name: str, store_url: Callable[[str], str]) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url(name), events=lambda event: None)
+    browser = Browser(sessions)
+    await browser.login("ada")
+    assert (await browser.begin()).user == "ada"
+    await sessions.aclose()
+    blocking: WebSessions[Any] = WebSessions(store_url(name), events=lambda event: None)
+    session = blocking.blocking.load(Visit())
+    session.login("ada")
+    blocking.blocking.commit(session)
+    assert not session.new
+    blocking.blocking.close()
+
+
+async def test_mongodb_has_its_indexes_after_the_first_write(store_url: Callable[[str], str]) -> None:
+    for side in (open_store, open_blocking):
+        store: Any = side(store_url("mongodb"))
+        put = store.put(a_record(), 0)
+        if side is open_store:
+            await put
+        indexes = store._plain.index_information()
+        names = set(await indexes if side is open_store else indexes)
+        assert names == {"_id_", "expiry", "user"}
+        await store.aclose() if side is open_store else store.close()
+
+
+async def test_mongodb_says_which_right_is_missing_and_goes_on(
+    store_url: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    store: Any = open_store(store_url("mongodb"))
+
+    async def refused() -> None:
+        raise OperationFailure("not authorized on app to execute createIndexes", 13)
+
+    store.setup = refused
+    assert await store.put(a_record(), 0)
+    assert "nothing that expired is removed: run `mangonel websessions setup URL`" in caplog.text
+    await store.aclose()
+
+
+async def test_a_user_s_set_in_redis_shrinks_with_logouts_and_renewals(
+    store_url: Callable[[str], str],
+) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url("redis"), events=lambda event: None)
+    browsers = [Browser(sessions) for _ in range(20)]
+    for browser in browsers:
+        await browser.login("ada")
+        session = await browser.begin()
+        session.rotate()
+        await browser.end(session)
+    store: Any = sessions.asynchronous.store()
+    users = store._commands.users + b"ada"
+    assert await store._client.zcard(users) == 20
+    for number, browser in enumerate(browsers):
+        await browser.logout()
+        assert await store._client.zcard(users) == 19 - number
+    assert await store._client.exists(users) == 0
+    await sessions.aclose()
+
+
+@pytest.mark.parametrize("name", ["sqlite", "directory", "single_file"])
+async def test_files_are_their_owners_only(
+    name: str, store_url: Callable[[str], str], tmp_path: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        sessions: WebSessions[Any] = WebSessions(store_url(name), events=lambda event: None)
+        await Browser(sessions).login("ada")
+        made = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert made
+        assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
+        await sessions.aclose()
+    finally:
+        os.umask(before)
+
+
+async def test_what_ends_all_of_a_user_s_websessions_waits_for_a_majority(
+    store_url: Callable[[str], str],
+) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url("mongodb") + "&w=1", events=lambda event: None)
+    store: Any = sessions.asynchronous.store()
+    assert isinstance(store, MongoStore)
+    browser = Browser(sessions)
+    await browser.login("ada")
+    written: list[bytes] = []
+    target = store._documents.target
+
+    def noted(record: Any) -> Any:
+        collection = target(record)
+        assert collection.write_concern.document["w"] == (
+            "majority" if store._documents.is_final(record) else 1
+        )
+        if store._documents.is_final(record):
+            written.append(record.key)
+        return collection
+
+    store._documents.target = noted
+    assert await sessions.revoke_user("ada") == 1
+    assert sessions.epoch_key("ada") in written
+    assert len(written) == 2
+    await sessions.aclose()
+
+
+@stores
+async def test_a_save_after_the_end_is_an_error(name: str, store_url: Callable[[str], str]) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url(name), events=lambda event: None)
+    browser = Browser(sessions)
+    await browser.login("ada")
+    job = await browser.begin()
+    await browser.logout()
+    job["progress"] = 1
+    await job.save()
+    job["progress"] = 2
+    with pytest.raises(UsageError, match="has ended, so nothing of it can be saved"):
+        await job.save()
+    await sessions.aclose()
