@@ -10,6 +10,11 @@ function mend() {
     wrap.setAttribute("role", "group");
     wrap.setAttribute("aria-label", "Table");
   }
+  for (const wrap of document.querySelectorAll(".md-typeset p:has(> img[src*='first-']):not([role])")) {
+    wrap.tabIndex = 0;
+    wrap.setAttribute("role", "group");
+    wrap.setAttribute("aria-label", "Chart");
+  }
 }
 
 mend();
