@@ -214,3 +214,28 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(site: Site) -> None:
     assert (
         done.stderr == f"mangonel demo: port {site.port} of 127.0.0.1 is taken; choose another with --port\n"
     )
+
+
+def test_a_page_that_is_not_there_says_so_to_everybody_and_makes_no_websession(
+    ada: Visitor, stranger: Visitor
+) -> None:
+    for visitor in (ada, stranger):
+        answer = visitor.http.get("/nowhere", headers={"Accept": "text/html"})
+        assert answer.status_code == 404
+        assert "There is no page at <code>/nowhere</code>" in answer.text
+    assert stranger.cookie == ""
+    assert ada.http.get("/nowhere", headers={"Accept": "application/json"}).json()["status"] == 404
+
+
+@pytest.mark.parametrize("path", ["/api/primary/kill", "/api/primary/restart", "/api/rate?rate=5"])
+def test_what_is_not_the_demos_own_is_not_touched(site: Site, ada: Visitor, path: str) -> None:
+    assert ada.http.post(path).status_code == 403
+    answer = ada.http.post(path, headers={"X-CSRF-Token": ada.token, "Accept": "application/json"})
+    assert answer.status_code == 409
+    assert ada.http.get("/health").json() == {"ok": True}
+
+
+def test_a_rate_that_cannot_be_meant_is_refused(ada: Visitor) -> None:
+    for rate in ("-1", "1001", "x", "nan"):
+        answer = ada.http.post(f"/api/rate?rate={rate}", headers={"X-CSRF-Token": ada.token})
+        assert answer.status_code == 400

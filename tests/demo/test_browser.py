@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -227,6 +229,35 @@ def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are
         assert set(seen) <= {*shopping.acknowledged, *shopping.doubtful}
         assert page.locator("#customer-total").inner_text() == str(len(seen))
         ann.context.close()
+
+
+def test_a_visitor_kills_the_primary_and_nothing_is_missed_or_doubled(chromium: Any) -> None:
+    command = [sys.executable, "-m", "mangonel", "demo", "--port", "0", "--rate", "20"]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert demo.stdout is not None
+        page = chromium.new_page(base_url=demo.stdout.readline().strip())
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto("/login")
+        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        page.locator('#state[data-state="live"]').wait_for()
+        page.locator("#speed").fill("100")
+        page.get_by_role("button", name="Kill the primary").click()
+        page.get_by_text("electing…").wait_for()
+        page.get_by_text("reconnected after").wait_for()
+        page.get_by_role("button", name="Start it again").click()
+        page.get_by_text("runs again.").wait_for()
+        before = page.locator("#customer-total").inner_text()
+        page.wait_for_function(
+            "total => document.getElementById('customer-total').textContent !== total", arg=before
+        )
+        assert [page.locator(name).inner_text() for name in ("#missed", "#doubled")] == ["0", "0"]
+        page.context.close()
+    finally:
+        demo.terminate()
+        demo.communicate(timeout=60)
 
 
 def test_a_file_is_stored_with_progress_and_comes_back_whole(person: Any, tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from tornado.web import Application, StaticFileHandler
+from tornado.web import Application, HTTPError, StaticFileHandler
 
 from mangonel import AsyncMongoClient
 from mangonel.demo.accounts import AccountPage, Login, Logout, LogoutEverywhere, Revoke
-from mangonel.demo.base import HEADERS
+from mangonel.demo.base import HEADERS, Base
+from mangonel.demo.control import Elections, PrimaryAPI, RateAPI, Shop
 from mangonel.demo.fanout import Fanout
 from mangonel.demo.feed import Feed
 from mangonel.demo.files import BUCKET, Download, FileAPI, FilesAPI, FilesPage, open_by_id
@@ -50,7 +51,9 @@ class Demo:
         feed: what is written, as it is written.
         fanout: sends it to the browsers that keep up.
         bucket: where the files are.
-        commands, pools, requests, events: what is counted for the status page.
+        commands, pools, requests, events, elections: what is counted for the status page.
+        shop: the process that trades; None where the shop is closed.
+        deployment: the replica set that was started with the demo; None where it is somebody else's.
     """
 
     settings: Settings
@@ -62,6 +65,9 @@ class Demo:
     pools: Pools
     requests: Requests
     events: Events
+    elections: Elections
+    shop: Shop | None = None
+    deployment: Any = None
     began: float = field(default_factory=time.monotonic)
     _tasks: set[asyncio.Future[Any]] = field(default_factory=set)
 
@@ -74,6 +80,18 @@ class Demo:
         """Hold a task that nobody waits for; the loop alone would let it be collected."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class Missing(Base):
+    """Whatever has no route."""
+
+    is_public = True
+
+    async def get(self) -> None:
+        """Show a page that says so, to scripts a line."""
+        if "text/html" not in self.request.headers.get("Accept", ""):
+            raise HTTPError(404)
+        self.missing()
 
 
 class Static(StaticFileHandler):
@@ -100,6 +118,8 @@ ROUTES: list[Any] = [
     (r"/api/places", PlacesAPI),
     (r"/api/files", FilesAPI),
     (r"/api/files/([^/]+)", FileAPI),
+    (r"/api/rate", RateAPI),
+    (r"/api/primary/(kill|restart)", PrimaryAPI),
     (r"/health", Health),
     (r"/live", LiveSocket),
     (r"/status/live", StatusSocket),
@@ -116,6 +136,7 @@ def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
     """Return the application of the parts."""
     return Application(
         [*ROUTES, (r"/files/([0-9a-f]{24})", Download, {"bucket": demo.bucket, "find": open_by_id})],
+        default_handler_class=Missing,
         demo=demo,
         sessions=sessions,
         template_path=str(HERE / "templates"),
@@ -126,16 +147,19 @@ def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
     )
 
 
-async def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+async def serve(settings: Settings, deployment: Any = None) -> None:
+    """Serve until SIGTERM or Ctrl-C; a deployment of our own may be killed by visitors."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
         commands, pools, requests, events = Commands(), Pools(), Requests(), Events()
+        elections = Elections()
         client: AsyncMongoClient[Any] = await stack.enter_async_context(
-            AsyncMongoClient(settings.uri, appname="mangonel demo", event_listeners=[commands, pools])
+            AsyncMongoClient(
+                settings.uri, appname="mangonel demo", event_listeners=[commands, pools, elections]
+            )
         )
         connect(database=settings.database, aclient=client)
         await seed(settings.password)
@@ -152,7 +176,9 @@ async def serve(settings: Settings) -> None:
         fanout = Fanout(feed)
         sending = await stack.enter_async_context(_running(fanout.run()))
         bucket = AsyncGridFSBucket(client[settings.database], BUCKET)
-        demo = Demo(settings, client, feed, fanout, bucket, commands, pools, requests, events)
+        shop = await stack.enter_async_context(_shop(settings)) if settings.rate > 0 else None
+        counted = (commands, pools, requests, events, elections)
+        demo = Demo(settings, client, feed, fanout, bucket, *counted, shop, deployment)
         # Bodies are small; the one handler that takes large ones raises its limit itself.
         server = HTTPServer(
             application(demo, sessions), xheaders=settings.is_behind_tls, max_body_size=MAX_BODY
@@ -161,8 +187,6 @@ async def serve(settings: Settings) -> None:
         server.add_sockets(sockets)
         stack.push_async_callback(server.close_all_connections)
         stack.callback(server.stop)
-        if settings.rate > 0:
-            await stack.enter_async_context(_shop(settings))
         port = sockets[0].getsockname()[1]
         print(f"http://{settings.host}:{port}/", flush=True)
         stopping = await stack.enter_async_context(_running(stopped.wait()))
@@ -186,7 +210,7 @@ async def _running(work: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task
 
 
 @asynccontextmanager
-async def _shop(settings: Settings) -> AsyncIterator[None]:
+async def _shop(settings: Settings) -> AsyncIterator[Shop]:
     """Run the simulated shop for the time of a block, in a process of its own, which ends when its input does."""
     command = [
         sys.executable,
@@ -200,7 +224,7 @@ async def _shop(settings: Settings) -> AsyncIterator[None]:
         *command, stdin=asyncio.subprocess.PIPE, start_new_session=True
     )
     try:
-        yield
+        yield Shop(shop, settings.rate)
     finally:
         assert shop.stdin is not None
         shop.stdin.close()

@@ -98,6 +98,22 @@ class Base(SessionMixin, RequestHandler):
             **values,
         )
 
+    def missing(self) -> None:
+        """Answer that there is no such page."""
+        self.set_status(404)
+        user = self.session.user
+        # Whoever is not logged in gets no websession for it.
+        token = self.session.csrf_token() if user else ""
+        self.render(
+            "missing.html",
+            title="Not found",
+            pages=PAGES,
+            user=user,
+            csrf=token,
+            flashes=(),
+            asked=self.request.path,
+        )
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with the status and its reason, as JSON to scripts and as a line of text to people."""
         reason = self._reason

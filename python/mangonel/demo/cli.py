@@ -46,14 +46,17 @@ def dispatch(options: argparse.Namespace) -> int:
         print(f'mangonel demo: {error}; pip install "mangonel[demo]"', file=sys.stderr)
         return EXIT_FAILURE
     import asyncio
+    import socket
 
     from mangonel import server
     from mangonel.demo.settings import Settings
     from mangonel.errors import PyMongoError
 
     with ExitStack() as stack:
-        uri = options.uri
+        uri, deployment = options.uri, None
         try:
+            # Before a replica set is started for nothing.
+            socket.create_server((options.host, options.port)).close()
             if uri is None:
                 print(f"starting a replica set of {options.members}", file=sys.stderr, flush=True)
                 deployment = stack.enter_context(server.start(max(options.members, 1), options.dbpath))
@@ -67,7 +70,7 @@ def dispatch(options: argparse.Namespace) -> int:
                 rate=options.rate,
                 is_behind_tls=options.behind_tls,
             )
-            asyncio.run(serve(settings))
+            asyncio.run(serve(settings, deployment))
         except (server.ServerError, PyMongoError, OSError) as error:
             reason = str(error)
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:

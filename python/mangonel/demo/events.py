@@ -26,7 +26,7 @@ ROWS = 100
 KINDS = {"customers": "customer", "orders": "order"}
 # Fields of the documents that are shown, and what they are called in rows.
 SHOWN = {
-    "customer": {"name": "name", "city": "city", "joined": "at"},
+    "customer": {"name": "name", "city": "city", "joined": "at", "number": "n"},
     "order": {"customer": "customer", "item": "item", "cents": "cents", "state": "state", "placed": "at"},
 }
 
@@ -108,6 +108,8 @@ def row_of(kind: str, document: Mapping[str, Any]) -> Row:
 
 def _shown(kind: str, fields: Mapping[str, Any]) -> Row:
     row = {shown: fields[name] for name, shown in SHOWN[kind].items() if name in fields}
+    if "n" in row:
+        row["n"] = int(row["n"])  # not the 64-bit integer of BSON, which JSON does not know
     if "at" in row:
         row["at"] = _milliseconds(row["at"])
     return row

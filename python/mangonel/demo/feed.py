@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -57,6 +59,7 @@ GATHER_S = 0.01
 ANSWER_S = 0.0002
 MAX_AWAIT_MS = 1000
 PAUSE_S = 0.5
+CHART_S = 60
 
 
 class HistoryLost(Exception):
@@ -84,6 +87,8 @@ class Feed:
         self._database: Any = client[database]
         self._size = size
         self._rows = {kind: Rows() for kind in KINDS.values()}
+        # Events in each second of the deployment's clock, for charts that begin full.
+        self._counts: OrderedDict[int, int] = OrderedDict()
         self._news: asyncio.Future[None] | None = None
         self.totals: dict[str, int] = dict.fromkeys(KINDS.values(), 0)
         self.ring = Ring(size, Position(0, 0, ""))
@@ -168,11 +173,13 @@ class Feed:
 
     def state(self) -> bytes:
         """Return the state as JSON, for a page that begins: it holds everything before `ring.next`."""
+        now = int(time.time())
         return encode(
             {
                 "type": "state",
                 "position": str(self.ring.end),
                 "totals": self.totals,
+                "counts": [self._counts.get(second, 0) for second in range(now - CHART_S + 1, now + 1)],
                 "rows": {kind: rows.all() for kind, rows in self._rows.items()},
             }
         )
@@ -189,6 +196,9 @@ class Feed:
         self.totals[event.kind] += event.difference
         self._rows[event.kind].take(event)
         self.seen += 1
+        self._counts[position.seconds] = self._counts.get(position.seconds, 0) + 1
+        if len(self._counts) > CHART_S:
+            self._counts.popitem(last=False)
         self._tell()
 
     def _tell(self) -> None:

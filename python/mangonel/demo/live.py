@@ -25,7 +25,9 @@ class LivePage(Base):
 
     async def get(self) -> None:
         """Show the page; what it shows comes over its WebSocket."""
-        self.page("live.html", "Live")
+        demo = self.demo
+        rate = None if demo.shop is None else round(demo.shop.rate)
+        self.page("live.html", "Live", rate=rate, has_own=demo.deployment is not None)
 
 
 class SessionSocket(Base, WebSocketHandler):

@@ -38,6 +38,8 @@ class Customer(Document):
 
     name: Annotated[str, MaxLen(80)]
     city: str
+    # Counted by the shop without a gap, so that a page can tell what it missed or saw twice.
+    number: int = 0
     joined: dt.datetime = field(default_factory=now)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MAX_UPLOAD", "Settings"]
+__all__ = ["MAX_RATE", "MAX_UPLOAD", "Settings"]
 
 MAX_UPLOAD = 256 << 20
 """Bytes of the largest file that is taken."""
+
+
+MAX_RATE = 1000
+"""Customers a second that the shop writes at most."""
 
 
 @dataclass(frozen=True)

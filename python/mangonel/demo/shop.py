@@ -2,22 +2,25 @@
 
 Orders are paid and shipped a few seconds later, and some customers close their account.
 
-Run as `python -m mangonel.demo.shop URI DATABASE RATE`; it ends when its standard input does, that is with whoever
-started it. It knows nothing of the web: the web process learns of its writes as of anybody's, from the change stream.
+Run as `python -m mangonel.demo.shop URI DATABASE RATE`; a line on standard input is a new rate, and it ends when the
+input does, that is with whoever started it. It knows nothing of the web: the web process learns of its writes as of
+anybody's, from the change stream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import random
 import sys
+import time
 
 from mangonel import AsyncMongoClient
 from mangonel.bson import ObjectId
 from mangonel.demo.models import STATES, Customer, Order
 from mangonel.demo.names import CITIES, FIRST, ITEMS, LAST
-from mangonel.errors import PyMongoError
+from mangonel.errors import BulkWriteError, PyMongoError
 from mangonel.odm import F, connect, set_
 
 __all__ = ["main", "trade"]
@@ -30,23 +33,36 @@ LEAVERS_PER_CUSTOMER = 0.08
 SOON_S = (2.0, 12.0)
 REMEMBERED = 20_000
 PAUSE_S = 0.5
+DUPLICATE_KEY = 11000
 
 
-async def trade(rate: float) -> None:
-    """Write so many customers a second until cancelled; after an outage it goes on, without making up for it."""
+class Rate:
+    """Customers a second, which may change at any time."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+async def trade(rate: Rate) -> None:
+    """Write so many customers a second until cancelled; after an outage it goes on, without making up for it.
+
+    Each has a number, one more than the last: what fails is written again until it is there, by the same id.
+    """
     loop = asyncio.get_running_loop()
-    every = 1 / min(rate, PORTIONS)
     due, owed = loop.time(), 0.0
     later = Later()
+    # Above those of any shop before, and exact in a browser.
+    numbers = itertools.count(int(time.time()) * 1_000_000)
     while True:
-        owed += rate * every
+        every = 1 / min(max(rate.value, 1.0), PORTIONS)
+        owed += rate.value * every
         count = int(owed)
         owed -= count
-        customers = [new_customer() for _ in range(count)]
+        customers = [new_customer(next(numbers)) for _ in range(count)]
         orders = [new_order(customer) for customer in customers if random.random() < ORDERS_PER_CUSTOMER]
         try:
             if customers:
-                await Customer.ainsert_many(customers)
+                await _until_written(customers)
             if orders:
                 await Order.ainsert_many(orders)
             later.plan(customers, orders, loop.time())
@@ -56,6 +72,21 @@ async def trade(rate: float) -> None:
             await asyncio.sleep(PAUSE_S)
         due = max(due + every, loop.time() - 1)
         await asyncio.sleep(max(0.0, due - loop.time()))
+
+
+async def _until_written(customers: list[Customer]) -> None:
+    """Insert them; after a failure, nobody knows which are there, so all are tried again."""
+    while True:
+        try:
+            await Customer.ainsert_many(customers, ordered=False)
+            return
+        except BulkWriteError as error:
+            if all(each["code"] == DUPLICATE_KEY for each in error.details["writeErrors"]):
+                return
+            raise
+        except PyMongoError as error:
+            print(f"the shop could not write, it tries again: {error}", file=sys.stderr)
+            await asyncio.sleep(PAUSE_S)
 
 
 class Later:
@@ -89,9 +120,10 @@ class Later:
                     self._plan(now, id, STATES[2])
 
 
-def new_customer() -> Customer:
+def new_customer(number: int) -> Customer:
     """Return somebody who signs up now."""
-    return Customer(name=f"{random.choice(FIRST)} {random.choice(LAST)}", city=random.choice(list(CITIES)))
+    name = f"{random.choice(FIRST)} {random.choice(LAST)}"
+    return Customer(name=name, city=random.choice(list(CITIES)), number=number)
 
 
 def new_order(customer: Customer) -> Order:
@@ -103,11 +135,17 @@ def new_order(customer: Customer) -> Order:
 async def _run(uri: str, database: str, rate: float) -> None:
     async with AsyncMongoClient[dict[str, object]](uri) as client:
         connect(database=database, aclient=client)
-        trading = asyncio.create_task(trade(rate))
+        speed = Rate(rate)
+        trading = asyncio.create_task(trade(speed))
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        await asyncio.wait([trading, asyncio.create_task(reader.read())], return_when=asyncio.FIRST_COMPLETED)
+
+        async def listen() -> None:
+            while line := await reader.readline():
+                speed.value = float(line)
+
+        await asyncio.wait([trading, asyncio.create_task(listen())], return_when=asyncio.FIRST_COMPLETED)
 
 
 def main() -> int:

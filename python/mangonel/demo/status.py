@@ -17,8 +17,8 @@ from mangonel.errors import PyMongoError
 
 __all__ = ["Health", "StatusPage", "StatusSocket"]
 
-EVERY_S = 1.0
-PATIENCE_S = 2.0
+EVERY_S = 0.5
+TIMEOUT_S = 2.0
 
 
 class StatusPage(Base):
@@ -62,7 +62,7 @@ class Health(Base):
     async def get(self) -> None:
         """Ask the primary."""
         try:
-            with timeout(PATIENCE_S):
+            with timeout(TIMEOUT_S):
                 await self.demo.database.command("ping")
         except PyMongoError as error:
             self.set_status(503)
@@ -82,6 +82,7 @@ def report(demo: Any) -> dict[str, Any]:
         "uptime": round(time.monotonic() - demo.began),
         "pid": os.getpid(),
         "servers": servers,
+        "elections": demo.elections.summary(),
         "pools": demo.pools.summary(),
         "commands": demo.commands.summary(),
         "requests": demo.requests.summary(),

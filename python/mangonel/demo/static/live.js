@@ -1,4 +1,5 @@
 // The live page. Frames change a model of bounded size at once; the document is touched once per animation frame.
+import { token } from "./dom.js";
 import { follow } from "./socket.js";
 
 const ROWS = 100;
@@ -96,6 +97,23 @@ const tables = {
     [money.format(row.cents / 100), "number"],
   ]),
 };
+/** The shop numbers its customers without a gap, so every number that comes must be one more than the last. */
+const numbering = {
+  last: null,
+  missed: 0,
+  doubled: 0,
+  begin(rows) {
+    const known = rows.map((row) => row.n).filter(Boolean);
+    this.last = known.length ? Math.max(...known) : null;
+  },
+  take(number) {
+    // Another run of the shop begins far above the one before.
+    const isNext = this.last === null || number - this.last > 100_000;
+    if (!isNext && number <= this.last) this.doubled += 1;
+    else if (!isNext) this.missed += number - this.last - 1;
+    this.last = isNext ? number : Math.max(number, this.last);
+  },
+};
 const state = document.getElementById("state");
 const chart = document.getElementById("chart");
 const counts = new Array(SECONDS).fill(0);
@@ -106,10 +124,13 @@ function take(frame) {
   const now = Date.now();
   if (frame.type === "state") {
     for (const [kind, table] of Object.entries(tables)) table.replace(frame.totals[kind], frame.rows[kind]);
+    numbering.begin(frame.rows.customer);
+    counts.splice(0, SECONDS, ...frame.counts);
   } else if (frame.type === "events") {
     for (const event of frame.events) {
       tables[event.kind].take(event);
       if (event.op === "insert") delays.push(now - event.at);
+      if (event.op === "insert" && event.n) numbering.take(event.n);
     }
     counts[SECONDS - 1] += frame.events.length;
     if (delays.length > DELAYS) delays = delays.slice(-DELAYS);
@@ -123,6 +144,8 @@ function take(frame) {
 function render() {
   isDue = false;
   for (const table of Object.values(tables)) table.render();
+  document.getElementById("missed").textContent = numbers.format(numbering.missed);
+  document.getElementById("doubled").textContent = numbers.format(numbering.doubled);
 }
 
 function tick() {
@@ -147,6 +170,7 @@ function draw() {
   const context = chart.getContext("2d");
   const most = Math.max(...counts, 1);
   const step = width / SECONDS;
+  document.getElementById("highest").textContent = numbers.format(Math.max(...counts));
   context.clearRect(0, 0, width, height);
   context.fillStyle = getComputedStyle(chart).color;
   counts.forEach((count, second) => {
@@ -155,14 +179,55 @@ function draw() {
   });
 }
 
+let line = "connecting";
+let elections = null;
+let toldUntil = 0;
+
+function badge() {
+  let text = line;
+  let name = line;
+  if (line === "live" && elections?.electing) {
+    name = "electing";
+    text = "electing…";
+  } else if (line === "live" && Date.now() < toldUntil) {
+    text = `reconnected after ${elections.last_s.toFixed(1)} s`;
+  }
+  if (state.textContent === text) return;
+  state.dataset.state = name;
+  state.textContent = text;
+}
+
 follow("/live", {
   frame: take,
   state(name) {
-    if (state.dataset.state === name) return;
-    state.dataset.state = name;
-    state.textContent = name;
+    line = name;
+    badge();
   },
 });
+follow("/status/live", {
+  frame({ report }) {
+    if (elections && report.elections.count > elections.count) toldUntil = Date.now() + 10_000;
+    elections = report.elections;
+    badge();
+  },
+  state() {},
+});
+
+async function order(path) {
+  const answer = await fetch(path, { method: "POST", headers: { "X-CSRF-Token": token, Accept: "application/json" } });
+  return [answer.ok, await answer.json()];
+}
+
+const told = document.getElementById("told");
+for (const [what, past] of [["kill", "killed"], ["restart", "runs again"]]) {
+  document.getElementById(what)?.addEventListener("click", async () => {
+    const [isDone, answer] = await order(`/api/primary/${what}`);
+    told.textContent = !isDone ? answer.error : answer[what] ? `${answer[what]} ${past}.` : "Every member runs.";
+  });
+}
+const speed = document.getElementById("speed");
+speed?.addEventListener("input", () => { document.getElementById("speed-told").textContent = speed.value; });
+speed?.addEventListener("change", () => order(`/api/rate?rate=${speed.value}`));
 setInterval(tick, 1000);
 addEventListener("themechange", draw);
 addEventListener("resize", draw);
