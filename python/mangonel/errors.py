@@ -37,11 +37,13 @@ Specs: server-discovery-and-monitoring (error codes), crud (write errors), clien
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mangonel.bson.errors import InvalidDocument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from typing import Any
 
     from mangonel.results import ClientBulkWriteResult
@@ -154,7 +156,7 @@ class AutoReconnect(ConnectionFailure):
     details: Mapping[str, Any] | Sequence[Any]
 
     def __init__(self, message: str = "", errors: Mapping[str, Any] | Sequence[Any] | None = None) -> None:
-        super().__init__(message, errors.get("errorLabels") if isinstance(errors, dict) else None)
+        super().__init__(message, _labels_in(errors))
         self.errors = self.details = errors or []
 
 
@@ -208,7 +210,7 @@ class OperationFailure(PyMongoError):
         details: Mapping[str, Any] | None = None,
         max_wire_version: int | None = None,
     ) -> None:
-        super().__init__(_with_details(error, details), details.get("errorLabels") if details else None)
+        super().__init__(_with_details(error, details), _labels_in(details))
         self._code = code
         self._details = details
         self._wire_version = max_wire_version
@@ -342,7 +344,7 @@ class ClientBulkWriteException(OperationFailure):
 
 
 class ProtocolError(PyMongoError):
-    """The server's bytes break the wire protocol. The connection is closed; a write may have happened."""
+    """The server's bytes break the wire protocol, or a reply lacks what it must hold. A write may have happened."""
 
 
 class BugError(PyMongoError):
@@ -418,7 +420,10 @@ def command_error(
     if "ok" not in reply:
         # Before any command ran: the server did not take the message for a command.
         return OperationFailure(str(reply.get("$err")), code, reply, max_wire_version)
-    message = reply.get("errmsg", "")
+    message = str(reply.get("errmsg", ""))
+    if type(code) is not int:
+        # Whatever else the server may send there is no code.
+        code = int(code) if isinstance(code, (int, float)) else None
     if _is_not_primary(code, message):
         return NotPrimaryError(message, reply)
     if code == 50:
@@ -437,14 +442,16 @@ def is_allowable(reply: Mapping[str, Any], allowable_errors: Container[int | str
     return (reply.get("errmsg") if code is None else code) in allowable_errors
 
 
-def write_error(reply: Mapping[str, Any]) -> WriteError | WriteConcernError | None:
+def write_error(reply: Mapping[str, Any]) -> WriteError | WriteConcernError | ProtocolError | None:
     """Return the exception for the reply of a single insert, update or delete, or None when it did well.
 
     A write error comes before a write concern error; of several write errors the last one counts.
     """
     errors = reply.get("writeErrors")
     if errors:
-        error = errors[-1]
+        error = errors[-1] if isinstance(errors, list) else None
+        if not isinstance(error, Mapping):
+            return _unreadable("writeErrors", errors)
         code = error.get("code")
         # Only 11000 here: the two older codes come from findAndModify, which fails as a command.
         kind = DuplicateKeyError if code == 11000 else WriteError
@@ -452,11 +459,13 @@ def write_error(reply: Mapping[str, Any]) -> WriteError | WriteConcernError | No
     return write_concern_error(reply)
 
 
-def write_concern_error(reply: Mapping[str, Any]) -> WriteConcernError | None:
+def write_concern_error(reply: Mapping[str, Any]) -> WriteConcernError | ProtocolError | None:
     """Return the exception for the `writeConcernError` of a reply, or None when there is none."""
     error = reply.get("writeConcernError")
     if not error:
         return None
+    if not isinstance(error, Mapping):
+        return _unreadable("writeConcernError", error)
     if labels := reply.get("errorLabels"):
         # The server puts the labels beside the error; callers look for them in `details`.
         error = {**error, "errorLabels": labels}
@@ -479,7 +488,18 @@ def _is_not_primary(code: int | None, message: str) -> bool:
 
 
 def _is_wtimeout(error: Mapping[str, Any]) -> bool:
-    return error.get("code") == 50 or bool(error.get("errInfo", {}).get("wtimeout"))
+    info = error.get("errInfo")
+    return error.get("code") == 50 or (isinstance(info, Mapping) and bool(info.get("wtimeout")))
+
+
+def _labels_in(details: object) -> list[str]:
+    """Return the error labels of a reply; what is none of them may be anything."""
+    labels = details.get("errorLabels") if isinstance(details, Mapping) else None
+    return [label for label in labels if isinstance(label, str)] if isinstance(labels, list) else []
+
+
+def _unreadable(field: str, found: object) -> ProtocolError:
+    return ProtocolError(f"expected documents in {field} of the reply, found {found!r}")
 
 
 def _with_details(message: str, details: Any) -> str:

@@ -17,6 +17,7 @@ from auth.conftest import ROOT, uri
 from auth.test_mechanisms import Provider, Tokens, oidc
 from mangonel import AsyncMongoClient, MongoClient
 from mangonel.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult
+from mangonel.errors import ConfigurationError
 from mangonel.monitoring import CommandListener
 from mangonel.server import Server
 from tools.faces import EMPTY, Face
@@ -213,3 +214,28 @@ def test_logs_and_events_show_no_password_nor_conversation(
     shown = repr(seen) + caplog.text + repr([record.__dict__ for record in caplog.records])
     for secret in (SECRET, ROOT[1], "payload", "saslStart"):
         assert secret not in shown, secret
+
+
+@pytest.mark.parametrize("command", ["createUser", "updateUser", "saslStart", "authenticate"])
+@pytest.mark.parametrize("way", ["refused", "closed", "not encodable", "no session"])
+def test_a_command_that_sets_a_password_and_fails_shows_none(
+    face: Face, scripted_server: ScriptedServer, command: str, way: str
+) -> None:
+    refusal = {"ok": 0, "code": 51003, "errmsg": "User already exists"}
+    scripted_server.on(command, Close() if way == "closed" else refusal)
+    client = face.client(scripted_server.uri)
+    fields: dict[str, Any] = {"pwd": SECRET, "roles": []}
+    if way == "not encodable":
+        fields["customData"] = object()
+    session = object() if way == "no session" else None
+    check_hidden(face, lambda: client.admin.command(command, "user", session=session, **fields))
+    check_hidden(face, lambda: client.admin.command({command: "user", **fields}, session=session))
+
+
+@pytest.mark.parametrize("kind", [MongoClient, AsyncMongoClient])
+@pytest.mark.parametrize("where", ["username", "password"])
+def test_an_option_that_utf_8_has_no_characters_for_shows_no_password(kind: type[Any], where: str) -> None:
+    options = {"username": "u", "password": "p", "appname": "a", where: SECRET + "\ud800"}
+    with pytest.raises(ConfigurationError, match="lone surrogate") as caught:
+        kind("mongodb://127.0.0.1:1", connect=False, **options)
+    assert SECRET not in exposed(caught.value)

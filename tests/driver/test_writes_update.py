@@ -8,6 +8,7 @@ from typing import Any
 import pymongo.write_concern
 import pytest
 
+import mangonel
 from driver.outcomes import outcome
 from mangonel import errors
 from mangonel.collation import Collation
@@ -257,6 +258,29 @@ def test_update_larger_than_a_document_is_refused_before_it_is_sent(
         oracle.update_one({}, huge)
     with pytest.raises(errors.DocumentTooLarge):
         face.wait(collection.update_one({}, huge))
+
+    assert type(theirs.value).__name__ == "DocumentTooLarge"
+
+
+@pytest.mark.parametrize("way", ["replace_one", "update_one", "bulk_write", "delete_one"])
+def test_an_unacknowledged_write_over_the_limit_is_refused_here(
+    face: Face, collection: Any, oracle: Any, way: str
+) -> None:
+    # The server takes a command of this size, and then does not store the document, which nobody would hear of.
+    text = "x" * (16 * 1024 * 1024 + 100)
+    calls = {
+        "replace_one": lambda c, m: c.replace_one({}, {"a": text}),
+        "update_one": lambda c, m: c.update_one({}, {"$set": {"a": text}}),
+        "bulk_write": lambda c, m: c.bulk_write([m.ReplaceOne({}, {"a": text})], ordered=False),
+        "delete_one": lambda c, m: c.delete_one({"a": text}),
+    }
+    unsure = collection.with_options(write_concern=WriteConcern(w=0))
+    their_unsure = oracle.with_options(write_concern=pymongo.write_concern.WriteConcern(w=0))
+
+    with pytest.raises(Exception) as theirs:
+        calls[way](their_unsure, pymongo)
+    with pytest.raises(errors.DocumentTooLarge):
+        face.wait(calls[way](unsure, mangonel))
 
     assert type(theirs.value).__name__ == "DocumentTooLarge"
 

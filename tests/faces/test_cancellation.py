@@ -24,7 +24,8 @@ from tools.faces import (
     pool_sizes,
     wait_closed,
 )
-from tools.scripted_server import Hang, Reply, ScriptedServer
+from tools.messages import op_msg
+from tools.scripted_server import Hang, Raw, Reply, Request, Script, ScriptedServer
 
 LARGE = {"_id": 1, "data": b"x" * 15_000_000}
 
@@ -302,6 +303,20 @@ def test_socket_timeout_ends_a_read_that_gets_no_answer(face: Face, scripted_ser
     with pytest.raises(NetworkTimeout, match=said):
         face.run(client.shop.orders.find_one)
     assert 0.1 < time.monotonic() - begun < 2
+    assert pool_sizes(client) == (0, 0, 0, 0)
+
+
+def test_a_reply_that_drips_has_no_more_time_than_the_socket_timeout(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    def drip(request: Request) -> Script:
+        message = op_msg(found({"_id": 1}), response_to=request.request_id)
+        return Script(*(Raw(message[start : start + 1], delay=0.02) for start in range(len(message))))
+
+    scripted_server.on("find", drip)
+    client = face.client(scripted_server.uri, socketTimeoutMS=200, retryReads=False)
+    with pytest.raises(NetworkTimeout, match=r"no reply within socketTimeoutMS \(200 ms\)"):
+        face.run(client.shop.orders.find_one)
     assert pool_sizes(client) == (0, 0, 0, 0)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from mangonel import AsyncMongoClient
 from mangonel.server import Server
 from tools.faces import EMPTY, Face, eventually, found, new_loop, open_sockets, pool_sizes
-from tools.scripted_server import ScriptedServer
+from tools.scripted_server import Reply, ScriptedServer
 
 
 def resident_kib() -> int:
@@ -45,6 +45,10 @@ def test_clients_that_are_never_closed_leave_no_socket_and_no_thread(
     eventually(lambda: count_threads() <= threads + 8, f"all but {threads} threads to end")
 
 
+def killed_cursors(server: ScriptedServer) -> list[int]:
+    return sorted(id for request in server.received("killCursors") for id in request.command["cursors"])
+
+
 def test_dropped_cursors_are_killed_on_the_server(face: Face, scripted_server: ScriptedServer) -> None:
     ids = iter(range(100, 200))
     scripted_server.on("find", lambda _: found({"_id": 1}, id=next(ids)))
@@ -54,12 +58,23 @@ def test_dropped_cursors_are_killed_on_the_server(face: Face, scripted_server: S
         assert face.next(cursor) == {"_id": 1}
         del cursor
         gc.collect()
-    killed = [
-        id for request in scripted_server.wait_for("killCursors", 10) for id in request.command["cursors"]
-    ]
-    assert sorted(killed) == list(range(100, 110))
+    eventually(lambda: killed_cursors(scripted_server) == list(range(100, 110)))
     # Their sessions are free again, so one after the other used the same; killing takes one beside it.
     assert len({bytes(r.command["lsid"]["id"]) for r in scripted_server.received("find")}) <= 2
+
+
+def test_cursors_abandoned_while_one_is_killed_are_killed_together(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    ids = iter(range(1, 1000))
+    scripted_server.on("find", lambda _: found({"_id": 1}, id=next(ids)))
+    scripted_server.on("killCursors", Reply({"ok": 1}, delay=0.2))
+    client = face.client(scripted_server.uri)
+    for _ in range(300):
+        assert face.next(client.shop.orders.find()) == {"_id": 1}
+    gc.collect()
+    eventually(lambda: killed_cursors(scripted_server) == list(range(1, 301)))
+    assert len(scripted_server.received("killCursors")) < 100
 
 
 def test_a_closed_cursor_is_killed_once(face: Face, scripted_server: ScriptedServer) -> None:

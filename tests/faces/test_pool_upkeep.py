@@ -35,7 +35,7 @@ def test_as_many_connections_as_asked_for_are_kept_ready(face: Face, scripted_se
 def test_nothing_is_kept_ready_before_the_first_operation(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
-    face.client(scripted_server.uri, minPoolSize=4)
+    face.client(scripted_server.uri, minPoolSize=4, connect=False)
     time.sleep(0.1)
     assert scripted_server.accepted == 0
 

@@ -16,7 +16,7 @@ import pytest
 from mangonel import AsyncMongoClient, MongoClient, server
 from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from tools.faces import EMPTY, Face, connections_of, eventually, found, new_loop, open_sockets, pool_sizes
-from tools.scripted_server import Hang, ScriptedServer
+from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
 
 
 def _spawned(uri: str, is_async: bool, results: Any) -> None:
@@ -152,3 +152,55 @@ def test_a_server_that_is_killed_and_comes_back_is_used_again(face: Face) -> Non
             except (AutoReconnect, ServerSelectionTimeoutError):
                 assert time.monotonic() < end
         assert pool_sizes(client)[1:] == (0, 0, 0)
+
+
+def test_a_blocking_client_looks_at_its_servers_at_once_unless_told_otherwise(
+    blocking_face: Face, scripted_server: ScriptedServer
+) -> None:
+    client = blocking_face.client(scripted_server.uri)
+    eventually(lambda: len(client.nodes) == 1)
+    asked = len(scripted_server.requests)
+    later = blocking_face.client(scripted_server.uri, connect=False)
+    time.sleep(0.1)
+    assert later.nodes == frozenset()
+    assert len(scripted_server.requests) == asked
+
+
+def test_an_asyncio_client_looks_at_its_servers_with_the_first_operation(
+    async_face: Face, scripted_server: ScriptedServer
+) -> None:
+    client = async_face.client(scripted_server.uri)
+    time.sleep(0.1)
+    assert scripted_server.requests == []
+    async_face.run(lambda: client.admin.command("ping"))
+
+
+@pytest.mark.parametrize(
+    "reply", [{"ok": 1, "x": b""}, Raw(b"\x10\x00\x00\x00"), Reply(b"\x05\x00"), Close()]
+)
+def test_closing_a_client_raises_nothing(face: Face, scripted_server: ScriptedServer, reply: Any) -> None:
+    for name in ("endSessions", "killCursors"):
+        scripted_server.on(name, reply)
+    scripted_server.on("find", found({"_id": 1}, id=7))
+    client = face.client(scripted_server.uri)
+    cursor = client.shop.orders.find()
+    face.next(cursor)
+    del cursor
+    face.run(client.close)
+    assert client._core.is_closed
+
+
+def test_closing_a_client_raises_nothing_when_its_goodbye_cannot_be_made(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mangonel.bson.errors import InvalidBSON
+
+    def fail(*_: Any) -> Any:
+        raise InvalidBSON("no document")
+
+    scripted_server.on("find", EMPTY)
+    client = face.client(scripted_server.uri)
+    face.run(client.shop.orders.find_one)
+    monkeypatch.setattr(type(client), "_end_sessions", fail)
+    face.run(client.close)
+    assert client._core.is_closed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mangonel import errors, monitoring
+from mangonel import InsertOne, errors, monitoring
 from mangonel.logger import LogMessage
 from mangonel.server import Server
 from monitoring.conftest import Connect
@@ -190,6 +190,31 @@ def test_choice_that_fails_says_that_it_waited_and_why(face: Face, log: Kept) ->
     ]
     assert 0 <= messages[1]["remainingTimeMS"] <= 50
     assert "no server" in messages[2]["failure"]
+
+
+@pytest.mark.parametrize("way", ["insert_one", "insert_many", "bulk_write", "client bulk_write"])
+def test_choice_that_fails_is_written_whatever_the_write(face: Face, log: Kept, way: str) -> None:
+    with ScriptedServer() as server:
+        uri = server.uri
+    client = face.client(uri, serverSelectionTimeoutMS=50)
+    calls = {
+        "insert_one": lambda: client.db.things.insert_one({}),
+        "insert_many": lambda: client.db.things.insert_many([{}]),
+        "bulk_write": lambda: client.db.things.bulk_write([InsertOne({})]),
+        "client bulk_write": lambda: client.bulk_write([InsertOne({}, namespace="db.things")]),
+    }
+    with pytest.raises(errors.ServerSelectionTimeoutError):
+        face.run(calls[way])
+
+    messages = log.of("serverSelection")
+    assert [(message["message"], message["operation"]) for message in messages] == [
+        (message, {"bulk_write": "bulkWrite", "client bulk_write": "bulkWrite"}.get(way, "insert"))
+        for message in (
+            "Server selection started",
+            "Waiting for suitable server to become available",
+            "Server selection failed",
+        )
+    ]
 
 
 def test_deployment_is_written(

@@ -92,20 +92,19 @@ def _state(session: Any) -> TransactionState:
 
 
 def _connect(client: Any) -> Any:
-    """Let the client look at its servers now, as the runner expects; it would wait for the first operation."""
+    """Let an asyncio client look at its servers now, as the runner asks it to."""
     from mangonel import _core
 
     def begin() -> Any:
+        port = client._port
+        if not port.is_async:
+            return None
+        import asyncio
+
         selection = _core.Operation(
             "admin", {"ping": 1}, client._codec, _core.KIND_SELECTION, _core.READ_DOCUMENT
         )
         selection.silence()
-        port = client._port
-        if not port.is_async:
-            client._core.begin(selection, int(port._shard)).close()
-            return None
-        import asyncio
-
         client._core.begin(selection, int(port._enter(asyncio.get_running_loop()).shard)).close()
         return _done()
 

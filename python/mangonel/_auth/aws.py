@@ -33,7 +33,6 @@ class AWSResponder:
     """
 
     def __init__(self, username: str | None, password: str | None, session_token: str | None) -> None:
-        _botocore()
         self._given = (username, password, session_token) if username else None
         self._session: Any = None
 

@@ -27,9 +27,9 @@ class Background:
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core
-        self._notes: deque[Callable[[], _core.Operation]] = deque()
+        self._notes: deque[Callable[[], list[_core.Operation]]] = deque()
         # With the moment before which each is not to be run; all wait equally long.
-        self._later: deque[tuple[float, Callable[[], _core.Operation]]] = deque()
+        self._later: deque[tuple[float, Callable[[], list[_core.Operation]]]] = deque()
         self._port: BlockingPort | None = None
         self._is_running = False
         self._is_retired = False
@@ -38,9 +38,9 @@ class Background:
         self._bell.acquire()
 
     def run_later(
-        self, make: Callable[[], _core.Operation], is_finalizing: Callable[[], bool] = sys.is_finalizing
+        self, make: Callable[[], list[_core.Operation]], is_finalizing: Callable[[], bool] = sys.is_finalizing
     ) -> None:
-        """Run the operation that `make` returns, some time; its answer and its errors interest nobody."""
+        """Run the operations that `make` returns, some time; their answers and their errors interest nobody."""
         # Once the interpreter is going down no thread runs any more; the server forgets by itself what is left.
         # `is_finalizing` is a default, since the module's globals may be gone by then.
         if self._is_retired or is_finalizing():
@@ -48,7 +48,7 @@ class Background:
         self._notes.append(make)
         self._wake()
 
-    def run_after(self, seconds: float, make: Callable[[], _core.Operation]) -> None:
+    def run_after(self, seconds: float, make: Callable[[], list[_core.Operation]]) -> None:
         """As `run_later`, but not before `seconds` are over; the same for every note."""
         if not self._is_retired and not sys.is_finalizing():
             self._later.append((monotonic() + seconds, make))
@@ -72,14 +72,14 @@ class Background:
             # Rung already, and not yet heard.
             return
 
-    def take_notes(self) -> list[Callable[[], _core.Operation]]:
+    def take_notes(self) -> list[Callable[[], list[_core.Operation]]]:
         """Return what is left to do and forget it: the caller does it, since the client is about to close."""
         notes = []
         while note := self._next(inf):
             notes.append(note)
         return notes
 
-    def _next(self, now: float) -> Callable[[], _core.Operation] | None:
+    def _next(self, now: float) -> Callable[[], list[_core.Operation]] | None:
         """Take a note that is due at `now`, if there is one; two threads may ask at once."""
         try:
             if self._notes:
@@ -106,7 +106,7 @@ class Background:
                     return
                 self._is_running = True
 
-    def _run(self, make: Callable[[], _core.Operation]) -> None:
+    def _run(self, make: Callable[[], list[_core.Operation]]) -> None:
         from mangonel._faces.blocking import BlockingPort
         from mangonel.errors import PyMongoError
 
@@ -114,7 +114,8 @@ class Background:
             return
         if self._port is None:
             self._port = BlockingPort(self._core, owns_core=False)
-        try:
-            self._port.run(make())
-        except PyMongoError:
-            return
+        for operation in make():
+            try:
+                self._port.run(operation)
+            except PyMongoError:
+                continue

@@ -34,6 +34,9 @@ T = TypeVar("T")
 # socket.SHUT_RDWR: connections are closed at interpreter exit too, when nothing can be imported any more.
 _SHUT_RDWR = 2
 
+# Of zero seconds a socket makes non-blocking: what has arrived is looked at before time is called over.
+_SHORTEST_WAIT = 0.001
+
 
 class BlockingLoop:
     """Does the steps of one exchange or monitor after the other, in the caller's thread."""
@@ -122,11 +125,14 @@ class BlockingLoop:
                 exchange.handle_sent()
                 if exchange.step == DONE:
                     return
+            # The whole reply has this long, so that a peer that drips bytes gains no time by it.
+            timeout = exchange.step_timeout
+            until = None if timeout is None else time.monotonic() + timeout
             is_whole = link.has_message
             while not is_whole:
                 is_whole = link.received(sock.recv_into(link))
-                if exchange.is_limited and not is_whole:
-                    sock.settimeout(exchange.step_timeout)
+                if until is not None:
+                    sock.settimeout(max(until - time.monotonic(), _SHORTEST_WAIT))
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         except ProtocolError as error:
@@ -164,6 +170,10 @@ class BlockingPort(BlockingLoop):
 
     async def arun(self, operation: _core.Operation) -> Any:
         return self.run(operation)
+
+    def begin(self, operation: _core.Operation) -> None:
+        """Begin an operation and give it up at once: the deployment is watched from then on. Waits for nothing."""
+        self._core.begin(operation, self._shard).close()
 
     def keep(self, operation: _core.Operation, _shard: int) -> None:
         """Open a connection that the pool lacks; whether that succeeds interests nobody."""

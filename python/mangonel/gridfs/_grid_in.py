@@ -5,7 +5,7 @@ from __future__ import annotations
 from mangonel._light import Any
 from mangonel._shared.returns import Returns
 from mangonel.bson.objectid import ObjectId
-from mangonel.errors import ConfigurationError, DuplicateKeyError
+from mangonel.errors import ConfigurationError, DuplicateKeyError, PyMongoError
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, without_custom_types
 from mangonel.gridfs._upload import ChunkSender, file_exists
 from mangonel.read_preferences import ReadPreference
@@ -59,6 +59,7 @@ class _GridIn:
         keep("_file", kwargs)
         keep("_session", session)
         keep("_closed", False)
+        keep("_failure", None)
         keep("_is_stored", False)
         keep("_sender", ChunkSender(root, kwargs["_id"], int(kwargs["chunkSize"]), is_own_id, session))
 
@@ -68,6 +69,7 @@ class _GridIn:
         _file: dict[str, Any]
         _session: _ClientSession | None
         _closed: bool
+        _failure: PyMongoError | None
         _is_stored: bool
         _sender: ChunkSender
 
@@ -228,7 +230,10 @@ class _GridIn:
                 return
             while piece := await self._port.call(read, self._sender.room):
                 await self._sender.write_flow(piece)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, PyMongoError):
+                # Whoever looks at `close` only must be told as well.
+                self._failure = error
             await self._give_up_flow()
             raise
 
@@ -264,7 +269,8 @@ class _GridIn:
 
         Raises:
             FileExists: the id belongs to another file. The upload is given up.
-            PyMongoError: something could not be stored. The upload is given up and what was stored is removed.
+            PyMongoError: something could not be stored, now or in a `write` before. The upload is given up and what was
+                stored is removed.
 
         Example:
             >>> target.close()
@@ -272,6 +278,9 @@ class _GridIn:
         return self._port.flow(self._close_flow())
 
     async def _close_flow(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         if self._closed:
             return
         import datetime

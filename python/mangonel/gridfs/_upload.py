@@ -64,6 +64,7 @@ class ChunkSender:
         self._session = session
         self._packer = _core.ChunkPacker({"files_id": file_id}, root._codec, chunk_size, BATCH_SIZE)
         # A session runs one command at a time.
+        self._chunk_size = chunk_size
         self._most = IN_FLIGHT if session is None else 1
         self._started: deque[Any] = deque()
         self._has_indexes = False
@@ -88,6 +89,9 @@ class ChunkSender:
         at, size = 0, memoryview(data).nbytes
         while at < size:
             at = self._packer.write(data, at)
+            if not self._has_indexes and self._packer.length >= self._chunk_size:
+                # With the first whole chunk, so that a server that cannot be reached is told of here.
+                await self._ensure_indexes_flow()
             if self._packer.is_full:
                 await self._send_flow(is_last=False)
 
@@ -165,7 +169,7 @@ class ChunkSender:
         self._started.popleft()
         error = write_error(reply)
         if error is not None:
-            if error.code in DUPLICATE_KEY_CODES:
+            if isinstance(error, OperationFailure) and error.code in DUPLICATE_KEY_CODES:
                 raise file_exists(self._file_id) from error
             raise error
 

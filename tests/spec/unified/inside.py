@@ -39,21 +39,14 @@ def transaction_state(session: Any) -> str:
 
 
 def start_watching(client: Any) -> None:
-    """Let the client look at its servers now, as the format expects; ours would wait for the first operation."""
-    if hasattr(client, "_core"):
+    """Let an asyncio client look at its servers now, as the format expects; ours would wait for the first operation."""
+    if hasattr(client, "_core") and client._port.is_async:
         from mangonel import _core
 
         ping = {"ping": 1}
         selection = _core.Operation("admin", ping, client._codec, _core.KIND_SELECTION, _core.READ_DOCUMENT)
         selection.silence()
-        client._core.begin(selection, _shard_of(client._port)).close()
-
-
-def _shard_of(port: Any) -> int:
-    if port.is_async:
-        home = port._enter(asyncio.get_running_loop())
-        return int(home.shard)
-    return int(port._shard)
+        client._core.begin(selection, int(client._port._enter(asyncio.get_running_loop()).shard)).close()
 
 
 def _is_ours(session: Any) -> bool:

@@ -183,7 +183,10 @@ impl Exchange {
 
     /// Tells listeners how far the choice of a server has come; its start comes by itself.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
-        if !client.wants(Interests::SELECTION) || self.operation.is_silent {
+        // The search for a server that prepares a bulk write is told of when it waits or fails; the write tells the rest.
+        let is_quiet = self.operation.is_silent
+            && (self.operation.command.name() == "ping" || matches!(event, SelectionEvent::Succeeded { .. }));
+        if !client.wants(Interests::SELECTION) || is_quiet {
             return;
         }
         let operation_id = *self.operation_id.get_or_insert(self.id.0 as i64);

@@ -37,6 +37,9 @@ enum Action {
 
 use Action::{Check, FromPrimary, Keep, Remove, Sharded, Standalone, WithPrimary, WithoutPrimary};
 
+/// More members than any replica set has (the server allows 50): each of them would be watched by a thread.
+const MOST_MEMBERS: usize = 1_000;
+
 /// How the error of a primary begins that was found to be stale.
 pub(super) const STALE: &str = "primary marked stale";
 
@@ -86,6 +89,10 @@ pub fn apply(
     {
         server = wrong_set_name(&server, next.set_name.as_deref());
     }
+    let members = server.all_hosts().count();
+    if members > MOST_MEMBERS {
+        server = too_many_members(&server, members);
+    }
     next.put(server.clone());
     match action(next.topology_type, server.server_type) {
         Keep => {}
@@ -100,6 +107,11 @@ pub fn apply(
     }
     next.settle();
     next
+}
+
+fn too_many_members(server: &ServerDescription, found: usize) -> ServerDescription {
+    let message = format!("expected a replica set of at most {MOST_MEMBERS} members, found {found}");
+    ServerDescription::failed(server.address.clone(), message, server.last_update_time)
 }
 
 fn wrong_set_name(server: &ServerDescription, wanted: Option<&str>) -> ServerDescription {

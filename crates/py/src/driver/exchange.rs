@@ -362,7 +362,9 @@ impl Exchange {
             None => Ok(py.None()),
             Some(Ok(element)) => match element.value {
                 RawValue::Document(document) => self.decode(py, document.as_bytes()),
-                other => self.decode_alone(py, other),
+                _ => {
+                    Err(failure::protocol_error(py, "expected a document in firstBatch, found another type"))
+                }
             },
             Some(Err(error)) => Err(failure::protocol_error(py, &error.to_string())),
         }

@@ -75,7 +75,7 @@ impl Tls {
     pub fn converse(
         &mut self,
         py: Python<'_>,
-        socket: transfer::Socket,
+        mut socket: transfer::Socket,
         outbound: &[u8],
         expects_reply: bool,
         deframer: &mut Deframer,
@@ -95,6 +95,7 @@ impl Tls {
         if !expects_reply || deframer.message().is_some() {
             return Ok(Ended::Whole);
         }
+        socket.await_reply();
         // Not lent by the thread's cell while Python code runs in a signal handler, which may come back here.
         let mut buffer = RECEIVED.take();
         buffer.resize(RECEIVE_SIZE, 0);

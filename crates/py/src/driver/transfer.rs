@@ -67,9 +67,10 @@ fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progr
 #[derive(Clone, Copy)]
 pub struct Socket {
     pub fd: i32,
-    pub timeout: Option<Duration>,
-    /// When everything must be done; the time-out counts from each progress, this does not.
+    /// When the message must be sent, or the whole reply be there. A peer that drips bytes gains no time by it.
     pub until: Option<Instant>,
+    /// How long the reply may take once the message is sent; `None` when `until` holds for both.
+    pub reply_timeout: Option<Duration>,
 }
 
 /// The result of a conversation, or of a part of it.
@@ -87,10 +88,23 @@ pub enum Ended {
 }
 
 impl Socket {
+    /// A socket whose message, and then its reply, may take `timeout`: each of them, or both if `is_limited`.
+    fn new(fd: i32, timeout: Option<Duration>, is_limited: bool) -> Socket {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        Socket { fd, until, reply_timeout: if is_limited { None } else { timeout } }
+    }
+
+    /// Starts the reply's time.
+    pub fn await_reply(&mut self) {
+        if let Some(timeout) = self.reply_timeout.take() {
+            self.until = Some(Instant::now() + timeout);
+        }
+    }
+
     /// Sends everything, and shortens `outbound` by what was sent.
     pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
         // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
-        let flags = if self.timeout.is_some() { libc::MSG_DONTWAIT } else { 0 };
+        let flags = if self.until.is_some() { libc::MSG_DONTWAIT } else { 0 };
         while !outbound.is_empty() {
             match send(self.fd, outbound, flags) {
                 Ok(Progress::Moved(count)) => *outbound = &outbound[count..],
@@ -111,7 +125,7 @@ impl Socket {
     }
 
     fn receive_by(self, receive: &mut dyn FnMut() -> io::Result<Progress>, received: &mut usize) -> Ended {
-        let mut must_wait = self.timeout.is_some();
+        let mut must_wait = self.until.is_some();
         loop {
             if must_wait {
                 match self.wait_for(libc::POLLIN) {
@@ -134,7 +148,7 @@ impl Socket {
 
     fn wait_for(self, events: i16) -> Ended {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        match wait_for(self.fd, events, left.or(self.timeout)) {
+        match wait_for(self.fd, events, left) {
             Ok(Progress::WouldBlock) => Ended::TimedOut,
             Ok(Progress::Interrupted) => Ended::Interrupted,
             Ok(Progress::Moved(_)) => Ended::Whole,
@@ -159,6 +173,7 @@ impl Conversation<'_> {
         if !self.expects_reply || deframer.message().is_some() {
             return Ended::Whole;
         }
+        self.socket.await_reply();
         loop {
             let mut count = 0;
             let socket = self.socket;
@@ -252,9 +267,7 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
         let timeout = exchange.step_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
         let outbound = if is_read { &[][..] } else { exchange.outbound() };
-        let until =
-            if exchange.is_limited() { timeout.map(|timeout| Instant::now() + timeout) } else { None };
-        let socket = Socket { fd, timeout, until };
+        let socket = Socket::new(fd, timeout, exchange.is_limited());
         let ended = match &mut tls {
             None => {
                 let mut conversation = Conversation { socket, outbound, expects_reply };

@@ -10,6 +10,7 @@ from mangonel._core import KIND_SELECTION, READ_DATABASES
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import PLAIN, AdministeredSource
 from mangonel._shared.cursors.cursor import address_of
+from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel.read_preferences import ReadPreference
 from mangonel.typings import _DocumentType
@@ -64,7 +65,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         )
         batch = await self._port.arun(operation)
         collection = self._database_class(self, "admin")["$cmd"]
-        return collection._command_cursor_class(collection, batch, PLAIN, comment=comment)
+        return collection._command_cursor_class(collection, cursor_of(batch), PLAIN, comment=comment)
 
     def list_database_names(
         self, session: _ClientSession | None = None, comment: Any | None = None
@@ -79,7 +80,9 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     async def _database_names_flow(self, session: _ClientSession | None, comment: Any) -> list[str]:
         cursor = await self._list_databases_flow(session, comment, {"nameOnly": True})
-        return [database["name"] for database in await cursor._to_list_flow(None)]
+        databases = await cursor._to_list_flow(None)
+        with ReplyTo("listDatabases"):
+            return [database["name"] for database in databases]
 
     def drop_database(
         self,

@@ -5,6 +5,8 @@ Knows the `bulkWrite` command, not the arguments of `bulk_write`. Spec: bulk-wri
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mangonel import _core
 from mangonel._core import (
     KIND_READ_ONCE,
@@ -25,9 +27,12 @@ from mangonel._shared.collection.write_support import (
     write_codec,
 )
 from mangonel._shared.operation import build_operation
+from mangonel._shared.replies import ReplyTo
+from mangonel.common import MAX_BSON_SIZE
 from mangonel.errors import (
     ClientBulkWriteException,
     ConfigurationError,
+    DocumentTooLarge,
     InvalidOperation,
     OperationFailure,
     PyMongoError,
@@ -38,7 +43,6 @@ from mangonel.results import ClientBulkWriteResult, DeleteResult, InsertOneResul
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any, NoReturn
 
     from mangonel._shared.client.bulk import ClientBulkWrite
@@ -110,7 +114,7 @@ class ClientBulkRunner:
             return await self._run_flow(command, group)
 
     async def _run_flow(self, command: dict[str, Any], group: int) -> ClientBulkWriteResult:
-        facts = await server_facts_flow(self._client)
+        facts = await server_facts_flow(self._client, "bulkWrite")
         if facts["max_wire_version"] < _MIN_WIRE_VERSION:
             raise InvalidOperation(
                 "MongoClient.bulk_write needs MongoDB 8.0 or newer (wire version 25), found wire version "
@@ -152,28 +156,44 @@ class ClientBulkRunner:
                 raise ConfigurationError(f"{name} is unsupported for unacknowledged writes")
         if "bypassDocumentValidation" in command:
             raise OperationFailure("cannot set bypass_document_validation with unacknowledged write concern")
+        self._check_unanswered_sizes()
+
+    def _check_unanswered_sizes(self) -> None:
+        """Refuse documents that the server would not store, since nobody asks it how it went."""
+        from mangonel.bson import encode
+
+        for write in self._writes:
+            document = write.get("document", write.get("updateMods"))
+            # A pipeline or operators may be larger than what they make.
+            if not isinstance(document, Mapping) or next(iter(document), "").startswith("$"):
+                continue
+            size = len(encode(document, codec_options=self._client._codec_options))
+            if size > MAX_BSON_SIZE:
+                raise DocumentTooLarge(
+                    f"expected a document of at most {MAX_BSON_SIZE} bytes for an unacknowledged write, found {size}"
+                )
 
     async def _take_reply_flow(self, operation: _core.Operation, offset: int, count: int) -> None:
         """Run one command and merge what it says; raise when nothing may follow."""
         try:
             reply, batch = await self._port.arun(operation)
-        except (ServerSelectionTimeoutError, WaitQueueTimeoutError, InvalidOperation):
-            raise  # Nothing was sent.
         except PyMongoError as error:
+            was_sent = not isinstance(
+                error, (ServerSelectionTimeoutError, WaitQueueTimeoutError, InvalidOperation)
+            )
+            if not was_sent and not self._result["anySuccessful"]:
+                raise
             self._result["error"] = error
             self._raise(error)
         result = self._result
-        if reply.get("nErrors", 0) < count:
-            result["anySuccessful"] = True
-        for name in ("nInserted", "nDeleted", "nMatched", "nModified", "nUpserted"):
-            result[name] += reply.get(name, 0)
-        concern_error = reply.get("writeConcernError")
-        if concern_error:
-            if labels := reply.get("errorLabels"):
-                concern_error = {**concern_error, "errorLabels": labels}
-            result["writeConcernErrors"].append(concern_error)
-            if self._is_retryable and concern_error.get("code") in HALTING_CODES:
-                self._raise()
+        with ReplyTo("bulkWrite"):
+            if reply.get("nErrors", 0) < count:
+                result["anySuccessful"] = True
+            for name in ("nInserted", "nDeleted", "nMatched", "nModified", "nUpserted"):
+                result[name] += reply.get(name, 0)
+            is_halted = self._take_concern_error(reply)
+        if is_halted:
+            self._raise()
         if batch is not None:
             try:
                 await self._take_results_flow(batch, offset)
@@ -187,12 +207,24 @@ class ClientBulkRunner:
         if result["error"] or (self._ordered and result["writeErrors"]):
             self._raise()
 
+    def _take_concern_error(self, reply: dict[str, Any]) -> bool:
+        """Keep a write concern error; return whether nothing may follow it."""
+        concern_error = reply.get("writeConcernError")
+        if not concern_error:
+            return False
+        if labels := reply.get("errorLabels"):
+            concern_error = {**concern_error, "errorLabels": labels}
+        self._result["writeConcernErrors"].append(concern_error)
+        return self._is_retryable and concern_error.get("code") in HALTING_CODES
+
     async def _take_results_flow(self, batch: _core.Batch, offset: int) -> None:
         """Read the cursor over the results of single writes to its end, or to the error that ended an ordered bulk."""
         while True:
             cursor_id, (database, _, collection) = batch.id, batch.namespace.partition(".")
             for found in batch:
-                if self._take_result(found, offset):
+                with ReplyTo("bulkWrite"):
+                    is_over = self._take_result(found, offset)
+                if is_over:
                     if cursor_id:
                         await self._kill_flow(database, collection, cursor_id)
                     return

@@ -56,15 +56,16 @@ class _MongoClient(
 ):
     """A deployment of MongoDB: its connections, shared by all databases and collections taken from it.
 
-    Making one sends nothing; the first operation connects. One client per process is enough: it is safe to use from
-    many threads, tasks and event loops at once, and goes on working in a forked child.
+    Making one waits for nothing: the blocking one has its servers looked at meanwhile, on asyncio the first operation
+    does. One client per process is enough: it is safe to use from many threads, tasks and event loops at once, and goes
+    on working in a forked child.
 
     Args:
         host: host name, `host:port`, path of a UNIX socket, or a URI `mongodb://...`; a list of such.
         port: the port of hosts that name none.
         document_class: the mapping class that documents are decoded into.
         tz_aware: decode dates with a time zone.
-        connect: accepted for compatibility; connections are always opened by the first operation.
+        connect: look at the servers at once, in the background. False: with the first operation, as always on asyncio.
         type_registry: encoders and decoders for the user's own types.
         **kwargs: any option of a URI, in snake case or as the URI spells it.
 
@@ -122,9 +123,20 @@ class _MongoClient(
         )
         self._database_name = "admin"
         listeners = self._listeners = Listeners(options)
-        self._core = _core.Core(
-            options.core_options(), os.urandom(16), listeners.publisher, listeners.interests
-        )
+        try:
+            self._core = _core.Core(
+                options.core_options(), os.urandom(16), listeners.publisher, listeners.interests
+            )
+        except UnicodeEncodeError:
+            # It holds the whole text, which may be a password.
+            host, kwargs, is_encodable = None, {}, False
+        else:
+            is_encodable = True
+        if not is_encodable:
+            raise ConfigurationError(
+                "expected options of characters that UTF-8 has, found a lone surrogate in the user name, the password "
+                "or another option"
+            )
         listeners.follow(self._core)
         self._tracer = listeners.tracer
         if options.security is not None:
@@ -136,6 +148,11 @@ class _MongoClient(
         self._abandoned_cursors = AbandonedCursors(self._core)
         self._core.set_sweeper(self._abandoned_cursors.sweeper())
         fork_and_exit.remember(self)
+        if options.connect and not self._port.is_async:
+            # The servers are looked at while the program goes on.
+            selection = self._operation({"ping": 1}, kind=_core.KIND_SELECTION)
+            selection.silence()
+            self._port.begin(selection)
 
     @property
     def options(self) -> ClientOptions:
@@ -266,27 +283,25 @@ class _MongoClient(
     async def _close_flow(self) -> None:
         if self._core.is_closed:
             return
-        left = self._abandoned_cursors.left_to_do()
-        ids = self._core.drain_sessions()
         try:
+            ids = self._core.drain_sessions()
+            left = self._abandoned_cursors.left_to_do()
             # A server that is down must not keep its clients from ending.
             if self._port.has_idle_link():
                 await self._tidy_up_flow(left, ids)
+        except Exception:
+            # Whatever it is, the client is closed below, and the server ends cursors and sessions by itself.
+            return
         finally:
             self._core.close()
             self._port.close()
 
     async def _tidy_up_flow(self, left: list[_core.Operation], ids: list[bytes]) -> None:
         """Kill what dropped cursors left open, and end the sessions, as far as a second allows."""
-        from mangonel.errors import PyMongoError
-
-        try:
-            # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
-            with timeout(_TIDY_UP_SECONDS):
-                for operation in [*left, self._end_sessions(ids)] if ids else left:
-                    await self._port.arun(operation)
-        except PyMongoError:
-            return
+        # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
+        with timeout(_TIDY_UP_SECONDS):
+            for operation in [*left, self._end_sessions(ids)] if ids else left:
+                await self._port.arun(operation)
 
     def _end_sessions(self, ids: list[bytes]) -> _core.Operation:
         from mangonel.bson.binary import UUID_SUBTYPE, Binary

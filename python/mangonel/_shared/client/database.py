@@ -216,9 +216,9 @@ class _Database(
         """
         from mangonel import _core
         from mangonel._shared.settings import preference_in, session_of
+        from mangonel.auth import SECRET_COMMANDS, without_frames
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
-        explicit = session_of(self._port, session)
         asked: Any = {command: value} if isinstance(command, str) else dict(command)
         concern, raises_concern = None, False
         if kwargs:
@@ -230,15 +230,27 @@ class _Database(
         if comment is not None:
             asked["comment"] = comment
         codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
+        is_secret = next(iter(asked), "") in SECRET_COMMANDS
         is_plain = check and not allowable_errors and not raises_concern
-        operation = self._operation(
-            asked,
-            kind=KIND_COMMAND,
-            reading=READ_DOCUMENT if is_plain else READ_UNCHECKED,
-            session=explicit,
-            read_preference=preference_in(explicit, _PRIMARY, read_preference),
-            codec=codec,
-        )
+        try:
+            explicit = session_of(self._port, session)
+            operation = self._operation(
+                asked,
+                kind=KIND_COMMAND,
+                reading=READ_DOCUMENT if is_plain else READ_UNCHECKED,
+                session=explicit,
+                read_preference=preference_in(explicit, _PRIMARY, read_preference),
+                codec=codec,
+            )
+        except Exception as error:
+            if not is_secret:
+                raise
+            command, value, asked, kwargs = "", None, None, {}
+            without_frames(error)
+            raise
+        if is_secret:
+            # Tracebacks are shown with their locals by some tools, and these hold a password.
+            command, value, asked, kwargs = "", None, None, {}
         if is_plain or not (check or raises_concern):
             return self._port.run(operation)
         return self._port.flow(self._command_flow(operation, check, allowable_errors or (), raises_concern))

@@ -15,6 +15,7 @@ from mangonel._shared.client.admin_commands import (
     check_no_encryption,
 )
 from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import preference_in, session_of
 from mangonel.common import validate_is_mapping
@@ -179,7 +180,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         batch = await self._port.arun(self._listing(command, session=session, comment=comment))
         return self._command_cursor_class(
             self._collection_class(self, "$cmd"),
-            batch,
+            cursor_of(batch),
             PLAIN,
             comment=comment,
             session=session_of(self._port, session),
@@ -213,7 +214,9 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         if not filter or set(filter) == {"name"}:
             options = {**options, "nameOnly": True}
         cursor = await self._list_collections_flow(filter, session, comment, options)
-        return [description["name"] for description in await cursor._to_list_flow(None)]
+        collections = await cursor._to_list_flow(None)
+        with ReplyTo("listCollections"):
+            return [description["name"] for description in collections]
 
     def aggregate(
         self, pipeline: _Pipeline, session: _ClientSession | None = None, **kwargs: Any
@@ -333,8 +336,10 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             command, session=session, comment=comment, codec=PLAIN, takes_write_concern=False
         )
         # A mongos answers for each shard.
-        shards = found["raw"].values() if "raw" in found else [found]
-        if not all(shard.get("valid", False) for shard in shards):
+        with ReplyTo("validate"):
+            shards = found["raw"].values() if "raw" in found else [found]
+            is_valid = all(shard.get("valid", False) for shard in shards)
+        if not is_valid:
             raise CollectionInvalid(f"{name} invalid: {found!r}")
         return found
 

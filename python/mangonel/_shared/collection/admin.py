@@ -9,6 +9,7 @@ from mangonel._shared.client.admin_commands import (
     AdministeredSource,
     check_no_encryption,
 )
+from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel.collation import validate_collation_or_none
 from mangonel.errors import InvalidName
@@ -144,9 +145,10 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
     async def _options_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
         command = {"listCollections": 1, "cursor": {}, "filter": {"name": self._name}}
         batch = await self._port.arun(self._listing(command, session=session, comment=comment))
-        for description in batch:
-            options: dict[str, Any] = description.get("options", {})
-            options.pop("create", None)
+        for description in cursor_of(batch):
+            with ReplyTo("listCollections"):
+                options: dict[str, Any] = description.get("options", {})
+                options.pop("create", None)
             return options
         return {}
 

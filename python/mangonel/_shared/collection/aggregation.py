@@ -19,6 +19,7 @@ from mangonel._options.checks import non_negative_integer
 from mangonel._options.index_keys import hint_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.client.admin_commands import PLAIN
+from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import (
     BOUND,
@@ -108,7 +109,14 @@ class AggregatingSource(CommandSource):
         )
         return self._port.flow(
             self._open_flow(
-                operation, cursor_class, collection, size or 0, max_await_time_ms, comment, explicit
+                operation,
+                cursor_class,
+                collection,
+                size or 0,
+                max_await_time_ms,
+                comment,
+                explicit,
+                is_acknowledged,
             )
         )
 
@@ -121,8 +129,11 @@ class AggregatingSource(CommandSource):
         max_await_time_ms: int | None,
         comment: Any,
         session: _ClientSession | None,
+        is_acknowledged: bool,
     ) -> Any:
         batch = await self._port.arun(operation)
+        if is_acknowledged:
+            batch = cursor_of(batch)
         return cursor_class(collection, batch, self._codec, size, max_await_time_ms, comment, session)
 
 
@@ -230,7 +241,10 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
     async def _count_flow(self, operation: _core.Operation) -> int:
         counted = await self._port.arun(operation)
         # Without a match there is nothing to group.
-        return int(counted["n"]) if counted is not None else 0
+        if counted is None:
+            return 0
+        with ReplyTo("count"):
+            return int(counted["n"])
 
     def _count_by_command(
         self, filter: Mapping[str, Any], session: _ClientSession | None = None, **kwargs: Any
@@ -308,7 +322,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
     async def _distinct_flow(self, operation: _core.Operation) -> list[Any]:
         reply = await self._port.arun(operation)
-        values: list[Any] = reply["values"]
+        with ReplyTo("distinct"):
+            values: list[Any] = reply["values"]
         return values
 
 

@@ -14,6 +14,7 @@ from mangonel._shared.collection.write_support import (
     server_facts_flow,
     write_codec,
 )
+from mangonel._shared.replies import ReplyTo
 from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
@@ -90,20 +91,20 @@ class BulkRunner:
 
         Args:
             runs: what to send.
-            name: what tracers call it.
+            name: what tracers and the log call it.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; the counts tell what was done.
         """
         tracer = self._client._tracer
         if tracer is None:
-            return await self._run_flow(runs)
+            return await self._run_flow(runs, name)
         session = None if self._session is None else self._session.number
         with tracer.bulk(self._group, name, self._database_name, self._name, session):
-            return await self._run_flow(runs)
+            return await self._run_flow(runs, name)
 
-    async def _run_flow(self, runs: Iterable[Run]) -> dict[str, Any] | None:
-        facts = await server_facts_flow(self._client)
+    async def _run_flow(self, runs: Iterable[Run], name: str) -> dict[str, Any] | None:
+        facts = await server_facts_flow(self._client, name)
         if not self._concern.acknowledged:
             await self._send_flow(list(runs), facts)
             return None
@@ -124,11 +125,11 @@ class BulkRunner:
         self, operation: _core.Operation, run: Run, offset: int, result: dict[str, Any]
     ) -> None:
         reply = await self._port.arun(operation)
-        merge(run, offset, reply, result)
-        if self._ordered and "writeErrors" in reply:
-            raise_bulk_error(result)
-        concern_error = reply.get("writeConcernError")
-        if concern_error is not None and concern_error.get("code") in HALTING_CODES:
+        with ReplyTo(run.command):
+            merge(run, offset, reply, result)
+            concern_error = reply.get("writeConcernError")
+            is_halted = concern_error is not None and concern_error.get("code") in HALTING_CODES
+        if is_halted or (self._ordered and "writeErrors" in reply):
             raise_bulk_error(result)
 
     # Without answers (w=0).
@@ -183,7 +184,7 @@ class BulkRunner:
         # The server says which documents are too large and goes on with the others; without its answer we must.
         largest = facts["max_message_size"] if self._concern.acknowledged else facts["max_bson_size"]
         is_insert = run.command == "insert"
-        if not is_insert:
+        if not is_insert and self._concern.acknowledged:
             largest += COMMAND_OVERHEAD
         return _core.DocumentSource(run.writes, self._codec, _FIELDS[run.command], is_insert, largest)
 

@@ -12,6 +12,7 @@ from mangonel._shared.client.admin_commands import (
     PLAIN,
     AdministeredSource,
 )
+from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import session_of
 from mangonel.common import validate_list
@@ -191,8 +192,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         codec = _core.Codec(CodecOptions(SON))
         command = {"listIndexes": self._name, "cursor": {}}
         try:
-            batch = await self._port.arun(
-                self._listing(command, session=session, comment=comment, codec=codec)
+            batch = cursor_of(
+                await self._port.arun(self._listing(command, session=session, comment=comment, codec=codec))
             )
         except OperationFailure as error:
             if error.code != NAMESPACE_NOT_FOUND:
@@ -219,9 +220,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     async def _index_information_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
         cursor = await self._list_indexes_flow(session, comment)
         information: dict[str, Any] = {}
-        for index in await cursor._to_list_flow(None):
-            described = {**index, "key": list(index["key"].items())}
-            information[described.pop("name")] = described
+        indexes = await cursor._to_list_flow(None)
+        with ReplyTo("listIndexes"):
+            for index in indexes:
+                described = {**index, "key": list(index["key"].items())}
+                information[described.pop("name")] = described
         return information
 
     # Search indexes: made by a service beside the server, so every answer may come before the work is done.
@@ -275,7 +278,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             command, kind=KIND_READ, reading=READ_BATCH, session=explicit, codec=PLAIN
         )
         batch = await self._port.arun(operation)
-        return self._command_cursor_class(self, batch, PLAIN, size, comment=comment, session=explicit)
+        return self._command_cursor_class(
+            self, cursor_of(batch), PLAIN, size, comment=comment, session=explicit
+        )
 
     def create_search_index(
         self,
@@ -309,7 +314,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     async def _create_search_index_flow(
         self, model: SearchIndexModel, session: _ClientSession | None, comment: Any, options: dict[str, Any]
     ) -> str:
-        return (await self._create_search_indexes_flow([model], session, comment, options))[0]
+        names = await self._create_search_indexes_flow([model], session, comment, options)
+        with ReplyTo("createSearchIndexes"):
+            return names[0]
 
     def create_search_indexes(
         self,
@@ -349,7 +356,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         reply = await self._administer_flow(
             command, session=session, comment=comment, takes_write_concern=False
         )
-        return [index["name"] for index in reply["indexesCreated"]]
+        with ReplyTo("createSearchIndexes"):
+            return [index["name"] for index in reply["indexesCreated"]]
 
     def drop_search_index(
         self, name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any

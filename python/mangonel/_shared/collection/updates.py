@@ -7,8 +7,14 @@ from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_APPLY, REPLIES
 from mangonel._light import Generic
 from mangonel._options.index_keys import hint_document
 from mangonel._shared.base import CommandSource
-from mangonel._shared.collection.write_support import check_command_size, server_facts_flow, write_codec
+from mangonel._shared.collection.write_support import (
+    check_command_size,
+    check_unanswered_size,
+    server_facts_flow,
+    write_codec,
+)
 from mangonel._shared.operation import build_operation
+from mangonel._shared.replies import ReplyTo
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.collation import validate_collation_or_none
@@ -288,7 +294,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
 
     async def _unacknowledged_sort_flow(self, operation: _core.Operation) -> Any:
         # An old server would ignore nothing and report nothing: the error of an unacknowledged write is lost.
-        facts = await server_facts_flow(self._client)
+        facts = await server_facts_flow(self._client, "update")
         if facts["max_wire_version"] < _SORT_WIRE_VERSION:
             raise ConfigurationError(
                 "expected MongoDB 8.0 or newer for sort in an unacknowledged update, found wire version "
@@ -344,6 +350,9 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             answer=answer,
         )
         check_command_size(operation)
+        if not concern.acknowledged:
+            for statement in command.get("updates") or command["deletes"]:
+                check_unanswered_size(statement, operation, self._codec_options)
         return operation
 
 
@@ -364,7 +373,8 @@ def _update_result(reply: dict[str, Any] | None) -> UpdateResult:
         reply["updatedExisting"] = bool(reply.get("n"))
     else:
         reply["updatedExisting"] = False
-        reply["upserted"] = upserted[0]["_id"]
+        with ReplyTo("update"):
+            reply["upserted"] = upserted[0]["_id"]
     return UpdateResult(reply, True)
 
 

@@ -59,12 +59,37 @@ def check_command_size(operation: _core.Operation) -> None:
         )
 
 
-async def server_facts_flow(client: _MongoClient[Any]) -> dict[str, Any]:
-    """Return what the server said of itself; wait for one that takes writes if none is known yet."""
+def check_unanswered_size(
+    statement: dict[str, Any], operation: _core.Operation, options: CodecOptions[Any]
+) -> None:
+    """Refuse an update that the server would not do, where nobody asks it how it went.
+
+    Raises:
+        DocumentTooLarge: the statement is over 16 MiB. Nothing was sent.
+    """
+    if operation.size <= MAX_BSON_SIZE:
+        return
+    from mangonel.bson import encode
+    from mangonel.errors import DocumentTooLarge
+
+    size = len(encode(statement, codec_options=options))
+    if size > MAX_BSON_SIZE:
+        raise DocumentTooLarge(
+            f"expected a statement of at most {MAX_BSON_SIZE} bytes for an unacknowledged write, found {size}"
+        )
+
+
+async def server_facts_flow(client: _MongoClient[Any], name: str) -> dict[str, Any]:
+    """Return what the server said of itself; wait for one that takes writes if none is known yet.
+
+    Args:
+        client: whose server.
+        name: of the command that is to be sent, for the log of a search that fails.
+    """
     facts: dict[str, Any] | None = client._core.hello()
     if facts is None:
         # Selects a server and sends nothing.
-        selection = build_operation({"ping": 1}, database="admin", codec=client._codec, kind=KIND_SELECTION)
+        selection = build_operation({name: 1}, database="admin", codec=client._codec, kind=KIND_SELECTION)
         selection.silence()
         await client._port.arun(selection)
         facts = client._core.hello()

@@ -1,0 +1,45 @@
+"""Reading what a server answered: a reply that lacks what it must hold is the server's fault, and says so."""
+
+from __future__ import annotations
+
+from mangonel.errors import ProtocolError, PyMongoError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mangonel import _core
+
+# What Python raises for a missing field, and for one of another type.
+SLIPS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+
+
+def malformed(command: str, error: Exception) -> ProtocolError:
+    """Return the exception for a reply to `command` whose reading ended in `error`."""
+    found = str(error) if type(error) is not KeyError else f"no field {error}"
+    return ProtocolError(f"expected a reply to {command} with the fields that it must have: {found}")
+
+
+class ReplyTo:
+    """A block that reads the reply to a command. What is wrong with it leaves as ProtocolError."""
+
+    __slots__ = ("_command",)
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    def __enter__(self) -> None:
+        """Nothing to begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, SLIPS) and not isinstance(error, PyMongoError):
+            raise malformed(self._command, error) from error
+
+
+def cursor_of(batch: _core.Batch | None) -> _core.Batch:
+    """Return the cursor of a reply that must have one.
+
+    Raises:
+        ProtocolError: it has none.
+    """
+    if batch is None:
+        raise ProtocolError("expected a cursor in the reply, found none")
+    return batch
