@@ -16,7 +16,7 @@ from mangonel.lab.samples import MOST
 from mangonel.lab.scheduler import Scheduler
 from mangonel.lab.statistics import half_width
 
-pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")
+pytest.importorskip("pymongo", reason="the lab's fixtures works with PyMongo, which is not installed")
 
 PLUGINS = str(Path(__file__).parent / "plugins")
 SOUND = ("sound-1", "sound-2", "sound-3")

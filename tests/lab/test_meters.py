@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mangonel.lab.clerk import Clerk
+from mangonel.lab.fixtures import Fixtures
 from mangonel.lab.meters import cpu_ns
 
 ENDED = """
@@ -48,13 +48,13 @@ def test_trap_1_threads_that_ended_are_in_a_processes_time():
 
 def test_trap_1_the_servers_time_holds_that_of_connections_which_ended(server):
     pymongo = pytest.importorskip("pymongo")
-    clerk = Clerk(server.uri, "test_lab_meters")
+    fixtures = Fixtures(server.uri, "test_lab_meters")
     pid = server.members[0].pid
-    before, mine = clerk.cpu()["cpu_ns"], cpu_ns(pid)
+    before, mine = fixtures.cpu()["cpu_ns"], cpu_ns(pid)
     for _ in range(2):
         with pymongo.MongoClient(server.uri) as client:
             client.admin.aggregate([{"$documents": [{}]}, {"$project": {"sum": WORK}}]).next()
-    after, total = clerk.cpu()["cpu_ns"], cpu_ns(pid)
+    after, total = fixtures.cpu()["cpu_ns"], cpu_ns(pid)
 
     assert after - before >= 20_000_000
     assert after - before <= total - mine

@@ -18,7 +18,7 @@ from mangonel.lab.record import Plan, Record
 from mangonel.lab.report import page
 from mangonel.lab.scheduler import Round, Scheduler
 
-pytest.importorskip("pymongo", reason="the lab's clerk works with PyMongo, which is not installed")
+pytest.importorskip("pymongo", reason="the lab's fixtures works with PyMongo, which is not installed")
 
 PLUGINS = str(Path(__file__).parent / "plugins")
 SOUND = ("sound-1", "sound-2", "sound-3")

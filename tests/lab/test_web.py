@@ -7,11 +7,11 @@ import json
 import pytest
 
 from mangonel.lab import registry
-from mangonel.lab.clerk import DATASETS
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders.pages import ORIGINAL, PREFIX
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments.web import AT_ONCE, PageTask, Site, ensure_posts
+from mangonel.lab.fixtures import DATASETS
 from mangonel.lab.pages.stacks import ORIGINALS, STACKS
 from mangonel.lab.site_process import end
 

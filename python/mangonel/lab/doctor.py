@@ -97,12 +97,12 @@ def _server(uri: str | None) -> list[Finding]:
 
     try:
         with deployment(uri) as (where, _):
-            clerk = Child("mangonel.lab.clerk")
+            fixtures = Child("mangonel.lab.fixtures")
             try:
-                clerk.ask({"uri": where, "database": "mangonel_lab"}, 60)
-                told = clerk.ask({"do": "describe"}, 60)
+                fixtures.ask({"uri": where, "database": "mangonel_lab"}, 60)
+                told = fixtures.ask({"do": "describe"}, 60)
             finally:
-                clerk.finish()
+                fixtures.finish()
     except (ChildError, OSError, RuntimeError) as error:
         return [Finding("server", "cannot be reached", str(error))]
     except Exception as error:

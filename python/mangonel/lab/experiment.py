@@ -244,7 +244,7 @@ class Experiment:
     """A subject of measurement. Raise `version` when the work changes: two versions do not compare.
 
     Attributes:
-        dataset: a collection of the clerk's that is filled before, or "" for a new one in each worker.
+        dataset: a collection of `fixtures.py` that is filled before, or "" for a new one in each worker.
         brief_dataset: the one of the brief form, where that is another.
         references: contenders that the others are compared with, the first that plays; each of them plays twice,
             and the second time is the null control. Empty: the drivers' own references.

@@ -33,7 +33,7 @@ from mangonel.lab.record import Plan, Record
 from mangonel.lab.samples import Player, Samples
 from mangonel.lab.statistics import median
 
-WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.clerk"
+WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.fixtures"
 FIXTURES_TIMEOUT = 60.0  # seconds at least; only workers are in a hurry
 FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
 AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top

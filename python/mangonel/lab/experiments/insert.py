@@ -24,7 +24,7 @@ ORIGINALS = (
 
 
 class InsertTask(Task):
-    """So many insert_one; the clerk counts the collection afterwards."""
+    """So many insert_one; what is stored is counted the collection afterwards."""
 
     def __init__(self, part: Part, bench: Bench, in_flight: int, mixed: bool) -> None:
         self._bench = bench

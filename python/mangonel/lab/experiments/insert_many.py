@@ -14,7 +14,7 @@ COUNTS = (50_000, 50_000, 10_000)
 
 
 class InsertManyTask(Task):
-    """A sample is one insert_many; the clerk counts afterwards."""
+    """A sample is one insert_many; what is stored is counted afterwards."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench

@@ -16,7 +16,7 @@ INSERTS = 3
 
 
 class TransactionTask(Task):
-    """So many transactions; the clerk counts the collection afterwards."""
+    """So many transactions; what is stored is counted the collection afterwards."""
 
     def __init__(self, part: Part, bench: Bench, in_flight: int) -> None:
         self._bench = bench

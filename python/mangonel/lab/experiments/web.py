@@ -14,7 +14,6 @@ from typing import Any
 from mangonel.engines.delay import Delay
 from mangonel.engines.programs import has_program
 from mangonel.lab import cores, documents
-from mangonel.lab.clerk import DATASETS, modules, numbered_post
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders.pages import (
@@ -29,6 +28,7 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 from mangonel.lab.experiments._parts import rows
 from mangonel.lab.experiments._process import Terminal
+from mangonel.lab.fixtures import DATASETS, modules, numbered_post
 from mangonel.lab.site_process import SiteProcess
 from mangonel.lab.webload import AbRun, Seen, generate, run_ab, run_wrk
 

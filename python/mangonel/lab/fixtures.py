@@ -1,7 +1,7 @@
 """Prepares collections, counts what was written and reads the server's meters, in a process of its own.
 
 The conductor must not import a driver, so this does: PyMongo, or this package's own where PyMongo is missing.
-Started as `python -m mangonel.lab.clerk READ_FD WRITE_FD`.
+Started as `python -m mangonel.lab.fixtures READ_FD WRITE_FD`.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def numbered_post(types: Any, number: int) -> dict[str, Any]:
     return {**documents.post(number), "_id": types.ObjectId(f"{number:024x}")}
 
 
-class Clerk:
+class Fixtures:
     """Answers the conductor's questions about one deployment."""
 
     def __init__(self, uri: str, database: str) -> None:
         driver, types = modules()
         self._types: Any = types
         self._client: Any = driver.MongoClient(
-            uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab clerk"
+            uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab fixtures"
         )
         self._database: Any = self._client[database]
         self._status: dict[str, Any] = {"serverStatus": 1, **dict.fromkeys(UNREAD, 0)}
@@ -192,15 +192,15 @@ def main() -> int:
     if order is None:
         return 1
     try:
-        clerk = Clerk(order["uri"], order["database"])
+        fixtures = Fixtures(order["uri"], order["database"])
     except Exception as error:
-        channel.send({"error": f"the lab's clerk cannot work: {type(error).__name__}: {error}"})
+        channel.send({"error": f"the lab's fixtures cannot be made: {type(error).__name__}: {error}"})
         return 1
     channel.send({"event": "hello"})
     while (message := channel.receive()) is not None:
         name = message.pop("do")
         try:
-            channel.send(getattr(clerk, name)(**message))
+            channel.send(getattr(fixtures, name)(**message))
         except Exception as error:
             channel.send({"error": f"{name}: {type(error).__name__}: {error}"})
     return 0
