@@ -84,6 +84,20 @@ def test_the_cookie_of_a_renewal_reaches_the_browser_with_a_failure_too(framewor
 
 
 @frameworks
+def test_a_login_beyond_the_limit_is_a_conflict_and_changes_nothing(framework: str) -> None:
+    sessions: WebSessions[Any] = WebSessions(
+        MemoryStore(), max_per_user=1, over_limit="refuse", events=lambda event: None
+    )
+    with served(framework, sessions) as send:
+        first = send("do=login&user=ada").cookie
+        other = send("do=write&k=a&v=1").cookie
+        answer = send("do=login&user=ada", other)
+        assert (answer.status, answer.set_cookies) == (409, [])
+        assert send("", first).found["user"] == "ada"
+        assert send("", other).found == {"user": None, "values": {"a": "1"}}
+
+
+@frameworks
 def test_an_end_or_a_login_that_could_not_be_stored_is_an_error_under_every_policy(framework: str) -> None:
     store = MemoryStore()
     sessions: WebSessions[Any] = WebSessions(

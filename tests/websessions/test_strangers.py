@@ -12,6 +12,8 @@ from store_names import STORES
 from mangonel.websessions import Handle, Visit, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import UsageError, WebSessionError
+from mangonel.websessions.stores.urls import open_store
+from mangonel.websessions.testing import a_record, changed
 
 stores = pytest.mark.parametrize("name", STORES)
 BAD = ("\ud800", "a\0b", "x" * 256, "", 7, {"$ne": None})
@@ -48,6 +50,21 @@ async def test_one_visitor_s_bad_value_fails_alone_among_those_who_come_at_once(
                 session = await sessions.asynchronous.load(Visit(cookie))
                 assert session["n"] == number
         await sessions.aclose()
+
+
+async def test_one_write_that_the_server_refuses_fails_alone(store_url: Callable[[str], str]) -> None:
+    store: Any = open_store(store_url("mongodb"))
+    await store.put(a_record(), 0)
+    rules = {"validator": {"b": {"$ne": "refused"}}}
+    await store._plain.database.command({"collMod": store._plain.name, **rules})
+    records = [a_record(label="refused" if number == 7 else "x") for number in range(20)]
+    results = await asyncio.gather(*(store.put(record, 0) for record in records), return_exceptions=True)
+    assert [number for number, result in enumerate(results) if result is not True] == [7]
+    news = [changed(record, label="refused" if number == 9 else "y") for number, record in enumerate(records)]
+    del news[7]
+    results = await asyncio.gather(*(store.put(record, 1) for record in news), return_exceptions=True)
+    assert [number for number, result in enumerate(results) if result is not True] == [8]
+    await store.aclose()
 
 
 @stores

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import headers_of, last_plan
-from mangonel.websessions.errors import CSRFError, StoreError, WebSessionError
+from mangonel.websessions.answer import REASONS, headers_of, last_plan
+from mangonel.websessions.errors import CSRFError, StoreError, TooManySessions, WebSessionError
 from mangonel.websessions.frameworks.wsgi import visit_of
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
@@ -65,9 +65,9 @@ class FlaskSessions(SessionInterface):
             plan = last_plan(session, response.status_code)
             if plan != NOTHING:
                 sessions.blocking.commit(session, plan)
-        except StoreError:
+        except (StoreError, TooManySessions) as error:
             app.logger.exception("cannot store the websession")
-            _refuse(response)
+            _refuse(response, error.status)
             return
         for name, value in headers_of(session):
             if name == "Cache-Control":
@@ -140,9 +140,9 @@ def check_csrf(token: str | None = None) -> None:
     session.check_csrf(found, request.headers.get("Sec-Fetch-Site"))
 
 
-def _refuse(response: Any) -> None:
-    response.status_code = 503
+def _refuse(response: Any, status: int) -> None:
+    response.status_code = status
     response.headers.clear()
     response.headers["Cache-Control"] = "no-store"
     response.headers["Content-Type"] = "text/plain; charset=utf-8"
-    response.set_data("Service Unavailable")
+    response.set_data(REASONS[status])

@@ -7,7 +7,7 @@ A call that comes alone is sent alone and at once. Knows no driver and no comman
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 __all__ = ["Shared"]
@@ -26,13 +26,13 @@ class Shared(Generic[Asked, Answer]):
 
     Args:
         alone: makes one call.
-        together: makes several in one command; returns their answers in order.
+        together: makes several in one command; returns their answers in order, an exception for one that failed.
     """
 
     def __init__(
         self,
         alone: Callable[[Asked], Awaitable[Answer]],
-        together: Callable[[list[Asked]], Awaitable[list[Answer]]],
+        together: Callable[[list[Asked]], Awaitable[Sequence[Answer | BaseException]]],
     ) -> None:
         self._alone = alone
         self._together = together
@@ -76,7 +76,11 @@ class Shared(Generic[Asked, Answer]):
                     _fail(batch, error)
                     continue
                 for (_, future), answer in zip(batch, answers, strict=True):
-                    if not future.done():
+                    if future.done():
+                        continue
+                    if isinstance(answer, BaseException):
+                        future.set_exception(answer)
+                    else:
                         future.set_result(answer)
         finally:
             self._busy -= 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -254,9 +255,19 @@ class MongoStore:
         # Refused now: by what somebody else wrote, or by this very record, which had arrived.
         return await self._put(write) or await self._load_one(write.record.key) == write.record
 
-    async def _insert_many(self, writes: list[_Write]) -> list[bool]:
+    async def _each(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
+        """Write each for itself, because the server refused one of them; some have arrived."""
+
+        async def again(write: _Write) -> bool:
+            return await self._put(write) or await self._load_one(write.record.key) == write.record
+
+        return await asyncio.gather(*map(again, writes), return_exceptions=True)
+
+    async def _insert_many(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
         try:
             refused = await self._refused(writes)
+        except self._documents.bulk_failure:
+            return await self._each(writes)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
@@ -278,7 +289,7 @@ class MongoStore:
             return {each["index"] for each in errors}
         return set()
 
-    async def _write_many(self, writes: list[_Write]) -> list[bool]:
+    async def _write_many(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
         replace_one = self._documents.replace_one
         commands = [
             replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
@@ -287,6 +298,8 @@ class MongoStore:
             result = await self._plain.bulk_write(commands, ordered=False)
             if result.matched_count == len(writes):
                 return [True] * len(writes)
+        except self._documents.bulk_failure:
+            return await self._each(writes)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
