@@ -26,6 +26,7 @@ from mangonel.odm.errors import (
     NotLoaded,
     OdmError,
     StaleDocument,
+    UnsupportedOption,
     ValidationError,
 )
 from mangonel.odm.expressions.conditions import (
@@ -127,6 +128,7 @@ __all__ = [
     "SoftDelete",
     "StaleDocument",
     "Timestamps",
+    "UnsupportedOption",
     "ValidationError",
     "Version",
     "add_to_set",

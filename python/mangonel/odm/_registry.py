@@ -8,6 +8,8 @@ from mangonel import _core
 
 # Models by name, for forward references across modules; the last one of a name wins.
 registry: dict[str, Any] = {}
+# All of them, those of one name too.
+models: list[Any] = []
 
 
 def is_model(plain: Any) -> bool:

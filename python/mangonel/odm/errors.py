@@ -8,10 +8,13 @@ PyMongoError
     ├── MultipleDocuments    one() found more than one
     ├── StaleDocument        another program saved the document first
     ├── DeleteDenied         a delete rule forbids it
+    ├── UnsupportedOption    an operation cannot honour an option of its query (also TypeError)
     └── NotConnected         a model has no connection yet
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from mangonel.errors import PyMongoError
 
@@ -21,7 +24,32 @@ class OdmError(PyMongoError):
 
 
 class ValidationError(OdmError, ValueError):
-    """A value is not what its field says; the message ends with the path, as in `$.address.zip`."""
+    """A value is not what its field says; the message has the path, as in `$.address.zip`.
+
+    Attributes:
+        collection: of a stored document that could not be read; None for others.
+        id: its `_id`.
+        faults: everything that is wrong with it, one text for each field.
+    """
+
+    collection: str | None = None
+    id: Any = None
+    faults: list[str] | None = None
+
+    def errors(self) -> list[dict[str, str]]:
+        """Return each fault as its `path` and its `message`.
+
+        Example:
+            >>> error.errors()
+            [{'path': '$.age', 'message': 'expected int, got str'}]
+        """
+        found: list[dict[str, str]] = []
+        for fault in self.faults if self.faults is not None else [str(self)]:
+            message, separator, path = fault.rpartition(" at $")
+            found.append(
+                {"path": "$" + path, "message": message} if separator else {"path": "$", "message": fault}
+            )
+        return found
 
 
 class NotLoaded(OdmError, AttributeError):
@@ -46,3 +74,7 @@ class DeleteDenied(OdmError):
 
 class NotConnected(OdmError):
     """A model was used before `connect()` named a database for it. Nothing was sent."""
+
+
+class UnsupportedOption(OdmError, TypeError):
+    """An operation cannot honour an option of its query; the message names both. Nothing was sent."""

@@ -27,6 +27,8 @@ pub(super) struct Hydrator<'a, 'py> {
     /// Elements of the open lists, owned.
     items: Vec<*mut ffi::PyObject>,
     siblings: Option<&'a Bound<'py, Siblings>>,
+    /// Where the documents come from; borrowed for as long as this lives, or null.
+    pub(super) origin: *mut ffi::PyObject,
 }
 
 impl<'a, 'py> Hydrator<'a, 'py> {
@@ -46,6 +48,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             forgives: plan.forgives,
             items: Vec::new(),
             siblings,
+            origin: std::ptr::null_mut(),
         }
     }
 
@@ -216,6 +219,9 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 ffi::Py_INCREF(siblings.as_ptr());
                 Instance::of(object).siblings = siblings.as_ptr();
                 track(object);
+            } else if is_top && !self.origin.is_null() {
+                ffi::Py_INCREF(self.origin);
+                Instance::of(object).siblings = self.origin;
             }
             if let Some(hook) = &plan.after_load {
                 hook.bind(self.py).call1((Bound::from_borrowed_ptr(self.py, object),))?;

@@ -17,6 +17,7 @@ use crate::codec::fault::{Fault, Step, into_exception, within};
 use crate::thread_end::never_unwind_this_thread;
 
 mod field;
+pub(super) mod watch;
 
 /// Not in the database, as far as this process knows.
 pub(super) const NEW: u64 = 1;
@@ -47,7 +48,7 @@ pub(super) struct Instance {
     pub flags: u64,
     /// What few instances need; null until then. Owned.
     pub state: *mut State,
-    /// What it was loaded together with, for references; null or owned.
+    /// What it was loaded together with, for references, or where it was loaded from; null or owned.
     pub siblings: *mut ffi::PyObject,
 }
 
@@ -448,6 +449,9 @@ unsafe fn set(
             return Err(PyAttributeError::new_err(format!(
                 "cannot delete the field {name:?}; set it to None"
             )));
+        }
+        if watch::is_on() {
+            watch::tell(py, object)?;
         }
         let is_new = Instance::of(object).flags & NEW != 0;
         if field.is_frozen && !is_new {

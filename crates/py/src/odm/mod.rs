@@ -48,6 +48,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(saving::odm_version, module)?)?;
     module.add_function(wrap_pyfunction!(odm_mark_new, module)?)?;
     module.add_function(wrap_pyfunction!(odm_mark_changed, module)?)?;
+    module.add_function(wrap_pyfunction!(odm_origin, module)?)?;
+    module.add_function(wrap_pyfunction!(odm_set_origin, module)?)?;
+    module.add_function(wrap_pyfunction!(instance::watch::odm_watch, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_save, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_json, module)?)?;
     module.add_function(wrap_pyfunction!(odm_finished, module)?)?;
@@ -234,6 +237,47 @@ fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
         let instance = Instance::of(object.as_ptr());
         instance.flags |= NEW;
         instance.dirty = [0; 2];
+    }
+    Ok(())
+}
+
+/// Return where an instance was loaded from or stored, as the program half calls it, or None.
+#[pyfunction]
+fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    checked(object)?;
+    // SAFETY: an instance; what it holds is borrowed only to take another reference.
+    let company = unsafe {
+        Bound::from_borrowed_ptr_or_opt(object.py(), Instance::of(object.as_ptr()).siblings)
+    };
+    let Some(company) = company else { return Ok(None) };
+    match company.cast::<Siblings>() {
+        Ok(siblings) => {
+            Ok(siblings.try_borrow()?.origin.as_ref().map(|origin| origin.bind(object.py()).clone()))
+        }
+        Err(_) => Ok(Some(company)),
+    }
+}
+
+/// Say where an instance is stored; what was loaded together with it is forgotten when that is another place.
+#[pyfunction]
+fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    let plan = checked(object)?;
+    if odm_origin(object)?.is_some_and(|known| known.is(origin)) {
+        return Ok(());
+    }
+    let company = if plan.has_refs {
+        Bound::new(py, Siblings::new(py, Some(origin.clone().unbind())))?.into_any()
+    } else {
+        origin.clone()
+    };
+    // SAFETY: an instance; the former reference is released last, since that may run code.
+    unsafe {
+        let former = std::mem::replace(&mut Instance::of(object.as_ptr()).siblings, company.into_ptr());
+        if plan.has_refs {
+            instance::track(object.as_ptr());
+        }
+        drop(Bound::from_owned_ptr_or_opt(py, former));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ impl Shape for ModelShape {
     fn make(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         let plan = self.model.get().model.0.plan(py)?;
         let list = PyList::empty(py);
-        let wish = Wish { is_lazy: false, only: None, ignores: self.ignores };
+        let wish = Wish { is_lazy: false, only: None, ignores: self.ignores, origin: None };
         hydrate(py, plan, bytes, std::slice::from_ref(&(0..bytes.len())), &wish, &list)?;
         let made = list.get_item(0)?;
         match &self.make {
@@ -46,7 +46,7 @@ pub(super) fn odm_shape(model: Py<OdmModel>, make: Option<Py<PyAny>>, ignores: b
 
 /// Decode the documents that stand one after another in `data`, as instances of a model.
 #[pyfunction]
-#[pyo3(signature = (model, data, lazy=false, only=None, ignores=false))]
+#[pyo3(signature = (model, data, lazy=false, only=None, ignores=false, origin=None))]
 pub(super) fn odm_decode_all<'py>(
     py: Python<'py>,
     model: &Bound<'py, OdmModel>,
@@ -54,6 +54,7 @@ pub(super) fn odm_decode_all<'py>(
     lazy: bool,
     only: Option<Vec<usize>>,
     ignores: bool,
+    origin: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let plan = model.get().model.0.plan(py)?;
     let bytes = data.as_bytes();
@@ -66,13 +67,14 @@ pub(super) fn odm_decode_all<'py>(
         at = end;
     }
     let list = PyList::empty(py);
-    hydrate(py, plan, bytes, &places, &Wish { is_lazy: lazy, only: mask(only), ignores }, &list)?;
+    let wish = Wish { is_lazy: lazy, only: mask(only), ignores, origin: origin.as_ref() };
+    hydrate(py, plan, bytes, &places, &wish, &list)?;
     Ok(list)
 }
 
 /// Append the documents that are left in a batch to `documents`, at most `limit` of them, as instances of a model.
 #[pyfunction]
-#[pyo3(signature = (batch, model, documents, limit=None, lazy=false, only=None, ignores=false))]
+#[pyo3(signature = (batch, model, documents, limit=None, lazy=false, only=None, ignores=false, origin=None))]
 #[allow(clippy::too_many_arguments)] // The mapper's one way in; called once for each batch.
 pub(super) fn odm_drain(
     py: Python<'_>,
@@ -83,18 +85,13 @@ pub(super) fn odm_drain(
     lazy: bool,
     only: Option<Vec<usize>>,
     ignores: bool,
+    origin: Option<Bound<'_, PyAny>>,
 ) -> PyResult<usize> {
     let plan = model.get().model.0.plan(py)?;
     let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, limit)?;
-    hydrate(
-        py,
-        plan,
-        batch.message(),
-        &places,
-        &Wish { is_lazy: lazy, only: mask(only), ignores },
-        documents,
-    )?;
+    let wish = Wish { is_lazy: lazy, only: mask(only), ignores, origin: origin.as_ref() };
+    hydrate(py, plan, batch.message(), &places, &wish, documents)?;
     Ok(places.len())
 }
 
@@ -149,10 +146,12 @@ pub(super) fn odm_json<'py>(
 }
 
 /// How documents are to be decoded.
-struct Wish {
+struct Wish<'a, 'py> {
     is_lazy: bool,
     only: Option<u128>,
     ignores: bool,
+    /// Where they come from, for the program half: each document keeps it.
+    origin: Option<&'a Bound<'py, PyAny>>,
 }
 
 fn mask(only: Option<Vec<usize>>) -> Option<u128> {
@@ -167,19 +166,28 @@ fn hydrate(
     plan: &'static Plan,
     data: &[u8],
     places: &[std::ops::Range<usize>],
-    wish: &Wish,
+    wish: &Wish<'_, '_>,
     list: &Bound<'_, PyList>,
 ) -> PyResult<()> {
-    let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py))?) } else { None };
+    let origin = wish.origin.map(|origin| origin.clone().unbind());
+    let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py, origin))?) } else { None };
     let mut hydrator = Hydrator::new(py, plan, data, siblings.as_ref());
     hydrator.is_lazy = wish.is_lazy;
     hydrator.only = wish.only;
     hydrator.ignores = wish.ignores;
+    hydrator.origin = wish.origin.map_or(std::ptr::null_mut(), Bound::as_ptr);
     // The collector would walk over half-made instances again and again.
     let pause = Pause::new(py, places.len());
     for place in places {
-        let made =
-            hydrator.top(plan, place.start, place.end).map_err(|fault| into_exception(py, fault, None))?;
+        let made = match hydrator.top(plan, place.start, place.end) {
+            Ok(made) => made,
+            Err(fault) => {
+                let error = into_exception(py, fault, None);
+                // Whoever reports the error names the document by its id.
+                error.value(py).setattr("document", PyBytes::new(py, &data[place.clone()]))?;
+                return Err(error);
+            }
+        };
         // SAFETY: a new reference; the list takes its own.
         let status = unsafe {
             let status = ffi::PyList_Append(list.as_ptr(), made);

@@ -10,6 +10,8 @@ pub struct Siblings {
     groups: Vec<(Py<PyAny>, Py<PyList>)>,
     /// Documents that were fetched, for the program half of this.
     loaded: Py<PyDict>,
+    /// Where they were loaded from, as the program half calls it.
+    pub(super) origin: Option<Py<PyAny>>,
 }
 
 impl Siblings {
@@ -34,8 +36,15 @@ impl Siblings {
 #[pymethods]
 impl Siblings {
     #[new]
-    pub(super) fn new(py: Python<'_>) -> Self {
-        Siblings { groups: Vec::new(), loaded: PyDict::new(py).unbind() }
+    #[pyo3(signature = (origin=None))]
+    pub(super) fn new(py: Python<'_>, origin: Option<Py<PyAny>>) -> Self {
+        Siblings { groups: Vec::new(), loaded: PyDict::new(py).unbind(), origin }
+    }
+
+    /// Where they were loaded from; None when nobody said.
+    #[getter]
+    fn origin(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.origin.as_ref().map(|origin| origin.clone_ref(py))
     }
 
     /// The ids of one field: a list of ids, or of lists of them; None for those that have none.
@@ -57,10 +66,14 @@ impl Siblings {
             visit.call(make)?;
             visit.call(group)?;
         }
+        if let Some(origin) = &self.origin {
+            visit.call(origin)?;
+        }
         visit.call(&self.loaded)
     }
 
     fn __clear__(&mut self) {
         self.groups.clear();
+        self.origin = None;
     }
 }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from mangonel import _core
-from mangonel.odm.connections.transactions import Transaction
+from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
 from mangonel.odm.model.codec import codec_options
+
+T = TypeVar("T")
 
 _connections: dict[str, Connection] = {}
 # What stands for a connection in this context, by its name.
@@ -21,21 +25,21 @@ _overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_o
 class Connection:
     """A database, by the blocking client and by the asyncio client. `connect()` makes and names one."""
 
-    def __init__(self, alias: str, clients: _Clients, database: str) -> None:
+    def __init__(self, alias: str, clients: Clients, database: str) -> None:
         self.alias = alias
         self.name = database
-        self._clients = clients
+        self.clients = clients
         self._collections: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
 
     @property
     def client(self) -> Any:
         """The blocking client."""
-        return self._clients.get(False)
+        return self.clients.get(False)
 
     @property
     def aclient(self) -> Any:
         """The asyncio client."""
-        return self._clients.get(True)
+        return self.clients.get(True)
 
     def database(self, is_async: bool = False) -> Any:
         """Return the driver's database, of the blocking or of the asyncio client.
@@ -47,7 +51,7 @@ class Connection:
             >>> db.database().name
             'shop'
         """
-        return self._clients.get(is_async).get_database(self.name, codec_options=codec_options())
+        return self.clients.get(is_async).get_database(self.name, codec_options=codec_options())
 
     def collection(self, model: Any, is_async: bool) -> Any:
         """Return the driver's collection that a model's documents are in.
@@ -82,7 +86,7 @@ class Connection:
             >>> db.sibling("archive").database().name
             'archive'
         """
-        return Connection(self.alias, self._clients, database)
+        return self.clients.connection(self.alias, database)
 
     @contextmanager
     def use(self, other: Connection | str) -> Iterator[Connection]:
@@ -102,45 +106,106 @@ class Connection:
         finally:
             _overrides.reset(token)
 
-    def transaction(self, **options: Any) -> Transaction:
+    def transaction(self, *, retry: bool = False, **options: Any) -> Transaction:
         """Return a transaction, for `with` or `async with`: what models of this connection do inside is one.
 
+        When it is aborted every document that was touched in it is again what it was before.
+
         Args:
+            retry: True: it decorates a function, which runs again when it fails for a passing reason.
             options: as for the driver's `start_transaction`.
 
         Example:
             >>> with db.transaction():
             ...     _ = Post(title="Tea").save(), user.update(inc(User.age))
         """
-        return Transaction(self, options)
+        return Transaction(self, options, retry)
+
+    def run(self, function: Callable[[], T], **options: Any) -> T:
+        """Call a function in a transaction, and again when that fails for a passing reason, for up to 120 s.
+
+        Before each attempt the documents that it touched are what they were before the first.
+
+        Args:
+            function: called without arguments.
+            options: as for the driver's `start_transaction`.
+
+        Raises:
+            OperationFailure, NetworkError: the last attempt failed; nothing of it was stored.
+
+        Example:
+            >>> db.run(lambda: user.save()).name
+            'Ada'
+        """
+        client = self.client
+        made: T = client._port.flow(run_flow(lambda: Transaction(self, options), function, client))
+        return made
+
+    def arun(self, function: Callable[[], Any], **options: Any) -> Coroutine[Any, Any, Any]:
+        """As `run`, on asyncio; the function may be a coroutine function."""
+        client = self.aclient
+        made: Coroutine[Any, Any, Any] = client._port.flow(
+            run_flow(lambda: Transaction(self, options), function, client)
+        )
+        return made
+
+    def session(self, **options: Any) -> SessionBlock:
+        """Return a session, for `with` or `async with`: what models of this connection do inside is in it.
+
+        Args:
+            options: as for the driver's `start_session`: `causal_consistency`, `snapshot`, ….
+
+        Example:
+            >>> with db.session(causal_consistency=True):
+            ...     User.find().count()
+            2
+        """
+        return SessionBlock(self, options)
 
     def close(self) -> None:
         """Close the blocking client; the asyncio one is closed by `aclose`."""
-        self._clients.close()
+        self.clients.close()
 
     def aclose(self) -> Any:
         """Close the asyncio client."""
-        return self._clients.aclose()
+        return self.clients.aclose()
 
     def __repr__(self) -> str:
         return f"Connection({self.alias!r}, database={self.name!r})"
 
 
-class _Clients:
+class Clients:
     """The two clients of a deployment."""
 
     def __init__(
-        self, uri: str | None, options: dict[str, Any], client: Any = None, aclient: Any = None
+        self,
+        uri: str | None,
+        options: dict[str, Any],
+        client: Any = None,
+        aclient: Any = None,
+        page_key: bytes | None = None,
     ) -> None:
         self._uri = uri
         self._options = options
         self._made: dict[bool, Any] = {}
+        self._connections: dict[tuple[str, str], Connection] = {}
+        # What signs the tokens of pages: the program's own key, or one that every process with this URI makes.
+        made = os.urandom(32) if uri is None else hashlib.sha256(f"pages:{uri}".encode()).digest()
+        self.page_key = page_key or made
         if client is not None:
             self._made[False] = client
         if aclient is not None:
             self._made[True] = aclient
 
+    def connection(self, alias: str, database: str) -> Connection:
+        """Return the connection to a database; always the same one, since documents remember where they are from."""
+        found = self._connections.get((alias, database))
+        if found is None:
+            found = self._connections[alias, database] = Connection(alias, self, database)
+        return found
+
     def get(self, is_async: bool) -> Any:
+        """Return a client, made when it is first asked for."""
         made = self._made.get(is_async)
         if made is None:
             from mangonel import AsyncMongoClient, MongoClient
@@ -153,11 +218,13 @@ class _Clients:
         return made
 
     def close(self) -> None:
+        """Close the blocking client."""
         client = self._made.pop(False, None)
         if client is not None:
             client.close()
 
     def aclose(self) -> Any:
+        """Close the asyncio client."""
         client = self._made.pop(True, None)
         return client.close() if client is not None else _core.odm_finished(None)
 
@@ -169,6 +236,7 @@ def connect(
     database: str | None = None,
     client: Any = None,
     aclient: Any = None,
+    page_key: bytes | None = None,
     **options: Any,
 ) -> Connection:
     """Name the database of models; nothing is sent. Calling it again for the same alias replaces the connection.
@@ -178,6 +246,8 @@ def connect(
         alias: models use "default" unless they set `__connection__`.
         database: its name, when the URI names none.
         client, aclient: a MongoClient and an AsyncMongoClient to use instead of making them.
+        page_key: signs the tokens of `page()`. None: a key made of the URI, as secret as that is;
+            without one, of chance.
         options: as for `MongoClient`.
 
     Raises:
@@ -189,7 +259,7 @@ def connect(
     """
     if database is None:
         database = _database_of(uri, client or aclient)
-    made = Connection(alias, _Clients(uri, options, client, aclient), database)
+    made = Clients(uri, options, client, aclient, page_key).connection(alias, database)
     _connections[alias] = made
     return made
 

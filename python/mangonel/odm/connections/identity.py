@@ -15,10 +15,10 @@ _current: ContextVar[IdentityMap | None] = ContextVar("mangonel_odm_identity", d
 
 
 class IdentityMap:
-    """The documents of a context by collection and id, as long as somebody uses them."""
+    """The documents of a context by database, collection and id, as long as somebody uses them."""
 
     def __init__(self) -> None:
-        self._known: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[Any, str, str], Any] = WeakValueDictionary()
 
     def take(self, document: Any) -> Any:
         """Return the instance that stands for a document that was just loaded.
@@ -27,7 +27,8 @@ class IdentityMap:
         """
         if _core.odm_flags(document) & PARTIAL:
             return document
-        key = (document.__collection_name__(), repr(document.id))
+        # One tenant's document is not another's.
+        key = (_core.odm_origin(document), document.__collection_name__(), repr(document.id))
         known = self._known.get(key)
         if known is None or type(known) is not type(document):
             self._known[key] = document

@@ -1,23 +1,93 @@
-"""Transactions of models: a session of the driver that everything in the context takes part in."""
+"""Sessions and transactions of models: what everything in a context takes part in. Spec: transactions, sessions."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import random
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mangonel.errors import PyMongoError
 from mangonel.odm.connections.context import sessions
+from mangonel.odm.connections.touched import Touched
+from mangonel.odm.errors import OdmError
 
 if TYPE_CHECKING:
     from mangonel.odm.connections.connection import Connection
 
-# Hooks that run once the transaction of this context has committed.
-_pending: ContextVar[list[Callable[[], Any]] | None] = ContextVar("mangonel_odm_commit_hooks", default=None)
+T = TypeVar("T")
+
+# The transaction of this context.
+_current: ContextVar[Transaction | None] = ContextVar("mangonel_odm_transaction", default=None)
+
+# How long transactions and commits are tried again, as the specification says.
+RETRY_S = 120.0
+_TRANSIENT, _UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
 
 
-class Transaction:
-    """A transaction, for `with` or `async with`. It commits at the end, and is aborted when an error passes.
+class _Block:
+    """A session of the driver that everything in the context takes part in."""
+
+    def __init__(self, connection: Connection, options: dict[str, Any]) -> None:
+        self._connection = connection
+        self._options = options
+        self._session: Any = None
+        self._token: Any = None
+
+    @property
+    def session(self) -> Any:
+        """The driver's session; None outside the block."""
+        return self._session
+
+    def _enter(self) -> None:
+        self._token = sessions.set({**(sessions.get() or {}), self._connection.clients: self._session})
+
+    def _leave(self) -> None:
+        if self._token is not None:
+            sessions.reset(self._token)
+            self._token = None
+
+
+class SessionBlock(_Block):
+    """A session, for `with` or `async with`: reads in it see the writes in it, or one moment of the data.
+
+    Example:
+        >>> with db.session(causal_consistency=True):
+        ...     user.save()
+        ...     User.find().options(read_preference=ReadPreference.SECONDARY).count()
+    """
+
+    def __enter__(self) -> SessionBlock:
+        self._session = self._connection.client.start_session(**self._options)
+        self._enter()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._leave()
+        self._session.end_session()
+
+    def __aenter__(self) -> Any:
+        return self._connection.aclient._port.flow(self._aenter_flow())
+
+    def __aexit__(self, *exc_info: object) -> Any:
+        self._leave()
+        return self._session.end_session()
+
+    async def _aenter_flow(self) -> SessionBlock:
+        self._session = self._connection.aclient.start_session(**self._options)
+        self._enter()
+        return self
+
+
+class Transaction(_Block):
+    """A transaction, for `with` or `async with`, or as a decorator of functions that are tried again.
+
+    It commits at the end, and is aborted when an error passes; then every document that was touched in it is again what
+    it was before. A transaction inside another one of the same deployment is a part of that; when the inner one fails,
+    the outer one cannot commit any more.
 
     Example:
         >>> with db.transaction():
@@ -25,87 +95,162 @@ class Transaction:
         ...     a.save()
     """
 
-    def __init__(self, connection: Connection, options: dict[str, Any]) -> None:
-        self._connection = connection
-        self._options = options
-        self._session: Any = None
-        self._tokens: tuple[Any, Any] | None = None
-        self._hooks: list[Callable[[], Any]] = []
+    def __init__(self, connection: Connection, options: dict[str, Any], retry: bool = False) -> None:
+        super().__init__(connection, options)
+        self._retry = retry
+        self._outer: Transaction | None = None
+        self._owns_session = True
+        self._is_doomed = False
+        self._touched = Touched()
+        self._after_commit: list[Callable[[], Any]] = []
+        self._after_rollback: list[Callable[[], Any]] = []
+        self._around: Transaction | None = None
+        self._mark: Any = None
 
-    @property
-    def session(self) -> Any:
-        """The driver's session."""
-        return self._session
+    def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
+        """Let a function run in a transaction of its own, and again when that fails for a passing reason."""
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            def arun(*args: Any, **kwargs: Any) -> Any:
+                return self._connection.arun(functools.partial(function, *args, **kwargs), **self._options)
+
+            return arun
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._connection.run(functools.partial(function, *args, **kwargs), **self._options)
+
+        return run
+
+    def _begin(self, client: Any) -> bool:
+        """Join the transaction or the session of the context; return whether a transaction is to be started."""
+        if self._retry:
+            raise OdmError(
+                "expected a function for a transaction with retry=True, found a block, which cannot run again; "
+                "use db.run(function), or the transaction as a decorator"
+            )
+        session = (sessions.get() or {}).get(self._connection.clients)
+        outer = _current.get()
+        while outer is not None and outer._connection.clients is not self._connection.clients:
+            outer = outer._around
+        if outer is not None and session is outer._session:
+            self._outer, self._session = outer, session
+            return False
+        self._owns_session = session is None
+        self._session = client.start_session() if session is None else session
+        return True
 
     def _enter(self) -> None:
-        running = {**(sessions.get() or {}), self._connection.alias: self._session}
-        self._tokens = (sessions.set(running), _pending.set(self._hooks))
+        if self._outer is None:
+            super()._enter()
+            self._around = _current.get()
+            self._mark = _current.set(self)
+            self._touched.begin()
 
     def _leave(self) -> None:
-        if self._tokens is not None:
-            sessions.reset(self._tokens[0])
-            _pending.reset(self._tokens[1])
-            self._tokens = None
+        if self._outer is None and self._mark is not None:
+            self._touched.end()
+            _current.reset(self._mark)
+            self._mark = None
+            super()._leave()
 
     def __enter__(self) -> Transaction:
-        self._session = self._connection.client.start_session()
-        self._session.start_transaction(**self._options)
-        self._enter()
-        return self
+        client = self._connection.client
+        entered: Transaction = client._port.flow(self._enter_flow(client))
+        return entered
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._leave()
-        try:
-            if kind is None:
-                self._session.commit_transaction()
-            else:
-                self._session.abort_transaction()
-        finally:
-            self._session.end_session()
-        if kind is None:
-            for hook in self._hooks:
-                hook()
+        port = self._connection.client._port
+        port.flow(self._exit_flow(kind, port))
 
     def __aenter__(self) -> Any:
-        return self._connection.aclient._port.flow(self._aenter_flow())
+        client = self._connection.aclient
+        return client._port.flow(self._enter_flow(client))
 
     def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        return self._connection.aclient._port.flow(self._aexit_flow(kind))
+        port = self._connection.aclient._port
+        return port.flow(self._exit_flow(kind, port))
 
-    async def _aenter_flow(self) -> Transaction:
-        client = self._connection.aclient
-        self._session = client.start_session()
-        await client._port.call(_started, self._session, self._options)
+    async def _enter_flow(self, client: Any) -> Transaction:
+        if self._begin(client):
+            await client._port.call(_started, self._session, self._options)
         self._enter()
         return self
 
-    async def _aexit_flow(self, kind: Any) -> None:
+    async def _exit_flow(self, kind: Any, port: Any) -> None:
+        if self._outer is not None:
+            self._outer._is_doomed = self._outer._is_doomed or kind is not None
+            return
         self._leave()
-        port = self._connection.aclient._port
+        is_committed = False
         try:
-            await port.call(
-                self._session.commit_transaction if kind is None else self._session.abort_transaction
-            )
+            if kind is None and not self._is_doomed:
+                await self._commit_flow(port)
+                is_committed = True
+            else:
+                await port.call(self._session.abort_transaction)
         finally:
-            await port.call(self._session.end_session)
-        if kind is None:
-            for hook in self._hooks:
-                await port.call(hook)
+            if not is_committed:
+                self._touched.put_back()
+            if self._owns_session:
+                await port.call(self._session.end_session)
+        for hook in self._after_commit if is_committed else self._after_rollback:
+            await port.call(hook)
+        if kind is None and not is_committed:
+            raise OdmError("cannot commit: a transaction inside this one failed; everything was rolled back")
+
+    async def _commit_flow(self, port: Any) -> None:
+        end = time.monotonic() + RETRY_S
+        while True:
+            try:
+                await port.call(self._session.commit_transaction)
+                return
+            except PyMongoError as error:
+                if not error.has_error_label(_UNKNOWN) or time.monotonic() > end:
+                    raise
 
 
 def _started(session: Any, options: dict[str, Any]) -> Any:
     return session.start_transaction(**options)
 
 
+async def run_flow(make: Callable[[], Transaction], function: Callable[[], Any], client: Any) -> Any:
+    """Run a function in a transaction, and again as long as that fails for a passing reason."""
+    port = client._port
+    end = time.monotonic() + RETRY_S
+    pause_s = 0.005
+    while True:
+        block = make()
+        try:
+            await block._enter_flow(client)
+            try:
+                made = await port.call(function)
+            except BaseException as error:
+                await block._exit_flow(type(error), port)
+                raise
+            await block._exit_flow(None, port)
+        except PyMongoError as error:
+            # A part of another transaction cannot be tried again alone.
+            if block._outer is not None or not error.has_error_label(_TRANSIENT) or time.monotonic() > end:
+                raise
+        else:
+            return made
+        await port.pause(random.uniform(0, pause_s))
+        pause_s = min(pause_s * 1.5, 0.5)
+
+
 async def after_commit_flow(port: Any, hook: Callable[[], Any]) -> None:
     """Run a hook when the transaction of this context commits, or now when there is none."""
-    waiting = _pending.get()
-    if waiting is not None:
-        waiting.append(hook)
+    transaction = _current.get()
+    if transaction is not None:
+        transaction._after_commit.append(hook)
         return
     await port.call(hook)
 
 
-def is_awaitable(value: Any) -> bool:
-    """Whether a hook returned something to wait for."""
-    return inspect.isawaitable(value)
+def after_rollback(hook: Callable[[], Any]) -> None:
+    """Run a hook when the transaction of this context is rolled back; never, when there is none."""
+    transaction = _current.get()
+    if transaction is not None:
+        transaction._after_rollback.append(hook)

@@ -11,7 +11,18 @@ from typing import Any, TypeVar
 from mangonel.odm._registry import is_embedded_instance
 
 EVENTS = frozenset(
-    {"validate", "insert", "update", "save", "delete", "load", "commit", "query_update", "query_delete"}
+    {
+        "validate",
+        "insert",
+        "update",
+        "save",
+        "delete",
+        "load",
+        "commit",
+        "rollback",
+        "query_update",
+        "query_delete",
+    }
 )
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -43,9 +54,10 @@ def before(*events: str) -> Callable[[Method], Method]:
 
 
 def after(*events: str) -> Callable[[Method], Method]:
-    """Run a method after events: validate, insert, update, save, delete, load, commit, query_update, query_delete.
+    """Run a method after events: those of `before`, and load, commit, rollback.
 
-    `commit` runs when the transaction that the save was part of commits, or at once outside one. A model with an
+    `commit` runs when the transaction that the save was part of commits, or at once outside one; `rollback` when it is
+    rolled back, and the document is what it was before. A model with an
     `after("load")` hook is loaded with one Python call for each document; others with none.
 
     Args:
@@ -67,7 +79,7 @@ def after(*events: str) -> Callable[[Method], Method]:
 
 def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
     for event in events:
-        if event not in EVENTS or (when == "before" and event in ("load", "commit")):
+        if event not in EVENTS or (when == "before" and event in ("load", "commit", "rollback")):
             raise ValueError(f"expected events among {', '.join(sorted(EVENTS))}, found {event!r}")
     names = tuple(f"{when}_{event}" for event in events)
 

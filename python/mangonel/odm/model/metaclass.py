@@ -7,7 +7,7 @@ import sys
 from typing import Any, ClassVar, dataclass_transform
 
 from mangonel import _core
-from mangonel.odm._registry import registry
+from mangonel.odm._registry import models, registry
 from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
@@ -89,6 +89,7 @@ class ModelMeta(_core.OdmMeta):
             cls.__model__ = _core.OdmModel(cls)
             _adopt(cls)
             registry[name] = cls
+            models.append(cls)
             _join_family(cls)
         return cls
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
+from mangonel._core import odm_origin
 from mangonel.odm._registry import is_instance, is_model
 from mangonel.odm.errors import DocumentNotFound
 from mangonel.odm.expressions.paths import key_of_name
@@ -133,14 +134,14 @@ class Ref(Generic[T]):
         if found is not None:
             known: T = found
             return known
-        collection = self._target()._bind(False)
-        document: T = collection._port.flow(self._fetch_flow(collection))
+        request = _request(self, False)
+        document: T = request.port.flow(self._fetch_flow(request))
         return document
 
     def aget(self) -> Coroutine[Any, Any, T]:
         """As `get`, on asyncio."""
-        collection = self._target()._bind(True)
-        coroutine: Coroutine[Any, Any, T] = collection._port.flow(self._fetch_flow(collection))
+        request = _request(self, True)
+        coroutine: Coroutine[Any, Any, T] = request.port.flow(self._fetch_flow(request))
         return coroutine
 
     def _target(self) -> Any:
@@ -148,7 +149,7 @@ class Ref(Generic[T]):
             raise TypeError(f"{self!r} belongs to no field yet; set it, or use Model.get(ref.id)")
         return self._maker.target
 
-    async def _fetch_flow(self, collection: Any) -> Any:
+    async def _fetch_flow(self, request: Any) -> Any:
         found = self._known()
         if found is not None:
             return found
@@ -156,7 +157,7 @@ class Ref(Generic[T]):
         wanted = [self.id]
         if self._siblings is not None and maker is not None:
             wanted += flat_ids(self._siblings.ids(maker))
-        documents = await fetch_flow(collection, self._target(), wanted)
+        documents = await fetch_flow(request, wanted)
         if self._siblings is not None:
             for document in documents:
                 self._siblings.loaded[(maker, _hashable(document.id))] = document
@@ -253,14 +254,14 @@ class Refs(Generic[T]):
 
     def all(self) -> list[T]:
         """Return the documents in order, fetching those that are not here; missing ones are left out."""
-        collection = self._target()._bind(False)
-        found: list[T] = collection._port.flow(self._fetch_flow(collection))
+        request = _request(self, False)
+        found: list[T] = request.port.flow(self._fetch_flow(request))
         return found
 
     def aall(self) -> Coroutine[Any, Any, list[T]]:
         """As `all`, on asyncio."""
-        collection = self._target()._bind(True)
-        found: Coroutine[Any, Any, list[T]] = collection._port.flow(self._fetch_flow(collection))
+        request = _request(self, True)
+        found: Coroutine[Any, Any, list[T]] = request.port.flow(self._fetch_flow(request))
         return found
 
     @property
@@ -291,12 +292,12 @@ class Refs(Generic[T]):
             raise TypeError("these references belong to no field yet; set them first")
         return self._maker.target
 
-    async def _fetch_flow(self, collection: Any) -> list[Any]:
+    async def _fetch_flow(self, request: Any) -> list[Any]:
         missing = [id for id in self.ids if self._known(id) is None]
         if missing:
             if self._siblings is not None and self._maker is not None:
                 missing += flat_ids(self._siblings.ids(self._maker))
-            for document in await fetch_flow(collection, self._target(), missing):
+            for document in await fetch_flow(request, missing):
                 self._loaded[_hashable(document.id)] = document
                 if self._siblings is not None:
                     self._siblings.loaded[(self._maker, _hashable(document.id))] = document
@@ -365,14 +366,20 @@ def flat_ids(found: Iterable[Any]) -> list[Any]:
     return ids
 
 
-async def fetch_flow(collection: Any, target: Any, ids: Iterable[Any]) -> list[Any]:
-    """Fetch documents by their ids, each once, in as few queries as their number needs."""
+def _request(refs: Ref[Any] | Refs[Any], is_async: bool) -> Any:
+    """How the target's documents are asked for: in the database that the reference was loaded from."""
+    origin = refs._siblings.origin if refs._siblings is not None else None
+    return refs._target().find()._from(origin)._request("all", is_async)
+
+
+async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
+    """Fetch documents of a query by their ids, each once, in as few steps as their number needs."""
     wanted = list({_hashable(id): id for id in ids}.values())
     documents: list[Any] = []
     # An id takes some 20 bytes of the command, which may have 16 MiB.
     for start in range(0, len(wanted), 50_000):
-        query: Query[Any] = target.unscoped({"_id": {"$in": wanted[start : start + 50_000]}})
-        documents += await query._all_flow(collection)
+        query = request.query.find({"_id": {"$in": wanted[start : start + 50_000]}})
+        documents += await query._all_flow(request.of(query, "all"))
     return documents
 
 
@@ -409,7 +416,8 @@ class Many(Generic[T]):
             0
         """
         key = key_of_name(self._inverse.by, self._model)
-        query: Query[T] = self._model.unscoped({key: self._instance.id}, *self._inverse.where, *where)
+        query: Query[T] = self._model.find({key: self._instance.id}, *self._inverse.where, *where)
+        query = query._from(odm_origin(self._instance))
         return query.sort(self._inverse.order) if self._inverse.order is not None else query
 
     def all(self) -> list[T]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
-from mangonel import _core
+from mangonel import _core, timeout
 from mangonel.odm.connections.connection import Connection, connection
-from mangonel.odm.connections.context import session_options
+from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.expr import Where, query_of
 from mangonel.odm.expressions.paths import dump, key_of, order_of
+from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
+from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
 
 __all__ = ["QueryBuilder"]
 
@@ -20,7 +22,19 @@ T = TypeVar("T")
 class QueryBuilder(Generic[T]):
     """The part of a query that says what is wanted. Each method returns a new one."""
 
-    __slots__ = ("_connection", "_includes", "_is_none", "_model", "_options", "_shape", "_where", "_wish")
+    __slots__ = (
+        "_connection",
+        "_includes",
+        "_is_none",
+        "_model",
+        "_on_invalid",
+        "_options",
+        "_seconds",
+        "_session",
+        "_shape",
+        "_where",
+        "_wish",
+    )
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -32,6 +46,9 @@ class QueryBuilder(Generic[T]):
         self._shape: Any = None
         self._includes: tuple[Any, ...] = ()
         self._connection: Connection | None = None
+        self._session: Any = None
+        self._seconds: float | None = None
+        self._on_invalid: Any = "raise"
         self._is_none = False
 
     def _copy(self) -> Self:
@@ -50,8 +67,22 @@ class QueryBuilder(Generic[T]):
         made._wish = {**self._wish, **wish}
         return made
 
+    def _bare(self, **options: Any) -> Self:
+        """The same documents, as the driver has them."""
+        made = self._with(**options)
+        made._shape, made._includes, made._on_invalid = None, (), "raise"
+        return made
+
+    def _from(self, origin: Any) -> Self:
+        """The same query where a document of this origin has what it refers to; None: where the context says."""
+        if origin is None or origin.alias != self._model.__connection__:
+            return self
+        made = self._copy()
+        made._connection = origin
+        return made
+
     def _by_id(self, id: Any) -> Self:
-        field = next(field for field in self._model.__plan__.fields.values() if field.key == "_id")
+        field = self._model.__plan__.id
         return self._scoped().find({"_id": dump(self._model, field, id)}).eager()
 
     def _scoped(self) -> Self:
@@ -61,11 +92,13 @@ class QueryBuilder(Generic[T]):
 
     # Saying what is wanted.
 
-    def find(self, *where: Where) -> Self:
+    def find(self, *where: Where, on_invalid: Any = None) -> Self:
         """Add conditions; all must hold.
 
         Args:
             where: conditions, or query documents.
+            on_invalid: what becomes of documents that do not fit the model: "raise", "skip", or a function that is
+                called with the ValidationError of each. None: as before; "raise" at first.
 
         Example:
             >>> User.find(User.age > 18).find(User.name == "Ada").count()
@@ -74,6 +107,12 @@ class QueryBuilder(Generic[T]):
         query_of(*where)
         made = self._copy()
         made._where = (*self._where, *where)
+        if on_invalid is not None:
+            if on_invalid not in ("raise", "skip") and not callable(on_invalid):
+                raise ValueError(
+                    f'expected "raise", "skip" or a function for on_invalid, found {on_invalid!r}'
+                )
+            made._on_invalid = on_invalid
         return made
 
     def sort(self, *orders: Any) -> Self:
@@ -94,11 +133,14 @@ class QueryBuilder(Generic[T]):
         Args:
             limit: how many.
 
+        Raises:
+            ValueError: it is negative.
+
         Example:
             >>> len(User.find().limit(1).all())
             1
         """
-        return self._with(limit=limit)
+        return self._with(limit=_count(limit, "limit"))
 
     def skip(self, skip: int) -> Self:
         """Leave out the first ones.
@@ -106,23 +148,32 @@ class QueryBuilder(Generic[T]):
         Args:
             skip: how many.
 
+        Raises:
+            ValueError: it is negative.
+
         Example:
             >>> [found.name for found in User.find().sort("age").skip(1)]
             ['Ada']
         """
-        return self._with(skip=skip)
+        return self._with(skip=_count(skip, "skip"))
 
     def __getitem__(self, part: slice) -> Self:
-        """`query[10:20]` is `skip(10).limit(10)`."""
-        if not isinstance(part, slice) or part.step is not None or (part.start or 0) < 0:
-            raise TypeError("expected a slice without step and from 0 on; use first(), skip() and limit()")
+        """`query[10:20]` is `skip(10).limit(10)`; a slice of a query with a limit is a part of that."""
+        if (
+            not isinstance(part, slice)
+            or part.step is not None
+            or (part.start or 0) < 0
+            or (part.stop or 0) < 0
+        ):
+            raise TypeError("expected a slice without step and from 0 on; use nth(), skip() and limit()")
         start = part.start or 0
-        made = self.skip(start)
-        if part.stop is None:
-            return made
-        if part.stop <= start:
-            return made.none()
-        return made.limit(part.stop - start)
+        limit: int | None = self._options.get("limit") or None
+        size = None if part.stop is None else part.stop - start
+        if limit is not None:
+            size = limit - start if size is None else min(size, limit - start)
+        if size is not None and size <= 0:
+            return self.none()
+        return self._with(skip=(self._options.get("skip") or 0) + start or None, limit=size)
 
     def none(self) -> Self:
         """Match nothing, and send nothing."""
@@ -195,6 +246,37 @@ class QueryBuilder(Generic[T]):
         made._connection = (
             connection(self._model.__connection__).sibling(other) if isinstance(other, str) else other
         )
+        return made
+
+    def session(self, session: Any) -> Self:
+        """Ask in a session of the driver; it must come from the same client. Default: the one of the context, if any.
+
+        Args:
+            session: a ClientSession or an AsyncClientSession, or None.
+
+        Example:
+            >>> with db.client.start_session() as session:
+            ...     User.find().session(session).count()
+            2
+        """
+        made = self._copy()
+        made._session = session
+        return made
+
+    def timeout(self, seconds: float | None) -> Self:
+        """Limit how long the operation may take altogether, retries included, as `mangonel.timeout` does.
+
+        Iterating is limited reply by reply, since the program's own work lies in between.
+
+        Args:
+            seconds: the limit; None for none of its own.
+
+        Example:
+            >>> User.find().timeout(2.5).count()
+            2
+        """
+        made = self._copy()
+        made._seconds = seconds
         return made
 
     def hint(self, index: Any) -> Self:
@@ -305,45 +387,54 @@ class QueryBuilder(Generic[T]):
             query = query_of({self._model.__tag__: {"$in": tags} if len(tags) > 1 else tags[0]}, query)
         return query
 
-    def _bind(self, is_async: bool) -> Any:
+    def _place(self, is_async: bool) -> tuple[Any, Any]:
+        """The connection that is asked, and its collection with the query's settings."""
         chosen = self._connection or connection(self._model.__connection__)
         collection = chosen.collection(self._model, is_async)
-        settings = {
-            name: self._options[name]
-            for name in ("read_preference", "read_concern", "write_concern")
-            if name in self._options
-        }
-        return collection.with_options(**settings) if settings else collection
+        settings = {name: self._options[name] for name in SETTINGS if name in self._options}
+        return chosen, collection.with_options(**settings) if settings else collection
 
-    def _run(self, is_async: bool, flow: Callable[..., Any], *arguments: Any) -> Any:
-        collection = self._bind(is_async)
-        return collection._port.flow(flow(collection, *arguments))
+    def _request(self, terminal: str, is_async: bool) -> Request:
+        return Request(self, TERMINALS[terminal], *self._place(is_async))
 
-    def _find_options(self, **more: Any) -> dict[str, Any]:
-        options = {
-            name: value
-            for name, value in {**self._options, **more}.items()
-            if value is not None and name not in ("read_preference", "read_concern", "write_concern")
-        }
-        options.update(session_options(self._model.__connection__))
-        return options
+    def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a terminal's flow; the only way from a query to the driver."""
+        request = self._request(terminal, is_async)
+        if self._seconds is None:
+            return request.port.flow(flow(request, *arguments))
+        return request.port.flow(limited_flow(self._seconds, flow, request, *arguments))
 
-    def _cursor(self, collection: Any, **more: Any) -> Any:
-        return collection.find(self.query, **self._find_options(**more))
-
-    def _reader(self, is_single: bool = False) -> Callable[[Any, list[Any], int | None], int]:
+    def _reader(
+        self, request: Request, is_single: bool = False
+    ) -> Callable[[Any, list[Any], int | None], Any]:
         """Return the function that takes documents out of a batch, as what this query makes of them."""
+        model = self._model
         if self._shape is not None:
-            return reader(self._shape)
-        model = self._model.__model__
-        only = self._only()
-        lazy = self._wish.get("lazy", not is_single)
-        drain = _core.odm_drain
+            drain = reader(self._shape)
+        else:
+            plan, only, origin = model.__model__, self._only(), request.connection
+            lazy = self._wish.get("lazy", not is_single)
 
-        def read(batch: Any, documents: list[Any], limit: int | None) -> int:
-            return drain(batch, model, documents, limit, lazy, only)
+            def drain(batch: Any, documents: list[Any], limit: int | None) -> int:
+                return _core.odm_drain(batch, plan, documents, limit, lazy, only, False, origin)
 
-        return read
+        name, on_invalid = request.collection.name, self._on_invalid
+
+        def read(batch: Any, documents: list[Any], limit: int | None) -> None:
+            try:
+                drain(batch, documents, limit)
+            except ValidationError as error:
+                raise located(error, model, name) from None
+
+        def read_each(batch: Any, documents: list[Any], limit: int | None) -> None:
+            while not batch.is_empty:
+                try:
+                    drain(batch, documents, 1)
+                except ValidationError as error:
+                    if callable(on_invalid):
+                        on_invalid(located(error, model, name))
+
+        return read if on_invalid == "raise" else read_each
 
     def _only(self) -> list[int] | None:
         keys = self._wish.get("only")
@@ -353,3 +444,15 @@ class QueryBuilder(Generic[T]):
         return [
             index for index, field in enumerate(self._model.__plan__.fields.values()) if field.key in first
         ]
+
+
+async def limited_flow(seconds: float, terminal_flow: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a terminal's flow, which may take so long."""
+    with timeout(seconds):
+        return await terminal_flow(*arguments)
+
+
+def _count(number: int, name: str) -> int:
+    if number < 0:
+        raise ValueError(f"expected a {name} from 0 on, found {number}")
+    return number

@@ -10,7 +10,7 @@ from mangonel.odm.expressions.paths import Path, path_of
 from mangonel.odm.model.refs import Ref, Refs, _hashable, fetch_flow
 
 
-async def include_flow(model: Any, documents: list[Any], fields: Iterable[Any], is_async: bool) -> None:
+async def include_flow(model: Any, documents: list[Any], fields: Iterable[Any], request: Any) -> None:
     """Fetch the targets of reference fields and attach them."""
     for field in fields:
         steps = field if isinstance(field, (tuple, list)) else (field,)
@@ -18,7 +18,7 @@ async def include_flow(model: Any, documents: list[Any], fields: Iterable[Any], 
         owner = model
         for step in steps:
             path = _path(owner, step)
-            current, owner = await _level_flow(current, path, is_async)
+            current, owner = await _level_flow(current, path, request)
 
 
 def _path(owner: Any, step: Any) -> Path[Any]:
@@ -59,7 +59,7 @@ def _attributes(path: Path[Any]) -> list[str]:
     return names
 
 
-async def _level_flow(documents: list[Any], path: Path[Any], is_async: bool) -> tuple[list[Any], Any]:
+async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tuple[list[Any], Any]:
     found = references(documents, path)
     if not found:
         return [], None
@@ -67,8 +67,8 @@ async def _level_flow(documents: list[Any], path: Path[Any], is_async: bool) -> 
     wanted: list[Any] = []
     for ref in found:
         wanted += ref.ids if isinstance(ref, Refs) else [ref.id]
-    collection = target._bind(is_async)
-    fetched = await fetch_flow(collection, target, wanted)
+    query = target.find()._from(request.connection).session(request.query._session)
+    fetched = await fetch_flow(query._request("all", request.port.is_async), wanted)
     by_id = {_hashable(document.id): document for document in fetched}
     for ref in found:
         if isinstance(ref, Ref):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-import hashlib
+import hmac
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mangonel import bson
+from mangonel.odm.query.request import unsupported
 
 T = TypeVar("T")
 
@@ -65,49 +67,195 @@ class Pages(Generic[T]):
         return len(self.items)
 
 
-async def page_flow(query: Any, collection: Any, size: int, after: str | None) -> Page[Any]:
+async def page_flow(query: Any, request: Any, size: int, after: str | None) -> Page[Any]:
     """Fetch one page by keys."""
     if size < 1:
         raise ValueError(f"expected a page size from 1 on, found {size}")
+    if query._is_none:
+        return Page([], None)
     sort: dict[str, Any] = dict(query._options.get("sort") or {})
+    if any(direction not in (1, -1) for direction in sort.values()):
+        raise unsupported("page", "sort")
     # Equal values need an order of their own, or documents would be lost between pages.
     sort.setdefault("_id", next(iter(sort.values()), 1))
-    mark = _mark(query, sort)
-    wanted = query._with(sort=sort, limit=size + 1, skip=None)
+    signer = _Signer(request.connection.clients.page_key, (query._model.__name__, sort))
+    wanted = query._with(sort=sort, limit=size + 1, projection=_with_keys(query, sort))
     if after is not None:
-        wanted = wanted.find(_behind(sort, _values(after, mark)))
-    documents = await wanted._all_flow(collection)
-    if len(documents) <= size:
+        wanted = wanted.find(_behind(sort, signer.values(after, len(sort))))
+    asked = request.of(wanted, "all")
+    cursor = request.collection.find(asked.filter, **asked.keywords)
+    found: list[bytes] = []
+    while await cursor._fetch_flow():
+        found += split(cursor._batch.raw())
+        cursor._batch = None
+    documents = await query._decoded_flow(request, found[:size])
+    if len(found) <= size:
         return Page(documents, None)
-    documents = documents[:size]
-    return Page(documents, _token(documents[-1], sort, mark))
+    return Page(documents, signer.token(_sort_values(found[size - 1], sort)))
 
 
-def _mark(query: Any, sort: dict[str, Any]) -> bytes:
-    """What ties a token to its query, so that another query's is refused."""
-    return hashlib.blake2b(repr((query._model.__name__, sort)).encode(), digest_size=6).digest()
+def split(data: bytes) -> list[bytes]:
+    """Return the documents that stand one after another."""
+    documents: list[bytes] = []
+    at = 0
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        documents.append(data[at : at + length])
+        at += length
+    return documents
 
 
-def _token(document: Any, sort: dict[str, Any], mark: bytes) -> str:
-    values = document.to_bson()
+def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:
+    """The query's projection, with what tells where the next page begins."""
+    given = query._options.get("projection")
+    if not given:
+        return None
+    is_list = 1 in given.values()
+    projection = dict(given)
+    for key in sort:
+        if is_list:
+            parts = key.split(".")
+            if any(".".join(parts[:end]) in projection for end in range(1, len(parts) + 1)):
+                continue
+            # The server takes no path beside another that it begins with.
+            projection = {name: 1 for name in projection if not name.startswith(key + ".")}
+            projection[key] = 1
+        else:
+            projection = {
+                name: 0 for name in projection if name != key and not f"{key}.".startswith(f"{name}.")
+            }
+    return projection or None
+
+
+class _Signer:
+    """Makes and checks tokens, which only a query of the same model and order takes, and nobody else can make."""
+
+    def __init__(self, key: bytes, purpose: Any) -> None:
+        self._key = key
+        self._purpose = repr(purpose).encode()
+
+    def _signature(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, self._purpose + data, "sha256")[:16]
+
+    def token(self, values: list[Any]) -> str:
+        """Return the token of values."""
+        data = bson.encode({"v": values})
+        return base64.urlsafe_b64encode(self._signature(data) + data).decode().rstrip("=")
+
+    def values(self, token: str, count: int) -> list[Any]:
+        """Return the values of a token.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        try:
+            raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+            if not hmac.compare_digest(raw[:16], self._signature(raw[16:])):
+                raise ValueError
+            values: list[Any] = bson.decode(raw[16:])["v"]
+            if len(values) != count or any(map(_has_operator, values)):
+                raise ValueError
+        except Exception:
+            raise ValueError("expected the token of a page of this query, with the same order") from None
+        return values
+
+
+def _has_operator(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        key[:1] == "$" or _has_operator(item) for key, item in value.items()
+    )
+
+
+def _sort_values(data: bytes, sort: dict[str, Any]) -> list[Any]:
+    document = bson.decode(data)
     found: list[Any] = []
     for key in sort:
-        value: Any = values
+        value: Any = document
         for part in key.split("."):
-            value = value.get(part) if hasattr(value, "get") else None
+            value = value.get(part) if isinstance(value, dict) else value if isinstance(value, list) else None
+        if isinstance(value, list):
+            raise ValueError(
+                f"cannot page by {key!r}: it is a list, which sorts by its elements; use paginate()"
+            )
         found.append(value)
-    return base64.urlsafe_b64encode(mark + bson.encode({"v": found})).decode().rstrip("=")
+    return found
 
 
-def _values(token: str, mark: bytes) -> list[Any]:
-    try:
-        data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        if data[:6] != mark:
-            raise ValueError
-        values: list[Any] = bson.decode(data[6:])["v"]
-    except Exception:
-        raise ValueError("expected the token of a page of this query, with the same order") from None
-    return values
+# BSON's types in the order that the server sorts by; comparisons see values of one group only.
+_ORDER = (
+    ("minKey",),
+    ("null", "undefined"),
+    ("number",),
+    ("string", "symbol"),
+    ("object",),
+    ("binData",),
+    ("objectId",),
+    ("bool",),
+    ("date",),
+    ("timestamp",),
+    ("regex",),
+    ("dbPointer",),
+    ("javascript",),
+    ("javascriptWithScope",),
+    ("maxKey",),
+)
+
+
+def _rank(value: Any) -> int:
+    """Where a value's type stands in the order."""
+    data = bson.encode({"": value})
+    return _RANKS[data[4]]
+
+
+_RANKS = {
+    0xFF: 0,
+    0x06: 1,
+    0x0A: 1,
+    0x01: 2,
+    0x10: 2,
+    0x12: 2,
+    0x13: 2,
+    0x02: 3,
+    0x0E: 3,
+    0x03: 4,
+    0x05: 5,
+    0x07: 6,
+    0x08: 7,
+    0x09: 8,
+    0x11: 9,
+    0x0B: 10,
+    0x0C: 11,
+    0x0D: 12,
+    0x0F: 13,
+    0x7F: 14,
+}
+
+
+def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
+    """Alternatives that together are what comes behind a value in one key, of whatever type."""
+    rank = _rank(value)
+    is_nan = isinstance(value, float) and math.isnan(value)
+    found: list[dict[str, Any]] = []
+    if direction == 1:
+        # NaN sorts before all numbers and compares with none.
+        if is_nan:
+            found.append({key: {"$gte": -math.inf}})
+        elif value is not None:
+            found.append({key: {"$gt": value}})
+        others = _ORDER[rank + 1 :]
+    else:
+        if value is not None and not is_nan:
+            found.append({key: {"$lt": value}})
+            if rank == 2:
+                found.append({key: math.nan})
+        others = _ORDER[:rank]
+    types = [name for group in others for name in group]
+    if "null" in types:
+        # A key that is not there sorts as null does.
+        found.append({key: None})
+    if types:
+        found.append({key: {"$type": types}})
+    return found
 
 
 def _behind(sort: dict[str, Any], values: list[Any]) -> dict[str, Any]:
@@ -115,11 +263,8 @@ def _behind(sort: dict[str, Any], values: list[Any]) -> dict[str, Any]:
     alternatives: list[dict[str, Any]] = []
     equal: dict[str, Any] = {}
     for (key, direction), value in zip(sort.items(), values, strict=True):
-        if direction == 1:
-            # None sorts before everything else; comparisons see values of the same type only.
-            beyond: Any = {"$gt": value} if value is not None else {"$ne": None}
-            alternatives.append({**equal, key: beyond})
-        elif value is not None:
-            alternatives.append({**equal, "$or": [{key: {"$lt": value}}, {key: None}]})
-        equal[key] = value
+        alternatives += [
+            {"$and": [equal, beyond]} if equal else beyond for beyond in _beyond(key, value, direction)
+        ]
+        equal = {**equal, key: {"$eq": value}}
     return {"$or": alternatives}

@@ -10,13 +10,14 @@ from typing import Any, Generic, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.odm.connections.context import session_options
 from mangonel.odm.connections.identity import current_map
-from mangonel.odm.errors import DocumentNotFound, MultipleDocuments
+from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, ValidationError
 from mangonel.odm.expressions.paths import key_of
-from mangonel.odm.query.builder import QueryBuilder
+from mangonel.odm.model.invalid import located
+from mangonel.odm.query.builder import QueryBuilder, limited_flow
 from mangonel.odm.query.include import include_flow
-from mangonel.odm.query.pages import Page, Pages, page_flow
+from mangonel.odm.query.pages import Page, Pages, page_flow, split
+from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
 
 __all__ = ["QueryReads"]
 
@@ -32,33 +33,53 @@ class QueryReads(QueryBuilder[T]):
 
     __slots__ = ()
 
-    async def _all_flow(self, collection: Any) -> list[Any]:
+    async def _all_flow(self, request: Request) -> list[Any]:
         documents: list[Any] = []
         if self._is_none:
             return documents
-        cursor = self._cursor(collection)
-        read = self._reader(self._options.get("limit") == 1)
+        cursor = request.collection.find(request.filter, **request.keywords)
+        read = self._reader(request, self._options.get("limit") == 1)
         while await cursor._fetch_flow():
             read(cursor._batch, documents, None)
+        return await self._finished_flow(request, documents)
+
+    async def _finished_flow(self, request: Request, documents: list[Any]) -> list[Any]:
+        """What is done with documents before the program gets them: the identity map, and references."""
         if documents and self._shape is None:
-            documents = self._identified(documents)
-            await self._include_flow(documents, collection._port.is_async)
+            known = current_map()
+            if known is not None:
+                documents = [known.take(document) for document in documents]
+            if self._includes:
+                await include_flow(self._model, documents, self._includes, request)
         return documents
 
-    def _identified(self, documents: list[Any]) -> list[Any]:
-        known = current_map()
-        return documents if known is None else [known.take(document) for document in documents]
+    async def _decoded_flow(self, request: Request, found: list[bytes]) -> list[Any]:
+        """What the query makes of raw documents."""
+        lazy, only = self._wish.get("lazy", True), self._only()
+        documents: list[Any] = []
+        for data in found:
+            try:
+                documents += _core.odm_decode_all(
+                    self._model.__model__, data, lazy, only, False, request.connection
+                )
+            except ValidationError as error:
+                error = located(error, self._model, request.collection.name)
+                if self._on_invalid == "raise":
+                    raise error from None
+                if callable(self._on_invalid):
+                    self._on_invalid(error)
+        return await self._finished_flow(request, documents)
 
-    async def _include_flow(self, documents: list[Any], is_async: bool) -> None:
-        if self._includes:
-            await include_flow(self._model, documents, self._includes, is_async)
-
-    async def _first_flow(self, collection: Any) -> Any:
-        found = await self.limit(1)._all_flow(collection)
+    async def _first_flow(self, request: Request) -> Any:
+        found = await self._all_flow(request)
         return found[0] if found else None
 
-    async def _one_flow(self, collection: Any) -> Any:
-        found = await self.limit(2)._wishing(lazy=self._wish.get("lazy", False))._all_flow(collection)
+    async def _last_flow(self, request: Request) -> Any:
+        found = await self._all_flow(request)
+        return found[-1] if found else None
+
+    async def _one_flow(self, request: Request) -> Any:
+        found = await self._all_flow(request)
         if not found:
             raise DocumentNotFound(f"no {self._model.__name__} matches {self.query!r}")
         if len(found) > 1:
@@ -67,34 +88,56 @@ class QueryReads(QueryBuilder[T]):
             )
         return found[0]
 
+    def _first(self, is_async: bool) -> Any:
+        query = self.limit(1)
+        return query._run(is_async, "first", query._first_flow)
+
+    def _last(self, is_async: bool) -> Any:
+        query: Any = self
+        if not is_windowed(self):
+            sort = self._options.get("sort") or {"_id": 1}
+            if any(direction not in (1, -1) for direction in sort.values()):
+                raise unsupported("last", "sort")
+            query = self._with(sort={key: -direction for key, direction in sort.items()}, limit=1)
+        return query._run(is_async, "last", query._last_flow)
+
+    def _nth(self, is_async: bool, index: int) -> Any:
+        query = self[index : index + 1]
+        return query._run(is_async, "nth", query._first_flow)
+
+    def _one(self, is_async: bool) -> Any:
+        query = self[:2]._wishing(lazy=self._wish.get("lazy", False))
+        return query._run(is_async, "one", query._one_flow)
+
     # Reading.
 
     def __iter__(self) -> Iterator[T]:
-        collection = self._bind(False)
-        while_open = self._slices(collection)
-        for documents in while_open:
+        for documents in self._slices():
             yield from documents
 
-    def _slices(self, collection: Any) -> Iterator[list[T]]:
+    def _slices(self) -> Iterator[list[T]]:
+        request = self._request("iterate", False)
         if self._is_none:
             return
-        cursor = self._cursor(collection)
-        read = self._reader()
+        cursor = request.collection.find(request.filter, **request.keywords)
+        read = self._reader(request)
         try:
-            while collection._port.flow(cursor._fetch_flow()):
+            while request.port.flow(self._fetch_flow(cursor)):
                 while not cursor._batch.is_empty:
-                    yield collection._port.flow(self._slice_flow(cursor, read, collection))
+                    yield request.port.flow(self._slice_flow(cursor, read, request))
         finally:
             cursor.close()
 
-    async def _slice_flow(self, cursor: Any, read: Any, collection: Any) -> list[T]:
+    async def _fetch_flow(self, cursor: Any) -> bool:
+        if self._seconds is None:
+            return bool(await cursor._fetch_flow())
+        return bool(await limited_flow(self._seconds, cursor._fetch_flow))
+
+    async def _slice_flow(self, cursor: Any, read: Any, request: Request) -> list[T]:
         documents: list[T] = []
         # References are fetched for a whole batch, so with them a batch is one slice.
         read(cursor._batch, documents, None if self._includes else SLICE)
-        if documents and self._shape is None:
-            documents = self._identified(documents)
-            await self._include_flow(documents, collection._port.is_async)
-        return documents
+        return await self._finished_flow(request, documents)
 
     def __aiter__(self) -> AsyncIterator[T]:
         return _AsyncDocuments(self)
@@ -105,22 +148,22 @@ class QueryReads(QueryBuilder[T]):
 
     def all(self) -> list[T]:
         """Return all documents."""
-        found: list[T] = self._run(False, self._all_flow)
+        found: list[T] = self._run(False, "all", self._all_flow)
         return found
 
     def aall(self) -> Coroutine[Any, Any, list[T]]:
         """As `all`, on asyncio; `await query` is the same."""
-        found: Coroutine[Any, Any, list[T]] = self._run(True, self._all_flow)
+        found: Coroutine[Any, Any, list[T]] = self._run(True, "all", self._all_flow)
         return found
 
     def first(self) -> T | None:
         """Return the first document, or None."""
-        found: T | None = self._run(False, self._first_flow)
+        found: T | None = self._first(False)
         return found
 
     def afirst(self) -> Coroutine[Any, Any, T | None]:
         """As `first`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._run(True, self._first_flow)
+        found: Coroutine[Any, Any, T | None] = self._first(True)
         return found
 
     def one(self) -> T:
@@ -130,12 +173,12 @@ class QueryReads(QueryBuilder[T]):
             DocumentNotFound: there is none.
             MultipleDocuments: there is more than one.
         """
-        found: T = self._run(False, self._one_flow)
+        found: T = self._one(False)
         return found
 
     def aone(self) -> Coroutine[Any, Any, T]:
         """As `one`, on asyncio."""
-        found: Coroutine[Any, Any, T] = self._run(True, self._one_flow)
+        found: Coroutine[Any, Any, T] = self._one(True)
         return found
 
     def count(self) -> int:
@@ -144,40 +187,77 @@ class QueryReads(QueryBuilder[T]):
         With `where_js` or a search by distance the server's command `count` is asked, which no transaction takes and
         which may count orphans on a sharded cluster.
         """
-        found: int = self._run(False, self._count_flow)
+        found: int = self._run(False, "count", self._count_flow)
         return found
 
     def acount(self) -> Coroutine[Any, Any, int]:
         """As `count`, on asyncio."""
-        found: Coroutine[Any, Any, int] = self._run(True, self._count_flow)
+        found: Coroutine[Any, Any, int] = self._run(True, "count", self._count_flow)
         return found
 
-    async def _count_flow(self, collection: Any) -> int:
+    async def _count_flow(self, request: Request) -> int:
         if self._is_none:
             return 0
-        options = {
-            name: self._options[name]
-            for name in ("skip", "limit", "hint", "collation")
-            if self._options.get(name)
-        }
-        options.update(session_options(self._model.__connection__))
-        return int(await collection._port.call(_count, collection, self.query, options))
+        return int(await request.port.call(_count, request.collection, request.filter, request.keywords))
+
+    def last(self) -> T | None:
+        """Return the last document by the query's order, by `_id` without one; or None."""
+        found: T | None = self._last(False)
+        return found
+
+    def alast(self) -> Coroutine[Any, Any, T | None]:
+        """As `last`, on asyncio."""
+        found: Coroutine[Any, Any, T | None] = self._last(True)
+        return found
+
+    def nth(self, index: int) -> T | None:
+        """Return the document behind so many others, or None.
+
+        Args:
+            index: how many stand before it; 0 for the first.
+
+        Example:
+            >>> User.find().sort("age").nth(1).name
+            'Ada'
+        """
+        found: T | None = self._nth(False, index)
+        return found
+
+    def anth(self, index: int) -> Coroutine[Any, Any, T | None]:
+        """As `nth`, on asyncio."""
+        found: Coroutine[Any, Any, T | None] = self._nth(True, index)
+        return found
+
+    def is_empty(self) -> bool:
+        """Return whether there is none."""
+        found: bool = self._run(False, "is_empty", self._is_empty_flow)
+        return found
+
+    def ais_empty(self) -> Coroutine[Any, Any, bool]:
+        """As `is_empty`, on asyncio."""
+        found: Coroutine[Any, Any, bool] = self._run(True, "is_empty", self._is_empty_flow)
+        return found
+
+    async def _is_empty_flow(self, request: Request) -> bool:
+        return not await self._exists_flow(request)
 
     def exists(self) -> bool:
         """Return whether there is any."""
-        found: bool = self._run(False, self._exists_flow)
+        found: bool = self._run(False, "exists", self._exists_flow)
         return found
 
     def aexists(self) -> Coroutine[Any, Any, bool]:
         """As `exists`, on asyncio."""
-        found: Coroutine[Any, Any, bool] = self._run(True, self._exists_flow)
+        found: Coroutine[Any, Any, bool] = self._run(True, "exists", self._exists_flow)
         return found
 
-    async def _exists_flow(self, collection: Any) -> bool:
+    async def _exists_flow(self, request: Request) -> bool:
         if self._is_none:
             return False
-        cursor = self._cursor(collection, limit=1, projection={"_id": 1})
-        return bool(await cursor._fetch_flow())
+        # Where to begin depends on no order, and a score needs its own projection.
+        keywords = {**request.keywords, "limit": 1, "projection": {"_id": 1}}
+        keywords.pop("sort", None)
+        return bool(await request.collection.find(request.filter, **keywords)._fetch_flow())
 
     def distinct(self, field: S) -> list[S]:
         """Return the distinct values of a field, or of a list's elements.
@@ -189,61 +269,58 @@ class QueryReads(QueryBuilder[T]):
             >>> sorted(User.find().distinct(User.name))
             ['Ada', 'Eve']
         """
-        found: list[S] = self._run(False, self._distinct_flow, field)
+        found: list[S] = self._run(False, "distinct", self._distinct_flow, field)
         return found
 
     def adistinct(self, field: S) -> Coroutine[Any, Any, list[S]]:
         """As `distinct`, on asyncio."""
-        found: Coroutine[Any, Any, list[S]] = self._run(True, self._distinct_flow, field)
+        found: Coroutine[Any, Any, list[S]] = self._run(True, "distinct", self._distinct_flow, field)
         return found
 
-    async def _distinct_flow(self, collection: Any, field: Any) -> list[Any]:
+    async def _distinct_flow(self, request: Request, field: Any) -> list[Any]:
         if self._is_none:
             return []
-        options = session_options(self._model.__connection__)
         key = key_of(field, self._model)
-        found: list[Any] = await collection._port.call(_distinct, collection, key, self.query, options)
-        return found
+        values: list[Any] = []
+        keywords = dict(request.keywords)
+        # The server's command takes no hint before MongoDB 7.1.
+        hint = keywords.pop("hint", None)
+        for query in await filters_flow(request, by_id=hint is not None):
+            found = await request.port.call(_distinct, request.collection, key, query, keywords)
+            values += [value for value in found if value not in values] if values else found
+        return values
 
     def dicts(self) -> list[dict[str, Any]]:
         """Return the documents as the driver's dicts."""
-        found: list[dict[str, Any]] = self._run(False, self._dicts_flow)
+        found: list[dict[str, Any]] = self._run(False, "dicts", self._dicts_flow)
         return found
 
     def adicts(self) -> Coroutine[Any, Any, list[dict[str, Any]]]:
         """As `dicts`, on asyncio."""
-        found: Coroutine[Any, Any, list[dict[str, Any]]] = self._run(True, self._dicts_flow)
+        found: Coroutine[Any, Any, list[dict[str, Any]]] = self._run(True, "dicts", self._dicts_flow)
         return found
 
-    async def _dicts_flow(self, collection: Any) -> list[dict[str, Any]]:
-        if self._is_none:
-            return []
-        found: list[dict[str, Any]] = await self._cursor(collection)._to_list_flow(None)
-        return found
+    async def _dicts_flow(self, request: Request) -> list[dict[str, Any]]:
+        return [] if self._is_none else await dicts_flow(request)
 
     def raw(self) -> list[bytes]:
         """Return the documents as BSON."""
-        found: list[bytes] = self._run(False, self._raw_flow)
+        found: list[bytes] = self._run(False, "raw", self._raw_flow)
         return found
 
     def araw(self) -> Coroutine[Any, Any, list[bytes]]:
         """As `raw`, on asyncio."""
-        found: Coroutine[Any, Any, list[bytes]] = self._run(True, self._raw_flow)
+        found: Coroutine[Any, Any, list[bytes]] = self._run(True, "raw", self._raw_flow)
         return found
 
-    async def _raw_flow(self, collection: Any) -> list[bytes]:
+    async def _raw_flow(self, request: Request) -> list[bytes]:
         documents: list[bytes] = []
         if self._is_none:
             return documents
-        cursor = self._cursor(collection)
+        cursor = request.collection.find(request.filter, **request.keywords)
         while await cursor._fetch_flow():
-            data = cursor._batch.raw()
+            documents += split(cursor._batch.raw())
             cursor._batch = None
-            at = 0
-            while at < len(data):
-                length = int.from_bytes(data[at : at + 4], "little")
-                documents.append(data[at : at + length])
-                at += length
         return documents
 
     def json(self, *, exclude: Iterable[Any] = ()) -> bytes:
@@ -258,18 +335,19 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find(User.age > 30).only(User.name).json()
             b'[{"id":"...","name":"Ada"}]'
         """
-        found: bytes = self._run(False, self._json_flow, tuple(exclude))
+        found: bytes = self._run(False, "json", self._json_flow, tuple(exclude))
         return found
 
     def ajson(self, *, exclude: Iterable[Any] = ()) -> Coroutine[Any, Any, bytes]:
         """As `json`, on asyncio."""
-        found: Coroutine[Any, Any, bytes] = self._run(True, self._json_flow, tuple(exclude))
+        found: Coroutine[Any, Any, bytes] = self._run(True, "json", self._json_flow, tuple(exclude))
         return found
 
-    async def _json_flow(self, collection: Any, exclude: tuple[Any, ...]) -> bytes:
+    async def _json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         if self._is_none:
             return b"[]"
-        cursor = self._cursor(collection, **self._without(exclude))
+        keywords = {**request.keywords, **self._without(exclude)}
+        cursor = request.collection.find(request.filter, **keywords)
         pieces: list[bytes] = []
         while await cursor._fetch_flow():
             pieces.append(_core.odm_json(cursor._batch, self._model.__model__))
@@ -304,33 +382,34 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find().sort("age").values(User.name, User.age)
             [('Eve', 24), ('Ada', 36)]
         """
-        return self._run(False, self._values_flow, fields)
+        return self._run(False, "values", self._values_flow, fields)
 
     def avalues(self, *fields: Any) -> Coroutine[Any, Any, list[Any]]:
         """As `values`, on asyncio."""
-        found: Coroutine[Any, Any, list[Any]] = self._run(True, self._values_flow, fields)
+        found: Coroutine[Any, Any, list[Any]] = self._run(True, "values", self._values_flow, fields)
         return found
 
-    async def _values_flow(self, collection: Any, fields: tuple[Any, ...]) -> list[Any]:
+    async def _values_flow(self, request: Request, fields: tuple[Any, ...]) -> list[Any]:
         keys = [key_of(field, self._model) for field in fields]
         names = [key.split(".") for key in keys]
-        narrow = self.only(*[_Key(key) for key in keys]).eager() if keys else self
-        found = await narrow._wishing(only=keys)._dicts_flow(collection)
+        narrow = self._with(projection=dict.fromkeys(keys, 1)) if keys else self
+        found = await narrow._dicts_flow(request.of(narrow, "values"))
         rows = [tuple(_dig(row, name) for name in names) for row in found]
         return [row[0] for row in rows] if len(fields) == 1 else rows
 
     def explain(self) -> dict[str, Any]:
         """Return how the server would run the query."""
-        found: dict[str, Any] = self._run(False, self._explain_flow)
+        found: dict[str, Any] = self._run(False, "explain", self._explain_flow)
         return found
 
     def aexplain(self) -> Coroutine[Any, Any, dict[str, Any]]:
         """As `explain`, on asyncio."""
-        found: Coroutine[Any, Any, dict[str, Any]] = self._run(True, self._explain_flow)
+        found: Coroutine[Any, Any, dict[str, Any]] = self._run(True, "explain", self._explain_flow)
         return found
 
-    async def _explain_flow(self, collection: Any) -> dict[str, Any]:
-        found: dict[str, Any] = await collection._port.call(self._cursor(collection).explain)
+    async def _explain_flow(self, request: Request) -> dict[str, Any]:
+        cursor = request.collection.find(request.filter, **request.keywords)
+        found: dict[str, Any] = await request.port.call(cursor.explain)
         return found
 
     # Pages.
@@ -350,16 +429,16 @@ class QueryReads(QueryBuilder[T]):
             >>> [found.name for found in User.find().sort("age").page(size=1, after=page.next).items]
             ['Ada']
         """
-        found: Page[T] = self._run(False, self._page_flow, size, after)
+        found: Page[T] = self._run(False, "page", self._page_flow, size, after)
         return found
 
     def apage(self, size: int = 20, after: str | None = None) -> Coroutine[Any, Any, Page[T]]:
         """As `page`, on asyncio."""
-        found: Coroutine[Any, Any, Page[T]] = self._run(True, self._page_flow, size, after)
+        found: Coroutine[Any, Any, Page[T]] = self._run(True, "page", self._page_flow, size, after)
         return found
 
-    async def _page_flow(self, collection: Any, size: int, after: str | None) -> Any:
-        return await page_flow(self, collection, size, after)
+    async def _page_flow(self, request: Request, size: int, after: str | None) -> Any:
+        return await page_flow(self, request, size, after)
 
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
         """Return a page by its number, counted from 1, with the total.
@@ -372,20 +451,21 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find().paginate(1, 20).total
             2
         """
-        found: Pages[T] = self._run(False, self._paginate_flow, number, size)
+        found: Pages[T] = self._run(False, "paginate", self._paginate_flow, number, size)
         return found
 
     def apaginate(self, number: int = 1, size: int = 20) -> Coroutine[Any, Any, Pages[T]]:
         """As `paginate`, on asyncio."""
-        found: Coroutine[Any, Any, Pages[T]] = self._run(True, self._paginate_flow, number, size)
+        found: Coroutine[Any, Any, Pages[T]] = self._run(True, "paginate", self._paginate_flow, number, size)
         return found
 
-    async def _paginate_flow(self, collection: Any, number: int, size: int) -> Any:
+    async def _paginate_flow(self, request: Request, number: int, size: int) -> Any:
         if number < 1 or size < 1:
             raise ValueError(f"expected a page and a size from 1 on, found {number} and {size}")
-        total = await self._count_flow(collection)
-        items = await self.skip((number - 1) * size).limit(size)._all_flow(collection)
-        return Pages(items, number, size, total)
+        bare = self._bare(projection=None)
+        total = await bare._count_flow(request.of(bare, "count"))
+        part = self[(number - 1) * size : number * size]
+        return Pages(await part._all_flow(request.of(part, "paginate")), number, size, total)
 
     # What a query is to Python.
 
@@ -399,13 +479,13 @@ class QueryReads(QueryBuilder[T]):
 class _AsyncDocuments(Generic[T]):
     """`async for` over a query: documents of a slice are handed out without waiting."""
 
-    __slots__ = ("_at", "_collection", "_cursor", "_documents", "_query", "_read")
+    __slots__ = ("_at", "_cursor", "_documents", "_query", "_read", "_request")
 
     def __init__(self, query: QueryReads[T]) -> None:
         self._query = query
-        self._collection = query._bind(True)
-        self._cursor = None if query._is_none else query._cursor(self._collection)
-        self._read = query._reader()
+        self._request = request = query._request("iterate", True)
+        self._cursor = None if query._is_none else request.collection.find(request.filter, **request.keywords)
+        self._read = query._reader(request)
         self._documents: list[T] = []
         self._at = 0
 
@@ -417,24 +497,18 @@ class _AsyncDocuments(Generic[T]):
         if at < len(self._documents):
             self._at = at + 1
             return _core.odm_finished(self._documents[at])
-        return self._collection._port.flow(self._more_flow())
+        return self._request.port.flow(self._more_flow())
 
     async def _more_flow(self) -> T:
         cursor = self._cursor
         while cursor is not None:
             if cursor._batch is not None and not cursor._batch.is_empty:
-                self._documents = await self._query._slice_flow(cursor, self._read, self._collection)
+                self._documents = await self._query._slice_flow(cursor, self._read, self._request)
                 self._at = 1
                 return self._documents[0]
-            if not await cursor._fetch_flow():
+            if not await self._query._fetch_flow(cursor):
                 break
         raise StopAsyncIteration
-
-
-class _Key(str):
-    """A key of the database, that needs no translation."""
-
-    __slots__ = ()
 
 
 def _dig(row: Any, names: list[str]) -> Any:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.odm._registry import registry
-from mangonel.odm.connections.context import session_options
+from mangonel.odm._registry import models
 from mangonel.odm.errors import DeleteDenied
+from mangonel.odm.query.request import MOST_IDS, dicts_flow
 
 
 def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
     """Return the fields that refer to a model and have a rule: their model, the field, the rule."""
     found: list[tuple[Any, Any, str]] = []
-    for other in registry.values():
+    for other in models:
         if not other.__is_document__ or not any(info.on_delete for info in other.__fields__.values()):
             continue
         for field in other.__plan__.fields.values():
@@ -27,62 +27,88 @@ def has_rules(model: Any) -> bool:
     return bool(rules_of(model))
 
 
-async def apply_rules_flow(model: Any, ids: list[Any], is_async: bool) -> None:
-    """Do to other documents what their references to these ask for; those that deny are asked first.
+class Plan:
+    """What delete rules ask for, before any of it is done."""
+
+    __slots__ = ("cascades", "updates")
+
+    def __init__(self) -> None:
+        self.cascades: list[tuple[Any, list[Any]]] = []
+        self.updates: list[tuple[Any, Any, str, list[Any]]] = []
+
+
+async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
+    """Find out what references to these documents ask for; those that deny are asked first.
+
+    Deletion that only marks can be taken back, so it spreads to references that cascade from models which mark too,
+    and leaves all others as they are.
 
     Raises:
         DeleteDenied: a rule forbids it. Nothing was changed.
     """
+    plan = Plan()
     queue: list[tuple[Any, list[Any]]] = [(model, ids)]
-    cascades: list[tuple[Any, list[Any]]] = []
-    updates: list[tuple[Any, Any, str, list[Any]]] = []
     seen: set[tuple[str, str]] = {(model.__collection_name__(), repr(id)) for id in ids}
-    # All that would go is known, and nobody denied, before anything is changed.
     for current, current_ids in queue:
         if not current_ids:
             continue
+        is_marked = current.__soft_delete__()
         for other, field, rule in rules_of(current):
-            collection = other._bind(is_async)
-            query = {field.key: {"$in": current_ids}}
-            if rule in ("deny", "cascade"):
-                rows = await collection._port.call(
-                    _ids, collection, query, session_options(other.__connection__)
+            if rule not in ("deny", "cascade"):
+                if not is_marked:
+                    plan.updates.append((other, field, rule, current_ids))
+                continue
+            if rule == "cascade" and is_marked and not other.__soft_delete__():
+                continue
+            place = _place(other, request)
+            query = place.query.find({field.key: {"$in": current_ids}})._bare(projection={"_id": 1})
+            found = [row["_id"] for row in await dicts_flow(place.of(query, "dicts"))]
+            fresh = [id for id in found if (other.__collection_name__(), repr(id)) not in seen]
+            if rule == "deny" and fresh:
+                raise DeleteDenied(
+                    f"{len(fresh)} {other.__name__} refer to the {current.__name__} by {field.name!r}, "
+                    "which denies it"
                 )
-                found = [row["_id"] for row in rows]
-                fresh = [id for id in found if (other.__collection_name__(), repr(id)) not in seen]
-                if rule == "deny" and fresh:
-                    raise DeleteDenied(
-                        f"{len(fresh)} {other.__name__} refer to the {current.__name__} by {field.name!r}, "
-                        "which denies it"
-                    )
-                if rule == "cascade" and fresh:
-                    seen.update((other.__collection_name__(), repr(id)) for id in fresh)
-                    cascades.append((other, fresh))
-                    queue.append((other, fresh))
-            else:
-                updates.append((other, field, rule, current_ids))
-    for other, field, rule, current_ids in updates:
-        collection = other._bind(is_async)
-        change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: current_ids}}
-        await collection._port.call(
-            _update,
-            collection,
-            {field.key: {"$in": current_ids}},
-            change,
-            session_options(other.__connection__),
+            if rule == "cascade" and fresh:
+                seen.update((other.__collection_name__(), repr(id)) for id in fresh)
+                plan.cascades.append((other, fresh))
+                queue.append((other, fresh))
+    return plan
+
+
+async def carry_out_flow(plan: Plan, request: Any) -> None:
+    """Do what delete rules ask for."""
+    for other, field, rule, ids in plan.updates:
+        place = _place(other, request)
+        change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
+        await place.port.call(_update, place.collection, {field.key: {"$in": ids}}, change, place.session)
+    for other, found in reversed(plan.cascades):
+        place = _place(other, request)
+        for start in range(0, len(found), MOST_IDS):
+            query = {"_id": {"$in": found[start : start + MOST_IDS]}}
+            await erase_flow(other, place.collection, query, place.session)
+
+
+def _place(other: Any, request: Any) -> Any:
+    """Where documents of another model are that refer to those of a request; its living ones, by its scope."""
+    query = other.find()._from(request.connection).session(request.query._session)
+    return query._request("dicts", request.port.is_async)
+
+
+async def erase_flow(model: Any, collection: Any, query: Any, keywords: dict[str, Any]) -> int:
+    """Delete what matches, or mark it where a model only marks; return how many."""
+    if model.__soft_delete__():
+        result = await collection._port.call(
+            _update, collection, query, model.__soft_delete_update__(), keywords
         )
-    for other, found in reversed(cascades):
-        collection = other._bind(is_async)
-        await collection._port.call(_delete, collection, found, session_options(other.__connection__))
-
-
-def _ids(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.find(query, {"_id": 1}, **options).to_list()
+        return int(result.modified_count) if result.acknowledged else 0
+    result = await collection._port.call(_delete, collection, query, keywords)
+    return int(result.deleted_count) if result.acknowledged else 0
 
 
 def _update(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
     return collection.update_many(query, change, **options)
 
 
-def _delete(collection: Any, ids: list[Any], options: dict[str, Any]) -> Any:
-    return collection.delete_many({"_id": {"$in": ids}}, **options)
+def _delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.delete_many(query, **options)

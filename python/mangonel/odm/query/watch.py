@@ -45,24 +45,32 @@ class Changes(Generic[T]):
         ...         print(event.operation, event.document)
     """
 
-    def __init__(self, model: Any, pipeline: Iterable[Any], options: dict[str, Any]) -> None:
-        self._model = model
+    def __init__(self, query: Any, pipeline: Iterable[Any], options: dict[str, Any]) -> None:
+        self._query = query
+        self._model = query._model
         self._pipeline = list(pipeline)
         self._options = options
         self._stream: Any = None
-        self._port: Any = None
+        self._request: Any = None
 
-    async def _open_flow(self, collection: Any) -> Changes[T]:
+    def _asked(self, is_async: bool) -> Any:
+        """The request, made when the stream is opened: it stays where it began."""
+        if self._request is None:
+            self._request = self._query._request("watch", is_async)
+        return self._request
+
+    async def _open_flow(self, request: Any) -> Changes[T]:
         if self._stream is None:
-            self._port = collection._port
-            self._stream = await collection._port.call(
-                _watch, raw_collection(collection), self._pipeline, self._options
+            keywords = {**request.keywords, **self._options}
+            stages = [*_of_family(request.filter), *self._pipeline]
+            self._stream = await request.port.call(
+                _watch, raw_collection(request.collection), stages, keywords
             )
         return self
 
-    async def _next_flow(self, collection: Any, method: str) -> Event[T] | None:
-        await self._open_flow(collection)
-        found = await collection._port.call(getattr(self._stream, method))
+    async def _next_flow(self, request: Any, method: str) -> Event[T] | None:
+        await self._open_flow(request)
+        found = await request.port.call(getattr(self._stream, method))
         return None if found is None else self._event(found)
 
     def _event(self, found: Any) -> Event[T]:
@@ -81,7 +89,10 @@ class Changes(Generic[T]):
     def _made(self, document: Any) -> T | None:
         if document is None:
             return None
-        made: T = _core.odm_decode_all(self._model.__model__, bytes(document.raw))[0]
+        origin = self._request.connection
+        made: T = _core.odm_decode_all(
+            self._model.__model__, bytes(document.raw), False, None, False, origin
+        )[0]
         return made
 
     @property
@@ -90,8 +101,8 @@ class Changes(Generic[T]):
         return None if self._stream is None else self._stream.resume_token
 
     def __enter__(self) -> Changes[T]:
-        collection = self._model._bind(False)
-        opened: Changes[T] = collection._port.flow(self._open_flow(collection))
+        request = self._asked(False)
+        opened: Changes[T] = request.port.flow(self._open_flow(request))
         return opened
 
     def __exit__(self, *exc_info: object) -> None:
@@ -106,8 +117,8 @@ class Changes(Generic[T]):
 
     def try_next(self) -> Event[T] | None:
         """Return the next change if one came within `max_await_time_ms`, or None."""
-        collection = self._model._bind(False)
-        found: Event[T] | None = collection._port.flow(self._next_flow(collection, "try_next"))
+        request = self._asked(False)
+        found: Event[T] | None = request.port.flow(self._next_flow(request, "try_next"))
         return found
 
     def close(self) -> None:
@@ -117,8 +128,8 @@ class Changes(Generic[T]):
             stream.close()
 
     def __aenter__(self) -> Any:
-        collection = self._model._bind(True)
-        return collection._port.flow(self._open_flow(collection))
+        request = self._asked(True)
+        return request.port.flow(self._open_flow(request))
 
     def __aexit__(self, *exc_info: object) -> Any:
         return self.aclose()
@@ -127,18 +138,26 @@ class Changes(Generic[T]):
         return self
 
     def __anext__(self) -> Any:
-        collection = self._model._bind(True)
-        return collection._port.flow(self._next_flow(collection, "next"))
+        request = self._asked(True)
+        return request.port.flow(self._next_flow(request, "next"))
 
     def atry_next(self) -> Any:
         """As `try_next`, on asyncio."""
-        collection = self._model._bind(True)
-        return collection._port.flow(self._next_flow(collection, "try_next"))
+        request = self._asked(True)
+        return request.port.flow(self._next_flow(request, "try_next"))
 
     def aclose(self) -> Any:
         """As `close`, on asyncio."""
         stream, self._stream = self._stream, None
         return stream.close() if stream is not None else _core.odm_finished(None)
+
+
+def _of_family(query: dict[str, Any]) -> list[Any]:
+    """The stage that leaves other models of the collection out; what has no document is everybody's."""
+    if not query:
+        return []
+    known = {f"fullDocument.{key}": value for key, value in query.items()}
+    return [{"$match": {"$or": [known, {"fullDocument": None}]}}]
 
 
 def _watch(collection: Any, pipeline: list[Any], options: dict[str, Any]) -> Any:

@@ -11,14 +11,16 @@ from typing import Any, ClassVar, Self
 from mangonel import _core
 from mangonel.bson import ObjectId
 from mangonel.odm.connections.connection import connection
+from mangonel.odm.connections.place import Place, connection_of, place_of
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import Where
 from mangonel.odm.model.base import Base
 from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
 from mangonel.odm.model.fields import Index, field
+from mangonel.odm.model.refs import fetch_flow
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.watch import Changes
-from mangonel.odm.store import writes
+from mangonel.odm.store import bulk, writes
 from mangonel.odm.store.schema import bson_schema, create_collection_flow, sync_indexes_flow
 
 
@@ -108,17 +110,19 @@ class Document(Base):
     # Asking.
 
     @classmethod
-    def find(cls, *where: Where) -> Query[Self]:
+    def find(cls, *where: Where, on_invalid: Any = None) -> Query[Self]:
         """Return the query for documents that fulfil all conditions; nothing is sent before it is read.
 
         Args:
             where: conditions such as `User.age > 3`, or query documents.
+            on_invalid: what becomes of documents that do not fit the model: "raise", "skip", or a function that is
+                called with the ValidationError of each.
 
         Example:
             >>> [user.name for user in User.find(User.age > 30).sort("-age").limit(10)]
             ['Ada']
         """
-        return Query(cls)._scoped().find(*where)
+        return Query(cls)._scoped().find(*where, on_invalid=on_invalid)
 
     @classmethod
     def unscoped(cls, *where: Where) -> Query[Self]:
@@ -140,15 +144,13 @@ class Document(Base):
             >>> User.get(user.id).name
             'Ada'
         """
-        collection = cls._bind(False)
-        made: Self = collection._port.flow(Query(cls)._by_id(id)._one_flow(collection))
+        made: Self = Query(cls)._by_id(id)._one(False)
         return made
 
     @classmethod
     def aget(cls, id: Any) -> Coroutine[Any, Any, Self]:
         """As `get`, on asyncio."""
-        collection = cls._bind(True)
-        made: Coroutine[Any, Any, Self] = collection._port.flow(Query(cls)._by_id(id)._one_flow(collection))
+        made: Coroutine[Any, Any, Self] = Query(cls)._by_id(id)._one(True)
         return made
 
     @classmethod
@@ -183,26 +185,42 @@ class Document(Base):
             >>> [found.name for found in User.get_many([user.id])]
             ['Ada']
         """
-        collection = cls._bind(False)
-        made: list[Self] = collection._port.flow(writes.get_many_flow(collection, cls, list(ids)))
+        request = cls.find()._request("all", False)
+        made: list[Self] = request.port.flow(_in_order_flow(request, list(ids)))
         return made
 
     @classmethod
     def aget_many(cls, ids: Iterable[Any]) -> Coroutine[Any, Any, list[Self]]:
         """As `get_many`, on asyncio."""
-        collection = cls._bind(True)
-        made: Coroutine[Any, Any, list[Self]] = collection._port.flow(
-            writes.get_many_flow(collection, cls, list(ids))
-        )
+        request = cls.find()._request("all", True)
+        made: Coroutine[Any, Any, list[Self]] = request.port.flow(_in_order_flow(request, list(ids)))
         return made
+
+    @classmethod
+    def estimated_count(cls) -> int:
+        """Return about how many documents the collection has, from its metadata; scopes and families do not count.
+
+        Example:
+            >>> User.estimated_count()
+            2
+        """
+        found: int = cls._bind(False).estimated_document_count()
+        return found
+
+    @classmethod
+    def aestimated_count(cls) -> Coroutine[Any, Any, int]:
+        """As `estimated_count`, on asyncio."""
+        found: Coroutine[Any, Any, int] = cls._bind(True).estimated_document_count()
+        return found
 
     # Storing.
 
-    def insert(self, *, validate: bool = True) -> Self:
+    def insert(self, *, validate: bool = True, session: Any = None) -> Self:
         """Store a new document.
 
         Args:
             validate: run the `validate` hooks.
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             DuplicateKeyError: its id, or another unique value, is taken. Nothing was stored.
@@ -212,25 +230,26 @@ class Document(Base):
             >>> Post(title="Tea").insert().title
             'Tea'
         """
-        collection = self._bind(False)
-        made: Self = collection._port.flow(writes.insert_flow(self, collection, validate))
+        place = place_of(self, False, session)
+        made: Self = place.port.flow(writes.insert_flow(self, place, validate))
         return made
 
-    def ainsert(self, *, validate: bool = True) -> Coroutine[Any, Any, Self]:
+    def ainsert(self, *, validate: bool = True, session: Any = None) -> Coroutine[Any, Any, Self]:
         """As `insert`, on asyncio."""
-        collection = self._bind(True)
-        made: Coroutine[Any, Any, Self] = collection._port.flow(
-            writes.insert_flow(self, collection, validate)
-        )
+        place = place_of(self, True, session)
+        made: Coroutine[Any, Any, Self] = place.port.flow(writes.insert_flow(self, place, validate))
         return made
 
-    def save(self, *, validate: bool = True, cascade: bool = False, where: Where | None = None) -> Self:
+    def save(
+        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None, session: Any = None
+    ) -> Self:
         """Store what changed by the smallest update; a new document is inserted. Without changes nothing is sent.
 
         Args:
             validate: run the `validate` hooks.
             cascade: save loaded references first.
             where: a condition that the stored document must fulfil.
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             StaleDocument: it has another version than this one, or does not fulfil `where`. Nothing was stored.
@@ -243,25 +262,26 @@ class Document(Base):
             >>> user.save().age
             37
         """
-        collection = self._bind(False)
-        made: Self = collection._port.flow(writes.save_flow(self, collection, validate, cascade, where))
+        place = place_of(self, False, session)
+        made: Self = place.port.flow(writes.save_flow(self, place, validate, cascade, where))
         return made
 
     def asave(
-        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None
+        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None, session: Any = None
     ) -> Coroutine[Any, Any, Self]:
         """As `save`, on asyncio."""
-        collection = self._bind(True)
-        made: Coroutine[Any, Any, Self] = collection._port.flow(
-            writes.save_flow(self, collection, validate, cascade, where)
+        place = place_of(self, True, session)
+        made: Coroutine[Any, Any, Self] = place.port.flow(
+            writes.save_flow(self, place, validate, cascade, where)
         )
         return made
 
-    def replace(self, *, upsert: bool = False) -> Self:
+    def replace(self, *, upsert: bool = False, session: Any = None) -> Self:
         """Store the whole document in place of the one with its id, unknown keys included.
 
         Args:
             upsert: True: store it even when there is none with its id.
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             DocumentNotFound: it does not exist, and `upsert` is False.
@@ -272,21 +292,22 @@ class Document(Base):
             >>> user.replace().status
             'gone'
         """
-        collection = self._bind(False)
-        made: Self = collection._port.flow(writes.replace_flow(self, collection, upsert))
+        place = place_of(self, False, session)
+        made: Self = place.port.flow(writes.replace_flow(self, place, upsert))
         return made
 
-    def areplace(self, *, upsert: bool = False) -> Coroutine[Any, Any, Self]:
+    def areplace(self, *, upsert: bool = False, session: Any = None) -> Coroutine[Any, Any, Self]:
         """As `replace`, on asyncio."""
-        collection = self._bind(True)
-        made: Coroutine[Any, Any, Self] = collection._port.flow(writes.replace_flow(self, collection, upsert))
+        place = place_of(self, True, session)
+        made: Coroutine[Any, Any, Self] = place.port.flow(writes.replace_flow(self, place, upsert))
         return made
 
-    def update(self, *changes: Change) -> Self:
+    def update(self, *changes: Change, session: Any = None) -> Self:
         """Send changes such as `inc(User.age)` for this document, and take over what the server made of it.
 
         Args:
             changes: what `inc`, `set_`, `push` and their like return, or update documents.
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             DocumentNotFound: it does not exist any more.
@@ -295,55 +316,62 @@ class Document(Base):
             >>> user.update(inc(User.age), push(User.tags, "new")).tags
             ['admin', 'new']
         """
-        collection = self._bind(False)
-        made: Self = collection._port.flow(writes.update_flow(self, collection, changes))
+        place = place_of(self, False, session)
+        made: Self = place.port.flow(writes.update_flow(self, place, changes))
         return made
 
-    def aupdate(self, *changes: Change) -> Coroutine[Any, Any, Self]:
+    def aupdate(self, *changes: Change, session: Any = None) -> Coroutine[Any, Any, Self]:
         """As `update`, on asyncio."""
-        collection = self._bind(True)
-        made: Coroutine[Any, Any, Self] = collection._port.flow(writes.update_flow(self, collection, changes))
+        place = place_of(self, True, session)
+        made: Coroutine[Any, Any, Self] = place.port.flow(writes.update_flow(self, place, changes))
         return made
 
-    def delete(self) -> None:
+    def delete(self, *, session: Any = None) -> None:
         """Delete the document, by the delete rules of the references to it.
+
+        Args:
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             DeleteDenied: a rule forbids it. Nothing was deleted.
             StaleDocument: it has another version than this one.
         """
-        collection = self._bind(False)
-        collection._port.flow(writes.delete_flow(self, collection))
+        place = place_of(self, False, session)
+        place.port.flow(writes.delete_flow(self, place))
 
-    def adelete(self) -> Coroutine[Any, Any, None]:
+    def adelete(self, *, session: Any = None) -> Coroutine[Any, Any, None]:
         """As `delete`, on asyncio."""
-        collection = self._bind(True)
-        made: Coroutine[Any, Any, None] = collection._port.flow(writes.delete_flow(self, collection))
+        place = place_of(self, True, session)
+        made: Coroutine[Any, Any, None] = place.port.flow(writes.delete_flow(self, place))
         return made
 
-    def reload(self) -> Self:
+    def reload(self, *, session: Any = None) -> Self:
         """Load the document again; changes that were not saved are lost.
+
+        Args:
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             DocumentNotFound: it does not exist any more.
         """
-        collection = self._bind(False)
-        made: Self = collection._port.flow(writes.reload_flow(self, collection))
+        place = place_of(self, False, session)
+        made: Self = place.port.flow(writes.reload_flow(self, place))
         return made
 
-    def areload(self) -> Coroutine[Any, Any, Self]:
+    def areload(self, *, session: Any = None) -> Coroutine[Any, Any, Self]:
         """As `reload`, on asyncio."""
-        collection = self._bind(True)
-        made: Coroutine[Any, Any, Self] = collection._port.flow(writes.reload_flow(self, collection))
+        place = place_of(self, True, session)
+        made: Coroutine[Any, Any, Self] = place.port.flow(writes.reload_flow(self, place))
         return made
 
     @classmethod
-    def insert_many(cls, documents: Iterable[Self], *, ordered: bool = True) -> int:
+    def insert_many(cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None) -> int:
         """Store new documents by as few commands as possible; return how many.
 
         Args:
             documents: new documents.
             ordered: stop at the first that fails. False: try them all.
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             BulkWriteError: some were not stored.
@@ -352,26 +380,29 @@ class Document(Base):
             >>> Post.insert_many([Post(title="Tea"), Post(title="Coffee")])
             2
         """
-        collection = cls._bind(False)
-        count: int = collection._port.flow(writes.insert_many_flow(collection, list(documents), ordered))
+        given = list(documents)
+        place = _common_place(cls, given, False, session)
+        count: int = place.port.flow(bulk.insert_many_flow(place, given, ordered))
         return count
 
     @classmethod
-    def ainsert_many(cls, documents: Iterable[Self], *, ordered: bool = True) -> Coroutine[Any, Any, int]:
+    def ainsert_many(
+        cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None
+    ) -> Coroutine[Any, Any, int]:
         """As `insert_many`, on asyncio."""
-        collection = cls._bind(True)
-        count: Coroutine[Any, Any, int] = collection._port.flow(
-            writes.insert_many_flow(collection, list(documents), ordered)
-        )
+        given = list(documents)
+        place = _common_place(cls, given, True, session)
+        count: Coroutine[Any, Any, int] = place.port.flow(bulk.insert_many_flow(place, given, ordered))
         return count
 
     @classmethod
-    def save_all(cls, documents: Iterable[Self], *, ordered: bool = True) -> int:
+    def save_all(cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None) -> int:
         """Save documents by one bulk write of the smallest updates; return how many had changes.
 
         Args:
             documents: new and changed ones; those without changes are passed over.
             ordered: stop at the first that fails. False: try them all.
+            session: of the driver; None for the one of the context, if any.
 
         Raises:
             StaleDocument: one has another version than its stored one; with `ordered=False` the others are stored.
@@ -382,17 +413,19 @@ class Document(Base):
             >>> User.save_all([user])
             1
         """
-        collection = cls._bind(False)
-        count: int = collection._port.flow(writes.save_all_flow(collection, list(documents), ordered))
+        given = list(documents)
+        place = _common_place(cls, given, False, session)
+        count: int = place.port.flow(bulk.save_all_flow(place, given, ordered))
         return count
 
     @classmethod
-    def asave_all(cls, documents: Iterable[Self], *, ordered: bool = True) -> Coroutine[Any, Any, int]:
+    def asave_all(
+        cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None
+    ) -> Coroutine[Any, Any, int]:
         """As `save_all`, on asyncio."""
-        collection = cls._bind(True)
-        count: Coroutine[Any, Any, int] = collection._port.flow(
-            writes.save_all_flow(collection, list(documents), ordered)
-        )
+        given = list(documents)
+        place = _common_place(cls, given, True, session)
+        count: Coroutine[Any, Any, int] = place.port.flow(bulk.save_all_flow(place, given, ordered))
         return count
 
     # Aggregation.
@@ -436,7 +469,7 @@ class Document(Base):
         Example:
             >>> changes = Order.watch([{"$match": {"operationType": "insert"}}], max_await_time_ms=500)
         """
-        return Changes(cls, pipeline, {"full_document": full_document, **options})
+        return cls.unscoped().watch(pipeline, full_document=full_document, **options)
 
     # Indexes and the collection.
 
@@ -543,3 +576,24 @@ def snake_case(name: str) -> str:
             parts.append("_")
         parts.append(letter.lower())
     return "".join(parts)
+
+
+async def _in_order_flow(request: Any, ids: list[Any]) -> list[Any]:
+    """Fetch documents by ids, in their order."""
+    found = {repr(document.id): document for document in await fetch_flow(request, ids)}
+    return [found[repr(id)] for id in ids if repr(id) in found]
+
+
+def _common_place(cls: Any, documents: list[Any], is_async: bool, session: Any) -> Place:
+    """Return the one place where documents are stored.
+
+    Raises:
+        ValueError: they are stored in more than one.
+    """
+    places = {(connection_of(document), document.__collection_name__()) for document in documents}
+    if len(places) > 1:
+        names = sorted(f"{chosen.name}.{name}" for chosen, name in places)
+        raise ValueError(f"expected documents of one collection, found those of {', '.join(names)}")
+    if not documents:
+        return Place(connection(cls.__connection__), cls, is_async, session)
+    return place_of(documents[0], is_async, session)

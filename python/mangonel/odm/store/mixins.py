@@ -87,6 +87,11 @@ class SoftDelete(Document):
     def __mark_deleted__(self) -> None:
         self.deleted_at = now()
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is marked as deleted."""
+        return self.deleted_at is not None
+
     def restore(self) -> Self:
         """Make a deleted document a living one; `save()` stores it."""
         self.deleted_at = None

@@ -1,4 +1,4 @@
-"""Flows that store documents: hooks, the smallest update, versions, delete rules, bulk writes."""
+"""Flows that store one document: hooks, the smallest update, versions, delete rules."""
 
 from __future__ import annotations
 
@@ -8,58 +8,31 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.collection.write_support import write_codec
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.errors import write_error
-from mangonel.odm.connections.context import session_options
-from mangonel.odm.connections.transactions import after_commit_flow
+from mangonel.errors import DuplicateKeyError, write_error
+from mangonel.odm.connections.place import Place, place_of
+from mangonel.odm.connections.touched import touch
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
-from mangonel.odm.model.convert import NEW, PARTIAL
-from mangonel.odm.model.hooks import has_hooks, run_flow
-from mangonel.odm.model.refs import Ref, Refs, fetch_flow
+from mangonel.odm.model.convert import NEW, PARTIAL, reduce, restore
+from mangonel.odm.model.hooks import run_flow
+from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
 from mangonel.odm.query.query import Query
-from mangonel.odm.query.rules import apply_rules_flow
-
-_SAVE_EVENTS = tuple(
-    f"{when}_{event}"
-    for when in ("before", "after")
-    for event in ("validate", "insert", "update", "save", "commit")
-    if (when, event) != ("before", "commit")
-)
+from mangonel.odm.query.rules import carry_out_flow, plan_rules_flow
+from mangonel.odm.query.writes import update_for
 
 
-def _is_plain(cls: Any) -> bool:
-    """Whether saving a document runs no hooks, stamps no times and counts nothing."""
-    found = cls.__dict__.get("__is_plain__")
-    if found is None:
-        found = not has_hooks(cls, *_SAVE_EVENTS) and not cls.__stamps__() and not sequences(cls)
-        type.__setattr__(cls, "__is_plain__", found)
-    return bool(found)
-
-
-def sequences(cls: Any) -> dict[str, str]:
-    """Return the fields that counters fill, each with its counter's name."""
-    return {
-        name: field.sequence.name or f"{cls.__collection_name__()}.{field.key}"
-        for name, field in cls.__plan__.fields.items()
-        if field.sequence is not None
-    }
-
-
-async def insert_flow(document: Any, collection: Any, validate: bool) -> Any:
+async def insert_flow(document: Any, place: Place, validate: bool) -> Any:
     """Store a new document."""
-    cls = document.__class__
-    port = collection._port
-    is_plain = _is_plain(cls)
-    if not is_plain:
-        await before_flow(document, port, validate, "insert")
-        await count_flow(document, collection, cls)
-        document.__stamp__(True)
+    touch(document)
+    await before_insert_flow(document, place.collection, validate)
     data = _core.odm_encode(document)
-    await port.call(_insert, collection, RawBSONDocument(data), session_options(cls.__connection__))
+    await place.port.call(_insert, place.collection, RawBSONDocument(data), place.session)
     _core.odm_stored(document, data)
-    if not is_plain:
-        await after_flow(document, port, "insert")
+    _core.odm_set_origin(document, place.connection)
+    if not is_plain(document.__class__):
+        await after_flow(document, place.port, "insert")
     return document
 
 
@@ -67,61 +40,24 @@ def _insert(collection: Any, document: Any, options: dict[str, Any]) -> Any:
     return collection.insert_one(document, **options)
 
 
-async def before_flow(document: Any, port: Any, validate: bool, event: str) -> None:
-    """Run the hooks before a document is stored."""
-    if validate:
-        await run_flow(document, "before_validate", port)
-        await run_flow(document, "after_validate", port)
-    await run_flow(document, "before_save", port)
-    await run_flow(document, f"before_{event}", port)
-
-
-async def after_flow(document: Any, port: Any, event: str) -> None:
-    """Run the hooks after a document was stored."""
-    await run_flow(document, f"after_{event}", port)
-    await run_flow(document, "after_save", port)
-    if has_hooks(type(document), "after_commit"):
-        await after_commit_flow(port, lambda: port.flow(run_flow(document, "after_commit", port)))
-
-
-async def count_flow(document: Any, collection: Any, cls: Any) -> None:
-    """Give empty sequence fields their numbers."""
-    for name, counter in sequences(cls).items():
-        if getattr(document, name) is None:
-            setattr(document, name, await next_number_flow(collection, counter))
-
-
-async def next_number_flow(collection: Any, counter: str) -> int:
-    """Return the next number of a counter; outside any transaction, so that nobody waits for its end."""
-    counters = collection.database["counters"]
-    found = await collection._port.call(_next_number, counters, counter)
-    return int(found["next"])
-
-
-def _next_number(counters: Any, counter: str) -> Any:
-    return counters.find_one_and_update(
-        {"_id": counter}, {"$inc": {"next": 1}}, upsert=True, return_document=True
-    )
-
-
-async def save_flow(document: Any, collection: Any, validate: bool, cascade: bool, where: Any) -> Any:
+async def save_flow(document: Any, place: Place, validate: bool, cascade: bool, where: Any) -> Any:
     """Store what changed."""
     cls = document.__class__
-    port = collection._port
+    port, collection = place.port, place.collection
     if cascade:
-        await cascade_flow(document, port.is_async)
+        await cascade_flow(document, place)
     if _core.odm_flags(document) & NEW:
-        return await insert_flow(document, collection, validate)
-    is_plain = _is_plain(cls)
-    if not is_plain:
+        return await insert_flow(document, place, validate)
+    touch(document)
+    is_simple = is_plain(cls)
+    if not is_simple:
         await before_flow(document, port, validate, "update")
         if _core.odm_changes(document):
             document.__stamp__(False)
-    options = session_options(cls.__connection__)
-    if where is None and not options:
+    if where is None and not place.session:
         concern = collection._write_concern
         if not concern.acknowledged:
-            return await unacknowledged_flow(document, collection)
+            return await unacknowledged_flow(document, place)
         operation = _core.odm_save(
             document,
             collection._database_name,
@@ -141,29 +77,27 @@ async def save_flow(document: Any, collection: Any, validate: bool, cascade: boo
         update = _core.odm_update(document)
         if update is None:
             return document
-        query = _filter_of(document, where)
+        query = filter_of(document, where)
         try:
-            result = await port.call(_update_one, collection, query, RawBSONDocument(update), options)
+            result = await port.call(_update_one, collection, query, RawBSONDocument(update), place.session)
         except BaseException:
             _core.odm_settle(document, False)
             raise
         matched = result.matched_count if result.acknowledged else 1
     if not matched:
         _core.odm_settle(document, False)
-        await missing_flow(document, collection, where)
+        await missing_flow(document, place, where)
     _core.odm_settle(document, True)
-    if not is_plain:
+    if not is_simple:
         await after_flow(document, port, "update")
     return document
 
 
-async def unacknowledged_flow(document: Any, collection: Any) -> Any:
+async def unacknowledged_flow(document: Any, place: Place) -> Any:
     """Send what changed without waiting for an answer."""
     update = _core.odm_update(document)
     if update is not None:
-        await collection._port.call(
-            _update_one, collection, _filter_of(document), RawBSONDocument(update), {}
-        )
+        await place.port.call(_update_one, place.collection, filter_of(document), RawBSONDocument(update), {})
         _core.odm_settle(document, True)
     return document
 
@@ -180,19 +114,17 @@ def _update_one(collection: Any, query: Any, update: Any, options: dict[str, Any
     return collection.update_one(query, update, **options)
 
 
-def _filter_of(document: Any, where: Any = None) -> dict[str, Any]:
+def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
     """The query for the stored document, of the version that was loaded."""
     query: dict[str, Any] = dict(_core.odm_filter(document))
     return query_of(query, where) if where is not None else query
 
 
-async def missing_flow(document: Any, collection: Any, where: Any = None) -> None:
+async def missing_flow(document: Any, place: Place, where: Any = None) -> None:
     """Say why nothing matched a document's save."""
     cls = document.__class__
-    if len(_filter_of(document)) > 1 or where is not None:
-        found = await collection._port.call(
-            _count, collection, document.id, session_options(cls.__connection__)
-        )
+    if len(filter_of(document)) > 1 or where is not None:
+        found = await place.port.call(_count, place.collection, document.id, place.session)
         if found:
             what = (
                 "does not fulfil the condition"
@@ -207,7 +139,7 @@ def _count(collection: Any, id: Any, options: dict[str, Any]) -> Any:
     return collection.count_documents({"_id": id}, **options)
 
 
-async def cascade_flow(document: Any, is_async: bool) -> None:
+async def cascade_flow(document: Any, place: Place) -> None:
     """Save the documents that loaded references of a document lead to, each once, iteratively."""
     queue = [document]
     for current in queue:
@@ -219,29 +151,50 @@ async def cascade_flow(document: Any, is_async: bool) -> None:
                 known = ref._known() if isinstance(ref, Ref) else None
                 if known is not None and not any(known is seen for seen in queue):
                     queue.append(known)
+    session = place.session.get("session")
     for current in reversed(queue[1:]):
-        await save_flow(current, current._bind(is_async), True, False, None)
+        at = place_of(current, place.port.is_async, session)
+        await save_flow(current, at, True, False, None)
 
 
-async def replace_flow(document: Any, collection: Any, upsert: bool) -> Any:
+async def replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     """Store the whole document."""
     cls = document.__class__
     if _core.odm_flags(document) & PARTIAL:
         raise ValueError(
             f"cannot replace a partly loaded {cls.__name__}; reload it first, or save what changed"
         )
-    port = collection._port
-    await before_flow(document, port, True, "update")
+    touch(document)
+    await before_flow(document, place.port, True, "update")
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
-    data = _core.odm_encode(document)
-    options = session_options(cls.__connection__)
-    result = await port.call(
-        _replace_one, collection, _filter_of(document), RawBSONDocument(data), upsert, options
-    )
-    if result.acknowledged and not result.matched_count and result.upserted_id is None:
-        await missing_flow(document, collection)
+    query, version = filter_of(document), _core.odm_version(document)
+    former = reduce(document)[1] if version is not None else None
+    if version is not None:
+        # The version that is stored is the next one; a refusal takes it back.
+        setattr(document, cls.__plan__.by_key[version[0]].name, version[1] + 1)
+    try:
+        data = _core.odm_encode(document)
+        try:
+            result = await place.port.call(
+                _replace_one, place.collection, query, RawBSONDocument(data), upsert, place.session
+            )
+        except DuplicateKeyError:
+            # Nothing matched id and version, so an upsert tried to insert the id again.
+            if version is not None and upsert:
+                await missing_flow(document, place)
+            raise
+        if result.acknowledged and not result.matched_count and result.upserted_id is None:
+            await missing_flow(document, place)
+    except BaseException:
+        if former is not None:
+            origin = _core.odm_origin(document)
+            _core.odm_take(document, restore(*former))
+            if origin is not None:
+                _core.odm_set_origin(document, origin)
+        raise
     _core.odm_stored(document, data)
-    await after_flow(document, port, "update")
+    _core.odm_set_origin(document, place.connection)
+    await after_flow(document, place.port, "update")
     return document
 
 
@@ -249,164 +202,82 @@ def _replace_one(collection: Any, query: Any, data: Any, upsert: bool, options: 
     return collection.replace_one(query, data, upsert, **options)
 
 
-async def update_flow(document: Any, collection: Any, changes: Iterable[Change]) -> Any:
-    """Send changes for one document and take over the answer."""
-    query: Query[Any] = Query(document.__class__)._by_id(document.id)
-    found = await query._find_and_update_flow(collection, changes, True, False, None)
+def _by_id(document: Any, place: Place) -> Query[Any]:
+    """The query for a document where it is stored, whatever its scope."""
+    query: Query[Any] = Query(document.__class__).find({"_id": document.id}).eager()
+    return query.using(place.connection).session(place.session.get("session"))
+
+
+async def update_flow(document: Any, place: Place, changes: Iterable[Change]) -> Any:
+    """Send changes for one document and take over the answer; other fields keep what was not saved."""
+    cls = document.__class__
+    touch(document)
+    changes = list(changes)
+    unsaved = list(_core.odm_changes(document))
+    update = update_for(cls, changes)
+    if unsaved and isinstance(update, list):
+        raise ValueError(
+            f"cannot update a {cls.__name__} by a pipeline while {', '.join(unsaved)} have unsaved changes; save first"
+        )
+    taken = {key.partition(".")[0] for group in update.values() for key in group} if unsaved else set()
+    both = [name for name in unsaved if cls.__plan__.fields[name].key in taken]
+    if both:
+        raise ValueError(
+            f"cannot update {', '.join(both)} of a {cls.__name__}: there are unsaved changes; save or reload first"
+        )
+    values = {name: getattr(document, name) for name in unsaved}
+    query = _by_id(document, place)
+    request = query._request("find_and_update", place.port.is_async)
+    found = await query._find_and_update_flow(request, changes, True, False, None)
     if found is None:
-        raise DocumentNotFound(f"no {document.__class__.__name__} has the _id {document.id!r} any more")
-    _core.odm_take(document, found)
+        raise DocumentNotFound(f"no {cls.__name__} has the _id {document.id!r} any more")
+    _take(document, found)
+    for name, value in values.items():
+        setattr(document, name, value)
     return document
 
 
-async def reload_flow(document: Any, collection: Any) -> Any:
-    """Load a document again."""
-    query: Query[Any] = Query(document.__class__)._by_id(document.id)
-    found = await query._one_flow(collection)
-    if type(document) is not type(found):
-        # It was partly loaded; its hidden class has the same shape.
+def _take(document: Any, found: Any) -> None:
+    # With an identity map they may be one.
+    if found is not document:
         _core.odm_take(document, found)
-        return document
-    _core.odm_take(document, found)
+
+
+async def reload_flow(document: Any, place: Place) -> Any:
+    """Load a document again."""
+    touch(document)
+    query = _by_id(document, place)[:2]
+    found = await query._one_flow(query._request("one", place.port.is_async))
+    # A partly loaded one has a hidden class, of the same shape.
+    _take(document, found)
     return document
 
 
-async def delete_flow(document: Any, collection: Any) -> None:
+async def delete_flow(document: Any, place: Place) -> None:
     """Delete a document, by the delete rules of the references to it."""
     cls = document.__class__
-    port = collection._port
+    port = place.port
+    touch(document)
     await run_flow(document, "before_delete", port)
-    await apply_rules_flow(cls, [document.id], port.is_async)
+    # Nothing is changed by the rules before the document itself is gone: it may be stale.
+    request = _by_id(document, place)._request("delete", port.is_async)
+    plan = await plan_rules_flow(cls, [document.id], request)
     if cls.__soft_delete__():
         document.__mark_deleted__()
-        await save_flow(document, collection, False, False, None)
+        await save_flow(document, place, False, False, None)
     else:
-        options = session_options(cls.__connection__)
-        result = await port.call(_delete_one, collection, _filter_of(document), options)
-        if result.acknowledged and not result.deleted_count and len(_filter_of(document)) > 1:
-            found = await port.call(_count, collection, document.id, options)
+        query = filter_of(document)
+        result = await port.call(_delete_one, place.collection, query, place.session)
+        if result.acknowledged and not result.deleted_count and len(query) > 1:
+            found = await port.call(_count, place.collection, document.id, place.session)
             if found:
                 raise StaleDocument(
                     f"the {cls.__name__} {document.id!r} was saved by somebody else; reload it"
                 )
-    _core.odm_mark_deleted(document)
+        _core.odm_mark_deleted(document)
+    await carry_out_flow(plan, request)
     await run_flow(document, "after_delete", port)
 
 
 def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
     return collection.delete_one(query, **options)
-
-
-async def insert_many_flow(collection: Any, documents: list[Any], ordered: bool) -> int:
-    """Store new documents."""
-    if not documents:
-        return 0
-    port = collection._port
-    encoded: list[tuple[Any, bytes]] = []
-    for document in documents:
-        cls = document.__class__
-        if not _is_plain(cls):
-            await before_flow(document, port, True, "insert")
-            await count_flow(document, collection, cls)
-            document.__stamp__(True)
-        encoded.append((document, _core.odm_encode(document)))
-    options = session_options(documents[0].__connection__)
-    raw = [RawBSONDocument(data) for _, data in encoded]
-    await port.call(_insert_many, collection, raw, ordered, options)
-    for document, data in encoded:
-        _core.odm_stored(document, data)
-        if not _is_plain(document.__class__):
-            await after_flow(document, port, "insert")
-    return len(encoded)
-
-
-def _insert_many(collection: Any, documents: list[Any], ordered: bool, options: dict[str, Any]) -> Any:
-    return collection.insert_many(documents, ordered, **options)
-
-
-async def save_all_flow(collection: Any, documents: list[Any], ordered: bool) -> int:
-    """Save documents by one bulk write."""
-    from mangonel.operations import InsertOne, UpdateOne
-
-    port = collection._port
-    work: list[tuple[Any, str, bytes | None]] = []
-    requests: list[Any] = []
-    try:
-        for document in documents:
-            cls = document.__class__
-            is_new = bool(_core.odm_flags(document) & NEW)
-            event = "insert" if is_new else "update"
-            if not _is_plain(cls):
-                await before_flow(document, port, True, event)
-                if is_new:
-                    await count_flow(document, collection, cls)
-                if is_new or _core.odm_changes(document):
-                    document.__stamp__(is_new)
-            if is_new:
-                data = _core.odm_encode(document)
-                requests.append(InsertOne(RawBSONDocument(data)))
-                work.append((document, event, data))
-                continue
-            update = _core.odm_update(document)
-            if update is not None:
-                requests.append(UpdateOne(_filter_of(document), RawBSONDocument(update)))
-                work.append((document, event, None))
-        if not requests:
-            return 0
-        options = session_options(documents[0].__connection__)
-        result = await port.call(_bulk_write, collection, requests, ordered, options)
-    except BaseException:
-        for document, event, _ in work:
-            if event == "update":
-                _core.odm_settle(document, False)
-        raise
-    updates = sum(1 for _, event, _ in work if event == "update")
-    if result.acknowledged and result.matched_count < updates:
-        await stale_flow(collection, work, updates - result.matched_count)
-    for document, event, inserted in work:
-        if inserted is not None:
-            _core.odm_stored(document, inserted)
-        else:
-            _core.odm_settle(document, True)
-        if not _is_plain(document.__class__):
-            await after_flow(document, port, event)
-    return len(work)
-
-
-def _bulk_write(collection: Any, requests: list[Any], ordered: bool, options: dict[str, Any]) -> Any:
-    return collection.bulk_write(requests, ordered, **options)
-
-
-async def stale_flow(collection: Any, work: list[tuple[Any, str, bytes | None]], count: int) -> None:
-    """Find out which of a bulk write's documents were not matched, settle the others, and say so.
-
-    A bulk write answers only how many matched, so versions are asked for: those that moved on were stored.
-    """
-    ids = [document.id for document, event, _ in work if event == "update"]
-    found = await collection._port.call(_versions, collection, ids)
-    stored = {repr(row["_id"]): row for row in found}
-    lost: list[Any] = []
-    for document, event, data in work:
-        if data is not None:
-            _core.odm_stored(document, data)
-        if event != "update":
-            continue
-        expected = _core.odm_version(document)
-        row = stored.get(repr(document.id))
-        is_stored = row is not None and (expected is None or row.get(expected[0]) == expected[1] + 1)
-        _core.odm_settle(document, is_stored)
-        if not is_stored:
-            lost.append(document.id)
-    raise StaleDocument(
-        f"{count} of the documents were saved or deleted by somebody else since they were loaded: {lost[:10]!r}"
-    )
-
-
-def _versions(collection: Any, ids: list[Any]) -> Any:
-    return collection.find({"_id": {"$in": ids}}).to_list()
-
-
-async def get_many_flow(collection: Any, cls: Any, ids: list[Any]) -> list[Any]:
-    """Fetch documents by ids, in their order."""
-    found = {repr(document.id): document for document in await fetch_flow(collection, cls, ids)}
-    return [found[repr(id)] for id in ids if repr(id) in found]

@@ -6,6 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
+use super::super::siblings::Siblings;
 use super::*;
 
 /// The descriptor of fields whose slot may be NULL: it knows where the value is then.
@@ -47,6 +48,12 @@ unsafe extern "C" fn field_get(
             }
             // Model classes live for ever (their registry and their plans hold them), so the address is not used again.
             this.known = class;
+        }
+        if watch::is_on() {
+            let told = enter(-1, |py| watch::tell(py, object).map(|()| 0));
+            if told < 0 {
+                return std::ptr::null_mut();
+            }
         }
         let found = *object.byte_add(this.offset).cast::<*mut ffi::PyObject>();
         if !found.is_null() && !this.wraps {
@@ -120,7 +127,8 @@ pub(super) fn value_of<'py>(
         if found.is_none() || found.get_type().is(class.bind(py)) {
             return Ok(found);
         }
-        let siblings = Bound::from_borrowed_ptr_or_opt(py, Instance::of(object.as_ptr()).siblings);
+        let siblings = Bound::from_borrowed_ptr_or_opt(py, Instance::of(object.as_ptr()).siblings)
+            .filter(|company| company.is_instance_of::<Siblings>());
         let made = make.bind(py).call1((found, siblings, &field.attribute))?;
         ffi::Py_INCREF(made.as_ptr());
         put(Instance::of(object.as_ptr()).slot(field.offset), made.as_ptr());

@@ -1,0 +1,46 @@
+//! Who is told of a document before it is touched: transactions, which put their documents back when they are aborted.
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::Instance;
+
+/// A callable, owned; null while nobody wants to know, which is nearly always.
+static WATCHER: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether somebody wants to know.
+#[inline]
+pub(in crate::odm) fn is_on() -> bool {
+    !WATCHER.load(Ordering::Relaxed).is_null()
+}
+
+/// Tells of a document whose field is about to be set, or that hands out a value which may change.
+///
+/// # Safety
+/// `object` must be an instance of a model, alive during the call.
+#[cold]
+pub(in crate::odm) unsafe fn tell(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<()> {
+    // SAFETY: by the caller's promise; the watcher is replaced only under the GIL, which is held, and a reference of
+    // our own keeps it alive while it runs.
+    unsafe {
+        if !(*(*Instance::of(object)).model).plan_of(py)?.is_document {
+            return Ok(());
+        }
+        let watcher = WATCHER.load(Ordering::Acquire);
+        if let Some(watcher) = Bound::from_borrowed_ptr_or_opt(py, watcher) {
+            watcher.call1((Bound::from_borrowed_ptr(py, object),))?;
+        }
+    }
+    Ok(())
+}
+
+/// Let a callable be told of each document before a field is set or something that may change is read; None: nobody.
+#[pyfunction]
+#[pyo3(signature = (watcher))]
+pub(in crate::odm) fn odm_watch(py: Python<'_>, watcher: Option<Py<PyAny>>) {
+    let next = watcher.map_or(std::ptr::null_mut(), Py::into_ptr);
+    let former = WATCHER.swap(next, Ordering::AcqRel);
+    // SAFETY: the reference that the static owned, or null.
+    drop(unsafe { Bound::from_owned_ptr_or_opt(py, former) });
+}

@@ -1,0 +1,77 @@
+"""Documents as they were before a transaction touched them, so that an abort puts them back.
+
+The core tells of each document whose field is set, or that hands out something that may change, while a transaction
+runs anywhere; what stores documents tells of the others.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+from mangonel import _core
+from mangonel.odm.errors import ValidationError
+from mangonel.odm.model.convert import reduce, restore
+
+# The documents of the transaction that runs in this context.
+_current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", default=None)
+# How many transactions run, in all contexts.
+_running = 0
+
+
+class Touched:
+    """The documents that one transaction touched, as they were before."""
+
+    __slots__ = ("_documents", "_token")
+
+    def __init__(self) -> None:
+        # By identity: documents may be equal and not the same.
+        self._documents: dict[int, tuple[Any, Any, Any]] = {}
+        self._token: Any = None
+
+    def begin(self) -> None:
+        """Record what is touched in this context from now on."""
+        global _running
+        self._token = _current.set(self)
+        _running += 1
+        if _running == 1:
+            _core.odm_watch(touch)
+
+    def end(self) -> None:
+        """Record no more."""
+        global _running
+        if self._token is None:
+            return
+        _current.reset(self._token)
+        self._token = None
+        _running -= 1
+        if _running == 0:
+            _core.odm_watch(None)
+
+    def add(self, document: Any) -> None:
+        """Remember what a document is like, unless that was done before."""
+        if id(document) in self._documents:
+            return
+        try:
+            copy = reduce(document)[1]
+        except ValidationError:
+            # It holds what cannot be stored; nobody can make it again.
+            copy = None
+        self._documents[id(document)] = (document, copy, _core.odm_origin(document))
+
+    def put_back(self) -> None:
+        """Let every document be what it was."""
+        for document, copy, origin in self._documents.values():
+            if copy is None:
+                continue
+            _core.odm_take(document, restore(*copy))
+            if origin is not None:
+                _core.odm_set_origin(document, origin)
+        self._documents.clear()
+
+
+def touch(document: Any) -> None:
+    """Remember a document that is about to change, where a transaction runs in this context."""
+    touched = _current.get()
+    if touched is not None:
+        touched.add(document)

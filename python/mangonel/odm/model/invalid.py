@@ -1,0 +1,51 @@
+"""What is wrong with a stored document: which one it is, and every field that does not fit its model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel import _core, bson
+from mangonel.errors import PyMongoError
+from mangonel.odm.errors import ValidationError
+
+
+def located(error: ValidationError, model: Any, collection: str) -> ValidationError:
+    """Return the error with the collection, the `_id` and all faults of the document that could not be read."""
+    data = getattr(error, "document", None)
+    if not isinstance(data, bytes) or error.collection is not None:
+        return error
+    error.collection = collection
+    error.id = _id_of(data)
+    first = str(error)
+    error.faults = [first, *(fault for fault in _faults(model, data) if fault != first)]
+    more = f"; also {'; '.join(error.faults[1:])}" if len(error.faults) > 1 else ""
+    error.args = (f"{first} of the {model.__name__} {error.id!r} in {collection!r}{more}",)
+    return error
+
+
+def _id_of(data: bytes) -> Any:
+    try:
+        return bson.decode(data).get("_id")
+    except PyMongoError:
+        return None
+
+
+def _faults(model: Any, data: bytes) -> list[str]:
+    """What each field has to say, read without the others."""
+    try:
+        document = bson.decode(data)
+    except PyMongoError:
+        return []
+    faults: list[str] = []
+    for index, field in enumerate(model.__plan__.fields.values()):
+        if field.key not in document:
+            continue
+        try:
+            alone = bson.encode({field.key: document[field.key]})
+            _core.odm_decode_all(model.__model__, alone, False, [index])
+        except ValidationError as error:
+            faults.append(str(error))
+        except Exception:
+            # A hook of the program's, which expects the whole document, or a value that only a server makes.
+            continue
+    return faults

@@ -1,0 +1,163 @@
+"""Aggregating what a query matches: pipelines, sums, means and extremes, on either face. Spec: crud (aggregate)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.model.shapes import reader
+from mangonel.odm.query.reads import QueryReads
+from mangonel.odm.query.request import Request
+
+__all__ = ["QueryAggregates"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class QueryAggregates(QueryReads[T]):
+    """The part of a query that computes on the server."""
+
+    __slots__ = ()
+
+    def aggregate(self, pipeline: Iterable[Any], into: Any = None, **options: Any) -> list[Any]:
+        """Run a pipeline on the documents that match; return dicts, or instances of `into`.
+
+        Args:
+            pipeline: the stages that follow.
+            into: a model, a dataclass, a TypedDict or another shape.
+            options: as for the driver's `aggregate`.
+
+        Example:
+            >>> User.find(User.age > 30).aggregate([{"$count": "n"}])
+            [{'n': 1}]
+        """
+        found: list[Any] = self._run(False, "aggregate", self._aggregate_flow, list(pipeline), into, options)
+        return found
+
+    def aaggregate(
+        self, pipeline: Iterable[Any], into: Any = None, **options: Any
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """As `aggregate`, on asyncio."""
+        found: Coroutine[Any, Any, list[Any]] = self._run(
+            True, "aggregate", self._aggregate_flow, list(pipeline), into, options
+        )
+        return found
+
+    async def _aggregate_flow(
+        self, request: Request, pipeline: list[Any], into: Any, options: Any
+    ) -> list[Any]:
+        if self._is_none:
+            return []
+        pipeline = list(pipeline)
+        stages: list[Any] = []
+        # These stages must be the first.
+        if pipeline and next(iter(pipeline[0])) in ("$geoNear", "$search", "$vectorSearch", "$collStats"):
+            stages.append(pipeline.pop(0))
+        if request.filter:
+            stages.append({"$match": request.filter})
+        for name, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit")):
+            if self._options.get(name):
+                stages.append({stage: self._options[name]})
+        if request.terminal.name == "aggregate" and self._options.get("projection"):
+            stages.append({"$project": self._options["projection"]})
+        keywords = {**request.keywords, **options}
+        cursor = await request.port.call(_aggregate, request.collection, stages + pipeline, keywords)
+        if into is None:
+            found: list[Any] = await cursor._to_list_flow(None)
+            return found
+        documents: list[Any] = []
+        read = reader(into)
+        batch = cursor._batch
+        while True:
+            if batch is not None and not batch.is_empty:
+                read(batch, documents, None)
+            if not await cursor._fetch_flow():
+                return documents
+            batch = cursor._batch
+
+    def _accumulate(self, is_async: bool, terminal: str, field: Any) -> Any:
+        return self._run(is_async, terminal, self._accumulate_flow, field)
+
+    async def _accumulate_flow(self, request: Request, field: Any) -> Any:
+        operator = "$" + request.terminal.name
+        group = {"$group": {"_id": None, "value": {operator: f"${key_of(field, self._model)}"}}}
+        found = await self._aggregate_flow(request, [group], None, {})
+        return found[0]["value"] if found else (0 if operator == "$sum" else None)
+
+    def sum(self, field: S) -> S:
+        """Return the sum of a field; 0 for no documents.
+
+        Args:
+            field: a number of the model.
+
+        Example:
+            >>> User.find().sum(User.age)
+            60
+        """
+        found: S = self._accumulate(False, "sum", field)
+        return found
+
+    def asum(self, field: S) -> Coroutine[Any, Any, S]:
+        """As `sum`, on asyncio."""
+        found: Coroutine[Any, Any, S] = self._accumulate(True, "sum", field)
+        return found
+
+    def avg(self, field: Any) -> float | None:
+        """Return the mean of a field, or None.
+
+        Args:
+            field: a number of the model.
+
+        Example:
+            >>> User.find().avg(User.age)
+            30.0
+        """
+        found: float | None = self._accumulate(False, "avg", field)
+        return found
+
+    def aavg(self, field: Any) -> Coroutine[Any, Any, float | None]:
+        """As `avg`, on asyncio."""
+        found: Coroutine[Any, Any, float | None] = self._accumulate(True, "avg", field)
+        return found
+
+    def min(self, field: S) -> S | None:
+        """Return the smallest value of a field, or None.
+
+        Args:
+            field: an attribute of the model.
+
+        Example:
+            >>> User.find().min(User.age)
+            24
+        """
+        found: S | None = self._accumulate(False, "min", field)
+        return found
+
+    def amin(self, field: S) -> Coroutine[Any, Any, S | None]:
+        """As `min`, on asyncio."""
+        found: Coroutine[Any, Any, S | None] = self._accumulate(True, "min", field)
+        return found
+
+    def max(self, field: S) -> S | None:
+        """Return the largest value of a field, or None.
+
+        Args:
+            field: an attribute of the model.
+
+        Example:
+            >>> User.find().max(User.age)
+            36
+        """
+        found: S | None = self._accumulate(False, "max", field)
+        return found
+
+    def amax(self, field: S) -> Coroutine[Any, Any, S | None]:
+        """As `max`, on asyncio."""
+        found: Coroutine[Any, Any, S | None] = self._accumulate(True, "max", field)
+        return found
+
+
+def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
+    return collection.aggregate(stages, **options)

@@ -1,0 +1,81 @@
+"""What runs around storing a document: hooks, the numbers of sequences, the times of creation and change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel.odm.connections.transactions import after_commit_flow, after_rollback
+from mangonel.odm.model.hooks import has_hooks, run_flow
+
+_SAVE_EVENTS = tuple(
+    f"{when}_{event}"
+    for when in ("before", "after")
+    for event in ("validate", "insert", "update", "save", "commit", "rollback")
+    if when == "after" or event not in ("commit", "rollback")
+)
+
+
+def is_plain(cls: Any) -> bool:
+    """Whether saving a document runs no hooks, stamps no times and counts nothing."""
+    found = cls.__dict__.get("__is_plain__")
+    if found is None:
+        found = not has_hooks(cls, *_SAVE_EVENTS) and not cls.__stamps__() and not sequences(cls)
+        type.__setattr__(cls, "__is_plain__", found)
+    return bool(found)
+
+
+def sequences(cls: Any) -> dict[str, str]:
+    """Return the fields that counters fill, each with its counter's name."""
+    return {
+        name: field.sequence.name or f"{cls.__collection_name__()}.{field.key}"
+        for name, field in cls.__plan__.fields.items()
+        if field.sequence is not None
+    }
+
+
+async def before_flow(document: Any, port: Any, validate: bool, event: str) -> None:
+    """Run the hooks before a document is stored."""
+    if validate:
+        await run_flow(document, "before_validate", port)
+        await run_flow(document, "after_validate", port)
+    await run_flow(document, "before_save", port)
+    await run_flow(document, f"before_{event}", port)
+
+
+async def before_insert_flow(document: Any, collection: Any, validate: bool) -> None:
+    """Do what comes before a document is stored for the first time: hooks, numbers, times."""
+    cls = document.__class__
+    if not is_plain(cls):
+        await before_flow(document, collection._port, validate, "insert")
+        await count_flow(document, collection, cls)
+        document.__stamp__(True)
+
+
+async def after_flow(document: Any, port: Any, event: str) -> None:
+    """Run the hooks after a document was stored."""
+    await run_flow(document, f"after_{event}", port)
+    await run_flow(document, "after_save", port)
+    if has_hooks(type(document), "after_rollback"):
+        after_rollback(lambda: port.flow(run_flow(document, "after_rollback", port)))
+    if has_hooks(type(document), "after_commit"):
+        await after_commit_flow(port, lambda: port.flow(run_flow(document, "after_commit", port)))
+
+
+async def count_flow(document: Any, collection: Any, cls: Any) -> None:
+    """Give empty sequence fields their numbers."""
+    for name, counter in sequences(cls).items():
+        if getattr(document, name) is None:
+            setattr(document, name, await next_number_flow(collection, counter))
+
+
+async def next_number_flow(collection: Any, counter: str) -> int:
+    """Return the next number of a counter; outside any transaction, so that nobody waits for its end."""
+    counters = collection.database["counters"]
+    found = await collection._port.call(_next_number, counters, counter)
+    return int(found["next"])
+
+
+def _next_number(counters: Any, counter: str) -> Any:
+    return counters.find_one_and_update(
+        {"_id": counter}, {"$inc": {"next": 1}}, upsert=True, return_document=True
+    )

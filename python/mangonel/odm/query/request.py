@@ -1,0 +1,221 @@
+"""The one path from a query to the driver: what each terminal operation takes of a query, and what it refuses.
+
+A query collects options; a terminal (`count()`, `update()`, iterating, …) can honour some of them: `TERMINALS` says
+which. A `Request` is the only thing that a terminal's flow is given: the collection of the query's connection, the
+filter, and the keywords of the driver's method, the session among them. What a terminal cannot honour raises and names
+itself; what cannot change its result (an order, for a count) is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mangonel.odm.connections.context import session_for
+from mangonel.odm.errors import UnsupportedOption
+
+# Options of a query by how the driver's `find` calls them, and how a program asks for each.
+ASKED_BY = {
+    "sort": "sort()",
+    "limit": "limit()",
+    "skip": "skip()",
+    "projection": "only(), exclude() or as_()",
+    "hint": "hint()",
+    "comment": "comment()",
+    "collation": "collation()",
+    "max_time_ms": "max_time_ms()",
+    "batch_size": "batch_size()",
+    "allow_disk_use": "allow_disk_use()",
+    "let": "options(let=…)",
+    "read_preference": "options(read_preference=…)",
+    "read_concern": "options(read_concern=…)",
+    "write_concern": "options(write_concern=…)",
+    "where": "find()",
+    "include": "include()",
+    "shape": "as_()",
+    "session": "session()",
+    "on_invalid": "find(on_invalid=…)",
+}
+# These are settings of the collection, not keywords of its methods.
+SETTINGS = ("read_preference", "read_concern", "write_concern")
+# These say how documents are made of what comes; a terminal that hands out none is not changed by them.
+FORM = ("projection", "include", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use")
+
+
+class Terminal:
+    """What one operation takes of a query.
+
+    Attributes:
+        name: how a program calls it.
+        passes: the keyword of the driver's method by option.
+        takes: options that its flow honours itself.
+        is_write: whether read settings would be lost on it.
+        is_find: whether any other option of the driver's `find` is passed on.
+    """
+
+    __slots__ = ("is_find", "is_write", "name", "passes", "takes")
+
+    def __init__(
+        self,
+        name: str,
+        passes: Mapping[str, str],
+        takes: tuple[str, ...] = (),
+        *,
+        is_write: bool = False,
+        is_find: bool = False,
+    ) -> None:
+        self.name = name
+        self.passes = dict(passes)
+        self.takes = frozenset((*takes, "write_concern", "session", *(() if is_write else SETTINGS)))
+        self.is_write = is_write
+        self.is_find = is_find
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_FIND = _same(
+    "sort", "limit", "skip", "projection", "hint", "comment", "collation", "max_time_ms", "batch_size", "let"
+) | _same("allow_disk_use")
+_COMMAND = _same("hint", "comment", "collation") | {"max_time_ms": "maxTimeMS"}
+_AGGREGATE = _COMMAND | _same("let") | {"batch_size": "batchSize", "allow_disk_use": "allowDiskUse"}
+_WRITE = _same("hint", "comment", "collation", "let")
+_ONE = _COMMAND | _same("let", "sort", "projection")
+
+TERMINALS = {
+    terminal.name: terminal
+    for terminal in (
+        *(
+            Terminal(name, _FIND, ("include", "shape", "on_invalid"), is_find=True)
+            for name in ("iterate", "all", "first", "last", "nth", "one")
+        ),
+        # It counts too, and a count knows no other options.
+        Terminal("paginate", _FIND, ("include", "shape", "on_invalid")),
+        # The window of a page is the page's own, and its last document must have the sort's keys.
+        Terminal(
+            "page",
+            {name: name for name in _FIND if name not in ("limit", "skip")},
+            ("include", "on_invalid"),
+            is_find=True,
+        ),
+        *(Terminal(name, _FIND, is_find=True) for name in ("dicts", "raw", "json", "values")),
+        Terminal("explain", _FIND, ("include", "shape", "on_invalid"), is_find=True),
+        Terminal("exists", _FIND, FORM, is_find=True),
+        Terminal("is_empty", _FIND, FORM, is_find=True),
+        Terminal("count", _COMMAND | _same("limit", "skip", "let"), FORM),
+        Terminal("distinct", _COMMAND, (*FORM, "limit", "skip", "hint")),
+        Terminal("aggregate", _AGGREGATE, ("sort", "limit", "skip", "projection")),
+        *(Terminal(name, _AGGREGATE, (*FORM, "limit", "skip")) for name in ("sum", "avg", "min", "max")),
+        *(Terminal(name, _WRITE, (*FORM, "limit", "skip"), is_write=True) for name in ("update", "delete")),
+        *(
+            Terminal(name, _ONE, ("include", "shape", "limit", "batch_size", "allow_disk_use"), is_write=True)
+            for name in ("find_and_update", "find_and_delete", "upsert", "get_or_create")
+        ),
+        Terminal("watch", _same("comment", "collation", "batch_size")),
+    )
+}
+
+
+class Request:
+    """What a terminal's flow works with."""
+
+    __slots__ = ("collection", "connection", "filter", "keywords", "port", "query", "terminal")
+
+    def __init__(self, query: Any, terminal: Terminal, connection: Any, collection: Any) -> None:
+        self.query = query
+        self.terminal = terminal
+        self.connection = connection
+        self.collection = collection
+        self.port = collection._port
+        self.filter: dict[str, Any] = query.query
+        keywords = check_options(query, terminal)
+        session = query._session or session_for(connection)
+        if session is not None:
+            keywords["session"] = session
+        self.keywords = keywords
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """The session as a keyword, for commands beside the terminal's own."""
+        session = self.keywords.get("session")
+        return {} if session is None else {"session": session}
+
+    def of(self, query: Any, terminal: str) -> Request:
+        """Return the request of another query, or of another step, at the same place."""
+        return Request(query, TERMINALS[terminal], self.connection, self.collection)
+
+
+def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
+    """Return the keywords that a query's options are to a terminal.
+
+    Raises:
+        UnsupportedOption: it cannot honour one.
+    """
+    passes, takes = terminal.passes, terminal.takes
+    keywords: dict[str, Any] = {}
+    for name, value in query._options.items():
+        if value is None:
+            continue
+        keyword = passes.get(name)
+        if keyword is not None:
+            keywords[keyword] = value
+        elif name not in takes:
+            if not terminal.is_find or name in ASKED_BY:
+                raise unsupported(terminal.name, name)
+            keywords[name] = value
+    if query._includes and "include" not in takes:
+        raise unsupported(terminal.name, "include")
+    if query._shape is not None and "shape" not in takes:
+        raise unsupported(terminal.name, "shape")
+    if query._on_invalid != "raise" and "on_invalid" not in takes:
+        raise unsupported(terminal.name, "on_invalid")
+    return keywords
+
+
+def unsupported(terminal: str, option: str) -> UnsupportedOption:
+    """Return the error of an option that a terminal cannot honour."""
+    asked = ASKED_BY.get(option, f"options({option}=…)")
+    able = sorted(
+        name
+        for name, other in TERMINALS.items()
+        if option in other.passes or option in other.takes or (other.is_find and option not in ASKED_BY)
+    )
+    remedy = f"leave it out; {', '.join(f'{name}()' for name in able[:4])} can" if able else "leave it out"
+    return UnsupportedOption(f"{terminal}() cannot honour {asked}: {remedy}")
+
+
+def is_windowed(query: Any) -> bool:
+    """Whether a query means only a part of what its filter matches."""
+    return bool(query._options.get("limit") or query._options.get("skip"))
+
+
+async def ids_flow(request: Request) -> list[Any]:
+    """Return the ids of the documents that a query means, its window included."""
+    query = request.query._bare(projection={"_id": 1})
+    return [row["_id"] for row in await dicts_flow(request.of(query, "dicts"))]
+
+
+async def dicts_flow(request: Request) -> list[dict[str, Any]]:
+    """Return what a query means as the driver's dicts."""
+    cursor = request.collection.find(request.filter, **request.keywords)
+    found: list[dict[str, Any]] = await cursor._to_list_flow(None)
+    return found
+
+
+# Ids take some 20 bytes of a command, which may have 16 MiB.
+MOST_IDS = 50_000
+
+
+async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[str, Any]]:
+    """Return filters that together match what a query means: its own, or for a window (or `by_id`) those of its ids.
+
+    A window takes a step of its own; what stopped matching the query since then is left alone.
+    """
+    if not (by_id or is_windowed(request.query)):
+        return [request.filter]
+    ids = await ids_flow(request)
+    return [
+        {"$and": [{"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter]}
+        for start in range(0, len(ids), MOST_IDS)
+    ]

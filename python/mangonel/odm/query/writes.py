@@ -1,0 +1,313 @@
+"""Changing what a query matches: updates, deletions and upserts, on either face. Spec: crud (write)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mangonel import _core
+from mangonel.odm.errors import ValidationError
+from mangonel.odm.expressions.changes import Change, update_of
+from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.model.hooks import run_query_flow
+from mangonel.odm.model.invalid import located
+from mangonel.odm.model.shapes import decode
+from mangonel.odm.query.events import after_flow, before_insert_flow
+from mangonel.odm.query.reads import QueryReads, raw_collection
+from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
+from mangonel.odm.query.rules import carry_out_flow, erase_flow, has_rules, plan_rules_flow
+
+__all__ = ["QueryWrites"]
+
+T = TypeVar("T")
+
+
+class QueryWrites(QueryReads[T]):
+    """The part of a query that changes what matches."""
+
+    __slots__ = ()
+
+    def update(self, *changes: Change, array_filters: Any = None, upsert: bool = False) -> int:
+        """Change all documents that match; return how many were changed.
+
+        Args:
+            changes: such as `inc(User.age)`, or update documents.
+            array_filters: which elements `$[name]` in paths means.
+            upsert: insert one when nothing matches.
+
+        Raises:
+            OperationFailure: the server refused.
+
+        Example:
+            >>> User.find(User.age > 30).update(inc(User.age))
+            1
+        """
+        found: int = self._run(False, "update", self._update_flow, changes, array_filters, upsert)
+        return found
+
+    def aupdate(
+        self, *changes: Change, array_filters: Any = None, upsert: bool = False
+    ) -> Coroutine[Any, Any, int]:
+        """As `update`, on asyncio."""
+        found: Coroutine[Any, Any, int] = self._run(
+            True, "update", self._update_flow, changes, array_filters, upsert
+        )
+        return found
+
+    async def _update_flow(self, request: Request, changes: Any, array_filters: Any, upsert: bool) -> int:
+        if self._is_none:
+            return 0
+        if upsert and is_windowed(self):
+            raise unsupported("update(upsert=True)", "limit" if self._options.get("limit") else "skip")
+        update, port = update_for(self._model, changes), request.port
+        await run_query_flow(self._model, "before_query_update", port, request.filter, update)
+        keywords = {**request.keywords, "upsert": upsert}
+        if array_filters is not None:
+            keywords["array_filters"] = array_filters
+        count = 0
+        for query in await filters_flow(request):
+            result = await port.call(_update_many, request.collection, query, update, keywords)
+            if result.acknowledged:
+                count += result.modified_count + (result.upserted_id is not None)
+        await run_query_flow(self._model, "after_query_update", port, request.filter, update)
+        return int(count)
+
+    def delete(self) -> int:
+        """Delete all documents that match, by the delete rules of references to them; return how many."""
+        found: int = self._run(False, "delete", self._delete_flow)
+        return found
+
+    def adelete(self) -> Coroutine[Any, Any, int]:
+        """As `delete`, on asyncio."""
+        found: Coroutine[Any, Any, int] = self._run(True, "delete", self._delete_flow)
+        return found
+
+    async def _delete_flow(self, request: Request) -> int:
+        if self._is_none:
+            return 0
+        port = request.port
+        await run_query_flow(self._model, "before_query_delete", port, request.filter)
+        filters = await filters_flow(request)
+        if has_rules(self._model):
+            # What the rules were asked for is what goes, though other documents may match meanwhile.
+            ids = await ids_flow(request)
+            plan = await plan_rules_flow(self._model, ids, request)
+            await carry_out_flow(plan, request)
+            filters = [
+                query_of({"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter)
+                for start in range(0, len(ids), MOST_IDS)
+            ]
+        count = 0
+        for query in filters:
+            count += await erase_flow(self._model, request.collection, query, request.keywords)
+        await run_query_flow(self._model, "after_query_delete", port, request.filter)
+        return count
+
+    def find_and_update(
+        self, *changes: Change, new: bool = True, upsert: bool = False, array_filters: Any = None
+    ) -> T | None:
+        """Change the first document that matches and return it, in one step.
+
+        Args:
+            changes: such as `inc(User.age)`, or update documents.
+            new: return it as it is afterwards; False: as it was.
+            upsert: insert one when nothing matches.
+            array_filters: which elements `$[name]` in paths means.
+
+        Raises:
+            OperationFailure: the server refused.
+
+        Example:
+            >>> User.find(User.name == "Ada").find_and_update(inc(User.age)).age
+            37
+        """
+        found: T | None = self._run(
+            False, "find_and_update", self._find_and_update_flow, changes, new, upsert, array_filters
+        )
+        return found
+
+    def afind_and_update(
+        self, *changes: Change, new: bool = True, upsert: bool = False, array_filters: Any = None
+    ) -> Coroutine[Any, Any, T | None]:
+        """As `find_and_update`, on asyncio."""
+        found: Coroutine[Any, Any, T | None] = self._run(
+            True, "find_and_update", self._find_and_update_flow, changes, new, upsert, array_filters
+        )
+        return found
+
+    async def _find_and_update_flow(
+        self, request: Request, changes: Any, new: bool, upsert: bool, array_filters: Any
+    ) -> Any:
+        if self._is_none:
+            return None
+        update, port = update_for(self._model, changes), request.port
+        await run_query_flow(self._model, "before_query_update", port, request.filter, update)
+        keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
+        if array_filters is not None:
+            keywords["array_filters"] = array_filters
+        found = await port.call(
+            _find_one_and_update, raw_collection(request.collection), request.filter, update, keywords
+        )
+        await run_query_flow(self._model, "after_query_update", port, request.filter, update)
+        return await self._made_flow(request, found)
+
+    async def _made_flow(self, request: Request, found: Any) -> Any:
+        """The instance of a raw document, or None."""
+        if found is None:
+            return None
+        data = bytes(found.raw)
+        if self._shape is not None:
+            return decode(self._shape, data)
+        lazy = self._wish.get("lazy", False)
+        try:
+            made = _core.odm_decode_all(
+                self._model.__model__, data, lazy, self._only(), False, request.connection
+            )
+        except ValidationError as error:
+            raise located(error, self._model, request.collection.name) from None
+        return (await self._finished_flow(request, made))[0]
+
+    def find_and_delete(self) -> T | None:
+        """Delete the first document that matches and return it, or None; delete rules do not apply.
+
+        A model with soft deletion has it marked, and it is returned as marked.
+        """
+        found: T | None = self._run(False, "find_and_delete", self._find_and_delete_flow)
+        return found
+
+    def afind_and_delete(self) -> Coroutine[Any, Any, T | None]:
+        """As `find_and_delete`, on asyncio."""
+        found: Coroutine[Any, Any, T | None] = self._run(True, "find_and_delete", self._find_and_delete_flow)
+        return found
+
+    async def _find_and_delete_flow(self, request: Request) -> Any:
+        if self._is_none:
+            return None
+        collection, keywords = raw_collection(request.collection), _first_of(request)
+        if self._model.__soft_delete__():
+            update = self._model.__soft_delete_update__()
+            keywords["return_document"] = True
+            found = await request.port.call(
+                _find_one_and_update, collection, request.filter, update, keywords
+            )
+            return await self._made_flow(request, found)
+        found = await request.port.call(_find_one_and_delete, collection, request.filter, keywords)
+        made = await self._made_flow(request, found)
+        if made is not None and self._shape is None:
+            _core.odm_mark_deleted(made)
+        return made
+
+    def upsert(self, *changes: Change, on_insert: Any = None) -> T:
+        """Change the first document that matches, or insert one; return it.
+
+        Args:
+            changes: such as `inc(User.age)`, or update documents.
+            on_insert: a new document whose values are stored when nothing matches, beside the changes.
+
+        Example:
+            >>> newcomer = User(name="Max", email="max@example.org")
+            >>> User.find(User.email == newcomer.email).upsert(inc(User.age), on_insert=newcomer).name
+            'Max'
+        """
+        found: T = self._run(False, "upsert", self._upsert_flow, changes, on_insert)
+        return found
+
+    def aupsert(self, *changes: Change, on_insert: Any = None) -> Coroutine[Any, Any, T]:
+        """As `upsert`, on asyncio."""
+        found: Coroutine[Any, Any, T] = self._run(True, "upsert", self._upsert_flow, changes, on_insert)
+        return found
+
+    async def _upsert_flow(self, request: Request, changes: Any, on_insert: Any) -> Any:
+        given = list(changes)
+        if on_insert is None:
+            return await self._find_and_update_flow(request, given, True, True, None)
+        if given:
+            found = await self._find_and_update_flow(request, given, True, False, None)
+            if found is not None:
+                return found
+        port = request.port
+        await before_insert_flow(on_insert, request.collection, True)
+        taken = {key for group in update_of(given).values() for key in group} if given else set()
+        # What the query itself demands is set by the server, and what every update sets by the update.
+        taken |= {key for key, value in request.filter.items() if not isinstance(value, Mapping)}
+        taken |= {key for key, is_update in self._model.__stamps__() if is_update}
+        taken |= {field.key for field in self._model.__plan__.fields.values() if field.is_version}
+        values = {key: value for key, value in on_insert.to_bson().items() if key not in taken}
+        if values:
+            given.append({"$setOnInsert": values})
+        made = await self._find_and_update_flow(request, given, True, True, None)
+        if made is not None and self._shape is None and made.id == on_insert.id:
+            await after_flow(made, port, "insert")
+        return made
+
+    def get_or_create(self, on_insert: T) -> tuple[T, bool]:
+        """Return the first document that matches, or `on_insert`, stored; and whether it was stored now. Atomic.
+
+        Args:
+            on_insert: a new document.
+
+        Example:
+            >>> found, is_new = User.find(User.name == "Ada").get_or_create(User(name="Ada"))
+            >>> is_new
+            False
+        """
+        found: tuple[T, bool] = self._run(False, "get_or_create", self._get_or_create_flow, on_insert)
+        return found
+
+    def aget_or_create(self, on_insert: T) -> Coroutine[Any, Any, tuple[T, bool]]:
+        """As `get_or_create`, on asyncio."""
+        found: Coroutine[Any, Any, tuple[T, bool]] = self._run(
+            True, "get_or_create", self._get_or_create_flow, on_insert
+        )
+        return found
+
+    async def _get_or_create_flow(self, request: Request, on_insert: Any) -> Any:
+        query = self._with(limit=1)
+        found = await query._all_flow(request.of(query, "first"))
+        if found:
+            return found[0], False
+        made = await self._upsert_flow(request, (), on_insert)
+        return made, self._shape is None and made is not None and made.id == on_insert.id
+
+
+def update_for(cls: Any, changes: Any) -> Any:
+    """Return the update document of changes, or the pipeline that they are."""
+    if len(changes) != 1 or not isinstance(changes[0], list):
+        return changes_of(cls, changes)
+    also: dict[str, Any] = {key: now() for (key, is_update), now in cls.__stamps__().items() if is_update}
+    for field in cls.__plan__.fields.values():
+        if field.is_version:
+            also[field.key] = {"$add": [{"$ifNull": [f"${field.key}", 0]}, 1]}
+    return [*changes[0], {"$set": also}] if also else changes[0]
+
+
+def changes_of(cls: Any, changes: Iterable[Change]) -> dict[str, Any]:
+    """Return the update document of a query's changes: a versioned model's counts them too."""
+    update = update_of(changes)
+    for field in cls.__plan__.fields.values():
+        if field.is_version and not any(field.key in group for group in update.values()):
+            update.setdefault("$inc", {})[field.key] = 1
+    for key, now in cls.__stamps__().items():
+        if key[1] and not any(key[0] in group for group in update.values()):
+            update.setdefault("$set", {})[key[0]] = now()
+    return update
+
+
+def _first_of(request: Request) -> dict[str, Any]:
+    """The keywords of a command that finds one document and changes it."""
+    keywords = dict(request.keywords)
+    if "sort" in keywords:
+        keywords["sort"] = list(keywords["sort"].items())
+    return keywords
+
+
+def _update_many(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:
+    return collection.update_many(query, update, **keywords)
+
+
+def _find_one_and_update(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:
+    return collection.find_one_and_update(query, update, **keywords)
+
+
+def _find_one_and_delete(collection: Any, query: Any, keywords: dict[str, Any]) -> Any:
+    return collection.find_one_and_delete(query, **keywords)
