@@ -246,9 +246,8 @@ fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
 fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     checked(object)?;
     // SAFETY: an instance; what it holds is borrowed only to take another reference.
-    let company = unsafe {
-        Bound::from_borrowed_ptr_or_opt(object.py(), Instance::of(object.as_ptr()).siblings)
-    };
+    let company =
+        unsafe { Bound::from_borrowed_ptr_or_opt(object.py(), Instance::of(object.as_ptr()).siblings) };
     let Some(company) = company else { return Ok(None) };
     match company.cast::<Siblings>() {
         Ok(siblings) => {

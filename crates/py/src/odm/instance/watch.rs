@@ -24,7 +24,7 @@ pub(in crate::odm) unsafe fn tell(py: Python<'_>, object: *mut ffi::PyObject) ->
     // SAFETY: by the caller's promise; the watcher is replaced only under the GIL, which is held, and a reference of
     // our own keeps it alive while it runs.
     unsafe {
-        if !(*(*Instance::of(object)).model).plan_of(py)?.is_document {
+        if !(*Instance::of(object).model).plan_of(py)?.is_document {
             return Ok(());
         }
         let watcher = WATCHER.load(Ordering::Acquire);
