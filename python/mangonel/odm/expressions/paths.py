@@ -5,6 +5,7 @@ Knows models only by their names and fields; sends nothing.
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -89,6 +90,18 @@ class Path(Operand, Generic[T]):
 
     def _condition(self) -> dict[str, Any]:
         return {self.key: True}
+
+    def _stored(self, value: Any, is_element: bool | None = None) -> Any:
+        """The value as an update stores it: of the field's type, or an error."""
+        if isinstance(value, (Path, Expr)):
+            raise TypeError(f"expected a value to store in {self.key!r}, found {type(value).__name__}")
+        return checked(
+            self._owner,
+            self._field(),
+            value,
+            self._is_element if is_element is None else is_element,
+            self.key,
+        )
 
     def _compare(self, operator: str, value: Any) -> Expr:
         return Expr({self.key: {operator: self._dump(value)}})
@@ -448,7 +461,7 @@ class Path(Operand, Generic[T]):
             >>> User.find(User.name == "Ada").update(User.age.set(37))
             1
         """
-        return Update("$set", self.key, self._dump(value))
+        return Update("$set", self.key, self._stored(value))
 
     def unset(self) -> Update:
         """An update that removes the key."""
@@ -519,6 +532,37 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
     return value
 
 
+def checked(owner: Any, field: Any, value: Any, is_element: bool, key: str) -> Any:
+    """Return what BSON has of a value that an update stores in a field.
+
+    Raises:
+        ValidationError: it is not what the field says.
+    """
+    if isinstance(value, str) and field.type is not str and not field.is_list:
+        value = _from_text(field, value)
+    if is_document(value):
+        if field.target is not None and not isinstance(value, field.target):
+            raise ValidationError(
+                f"expected a {field.target.__name__}, got {type(value).__name__} at $.{key}"
+            )
+        value = value.id
+    if field.type is decimal.Decimal and type(value) is int:
+        value = decimal.Decimal(value)
+    if value is None and not is_element:
+        if field.nullable or field.type in (Any, object):
+            return None
+        raise ValidationError(f"expected {_type_name(field)}, got None at $.{key}")
+    try:
+        return _core.odm_dump(owner.__model__, field.name, value, is_element)
+    except (ValidationError, TypeError) as error:
+        fault = str(error).rpartition(" at $")[0] or str(error)
+        raise ValidationError(f"{fault} at $.{key}") from None
+
+
+def _type_name(field: Any) -> str:
+    return getattr(field.type, "__name__", str(field.type))
+
+
 def _from_text(field: Any, value: str) -> Any:
     """An id given as text, as URLs have it, for a field of ObjectIds or references."""
     if (field.type is ObjectId or field.target is not None) and ObjectId.is_valid(value):
@@ -547,17 +591,44 @@ def key_of(field: Any, model: Any = None) -> str:
 
 
 def key_of_name(name: str, model: Any) -> str:
-    """Translate a dotted path of attributes into one of keys; unknown parts stay as they are."""
-    keys = []
+    """Translate a dotted path of attributes, or of keys, into one of keys.
+
+    Raises:
+        AttributeError: the model has no such field, and does not take others.
+    """
+    keys: list[str] = []
     current = model
     for part in name.split("."):
-        field = current.__plan__.fields.get(part) if current is not None else None
-        keys.append(field.key if field is not None else part)
-        if field is not None:
-            current = field.model
-        elif not part.lstrip("$[").rstrip("]").isalnum() or not (part.isdigit() or part.startswith("$")):
-            current = None
+        if current is None or _is_position(part):
+            keys.append(part)
+            continue
+        field = _field_named(part, current)
+        if field is None:
+            if current.__dynamic__ or part == current.__tag__:
+                keys.append(part)
+                current = None
+                continue
+            known = ", ".join(current.__plan__.fields)
+            raise AttributeError(f"{current.__name__} has no field {part!r}; it has {known or 'none'}")
+        keys.append(field.key)
+        current = field.model
     return ".".join(keys)
+
+
+def _field_named(name: str, model: Any) -> Any:
+    """A field of a model or of one of its family, by attribute or by key."""
+    found = model.__plan__.fields.get(name) or model.__plan__.by_key.get(name)
+    if found is not None:
+        return found
+    for child in model.__tagged__():
+        found = child.__plan__.fields.get(name) or child.__plan__.by_key.get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_position(part: str) -> bool:
+    return part.isdigit() or part.startswith("$")
 
 
 def order_of(orders: Iterable[Any], model: Any) -> dict[str, Any]:

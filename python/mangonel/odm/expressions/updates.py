@@ -54,7 +54,7 @@ def set_on_insert(field: T, value: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$setOnInsert", path.key, path._dump(value))
+    return Update("$setOnInsert", path.key, path._stored(value))
 
 
 @overload
@@ -73,7 +73,7 @@ def inc(field: Any, by: Any = 1) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$inc", path.key, path._dump(by))
+    return Update("$inc", path.key, path._stored(by))
 
 
 @overload
@@ -92,7 +92,7 @@ def mul(field: Any, by: Any) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$mul", path.key, path._dump(by))
+    return Update("$mul", path.key, path._stored(by))
 
 
 def min_(field: T, value: T) -> Update:
@@ -107,7 +107,7 @@ def min_(field: T, value: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$min", path.key, path._dump(value))
+    return Update("$min", path.key, path._stored(value))
 
 
 def max_(field: T, value: T) -> Update:
@@ -122,7 +122,7 @@ def max_(field: T, value: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$max", path.key, path._dump(value))
+    return Update("$max", path.key, path._stored(value))
 
 
 def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int | None = None) -> Update:
@@ -197,7 +197,7 @@ def push(
         ['admin', 'new']
     """
     path = path_of(field)
-    items = [path._dump(value, True) for value in values]
+    items = [path._stored(value, True) for value in values]
     if len(items) == 1 and position is None and slice is None and sort is None:
         return Update("$push", path.key, items[0])
     change: dict[str, Any] = {"$each": items}
@@ -222,7 +222,7 @@ def add_to_set(field: list[T], *values: T) -> Update:
         1
     """
     path = path_of(field)
-    items = [path._dump(value, True) for value in values]
+    items = [path._stored(value, True) for value in values]
     return Update("$addToSet", path.key, items[0] if len(items) == 1 else {"$each": items})
 
 

@@ -95,6 +95,16 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             resolved.is_version = True
     resolved.is_list = get_origin(plain) in (list, set, frozenset, tuple)
     resolved.model, resolved.target = _models_of(plain, info.owner)
+    if (
+        info.on_delete == "nullify"
+        and not nullable
+        and not resolved.is_list
+        and get_origin(plain) is not Refs
+    ):
+        raise TypeError(
+            f'cannot set {cls.__name__}.{info.name} to None when its target is deleted: on_delete="nullify" wants '
+            "a reference that may be None"
+        )
     return resolved
 
 

@@ -5,6 +5,7 @@ Knows no connection. Hooks of embedded documents run one after the other, never 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -31,12 +32,17 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 class Hook:
     """One hook: its events and its function."""
 
-    __slots__ = ("events", "function", "name")
+    __slots__ = ("events", "function", "is_coroutine", "name")
 
     def __init__(self, name: str, function: Callable[..., Any], events: tuple[str, ...]) -> None:
         self.name = name
         self.function = function
         self.events = events
+        self.is_coroutine = inspect.iscoroutinefunction(function)
+        if self.is_coroutine and "after_load" in events:
+            raise TypeError(
+                f"expected a plain function for after('load'), found the coroutine function {name!r}"
+            )
 
 
 def before(*events: str) -> Callable[[Method], Method]:
@@ -178,17 +184,30 @@ def _embedded(instance: Any) -> Iterator[Any]:
 def run_plain(instance: Any, event: str) -> None:
     """Run hooks that must not wait."""
     for hook, current in listeners(instance, event):
+        _refuse_coroutine(hook)
         hook.function(current)
 
 
 async def run_flow(instance: Any, event: str, port: Any) -> None:
     """Run hooks, waiting for those that are coroutine functions."""
     for hook, current in listeners(instance, event):
+        if not port.is_async:
+            _refuse_coroutine(hook)
         await port.call(hook.function, current)
 
 
 async def run_query_flow(cls: Any, event: str, port: Any, query: Any, update: Any = None) -> None:
     """Run the class hooks of a query's update or delete."""
     for hook in cls.__hooks__.get(event, ()):
+        if not port.is_async:
+            _refuse_coroutine(hook)
         arguments = (query,) if update is None else (query, update)
         await port.call(hook.function, cls, *arguments)
+
+
+def _refuse_coroutine(hook: Hook) -> None:
+    if hook.is_coroutine:
+        raise TypeError(
+            f"cannot run the coroutine function {hook.name!r} as a hook on the blocking face; use the asyncio methods, "
+            "or a plain function"
+        )

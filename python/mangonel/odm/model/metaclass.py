@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from typing import Any, ClassVar, dataclass_transform
@@ -14,6 +15,9 @@ from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks
 from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.refs import InverseDescriptor
+
+# A reference that cannot be None, as its annotation is written; what is hidden behind aliases is seen at first use.
+_BARE_REF = re.compile(r"^\s*(\w+\.)?Ref\[[\w.\"']+\]\s*$")
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, many))
@@ -29,6 +33,7 @@ class ModelMeta(_core.OdmMeta):
         own: dict[str, FieldInfo] = {}
         inverses: dict[str, Inverse] = {}
         private: list[str] = []
+        defaults: dict[str, Any] = {}
         for attribute, annotation in annotations.items():
             if attribute.startswith("__") or _is_class_variable(annotation):
                 continue
@@ -38,7 +43,8 @@ class ModelMeta(_core.OdmMeta):
                 continue
             if attribute.startswith("_"):
                 private.append(attribute)
-                namespace.pop(attribute, None)
+                if namespace.pop(attribute, MISSING) is not MISSING:
+                    defaults[attribute] = default
                 continue
             namespace.pop(attribute, None)
             info = default if isinstance(default, FieldInfo) else FieldInfo(default)
@@ -52,6 +58,11 @@ class ModelMeta(_core.OdmMeta):
                 name=attribute,
                 annotation=annotation,
             )
+            if info.on_delete == "nullify" and isinstance(annotation, str) and _BARE_REF.match(annotation):
+                raise TypeError(
+                    f'cannot set {name}.{attribute} to None when its target is deleted: on_delete="nullify" wants '
+                    "a reference that may be None"
+                )
         for attribute in own:
             if any(isinstance(base, ModelMeta) and attribute in _methods(base) for base in bases):
                 raise TypeError(
@@ -68,6 +79,9 @@ class ModelMeta(_core.OdmMeta):
             if is_first and any(getattr(base, "__is_document__", False) for base in bases):
                 slots.append("__weakref__")
         namespace["__slots__"] = tuple(slots)
+        namespace["__private_defaults__"] = defaults
+        if defaults and "__getattr__" not in namespace:
+            namespace["__getattr__"] = private_default
         namespace["__own_fields__"] = own
         cls: Any = super().__new__(meta, name, bases, namespace)
         for info in own.values():
@@ -204,6 +218,17 @@ def _join_family(cls: Any) -> None:
             parent.__model__.reset()
 
 
+def private_default(self: Any, name: str) -> Any:
+    """Give an instance its own copy of a private attribute's default, when it is first read."""
+    for base in type(self).__mro__:
+        defaults = base.__dict__.get("__private_defaults__")
+        if defaults and name in defaults:
+            value = copy.deepcopy(defaults[name])
+            setattr(self, name, value)
+            return value
+    raise AttributeError(f"{self.__class__.__name__!r} object has no attribute {name!r}")
+
+
 def make_partial_class(cls: Any) -> None:
     """Make the hidden class of partly loaded instances: reading what was left out says so."""
 
@@ -212,7 +237,7 @@ def make_partial_class(cls: Any) -> None:
             raise NotLoaded(
                 f"{cls.__name__}.{name} was not loaded; name it in only(), or reload the document"
             )
-        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+        return private_default(self, name)
 
     namespace = {
         "__slots__": (),

@@ -9,8 +9,8 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from mangonel._core import odm_origin
-from mangonel.odm._registry import is_instance, is_model
-from mangonel.odm.errors import DocumentNotFound
+from mangonel.odm._registry import is_document, is_instance, is_model
+from mangonel.odm.errors import DocumentNotFound, ValidationError
 from mangonel.odm.expressions.paths import key_of_name
 from mangonel.odm.model.annotations import evaluate, unwrap
 
@@ -51,6 +51,16 @@ class RefMaker:
                 return info.annotation if not isinstance(info.annotation, str) else _id_annotation(info)
         return None
 
+    def check(self, document: Any) -> None:
+        """Refuse a document of a model that the references do not lead to.
+
+        Raises:
+            ValidationError: it is another one.
+        """
+        target = self.target
+        if is_model(target) and not isinstance(document, target):
+            raise ValidationError(f"expected a {target.__name__}, got {type(document).__name__}")
+
     def empty(self) -> Any:
         """A new, empty set of references."""
         return Refs([], self)
@@ -59,6 +69,7 @@ class RefMaker:
         if self.is_list:
             return Refs(value, self, siblings)
         if is_instance(value):
+            self.check(value)
             made: Ref[Any] = Ref(value.id, self)
             made._loaded = value
             return made
@@ -171,6 +182,10 @@ class Ref(Generic[T]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Ref):
             return bool(self.id == other.id)
+        if is_document(other):
+            # A reference that was not set to a field yet knows no model.
+            is_kind = self._maker is None or isinstance(other, self._maker.target)
+            return is_kind and bool(self.id == other.id)  # type: ignore[attr-defined]
         return NotImplemented
 
     def __hash__(self) -> int:
@@ -227,6 +242,8 @@ class Refs(Generic[T]):
             1
         """
         for document in documents:
+            if self._maker is not None and is_instance(document):
+                self._maker.check(document)
             id = _id_of(document, self._loaded)
             if id not in self.ids:
                 self.ids.append(id)
