@@ -40,7 +40,7 @@ class ValidationError(OdmError, ValueError):
         """Return each fault as its `path` and its `message`.
 
         Example:
-            >>> error.errors()
+            >>> ValidationError("expected int, got str at $.age").errors()
             [{'path': '$.age', 'message': 'expected int, got str'}]
         """
         found: list[dict[str, str]] = []

@@ -334,7 +334,12 @@ class Document(Base):
 
         Raises:
             DeleteDenied: a rule forbids it. Nothing was deleted.
-            StaleDocument: it has another version than this one.
+            StaleDocument: it has another version than this one. Nothing was deleted, nor changed by a rule.
+
+        Example:
+            >>> post.delete()
+            >>> Post.get_or_none(post.id) is None
+            True
         """
         place = place_of(self, False, session)
         place.port.flow(writes.delete_flow(self, place))
@@ -353,6 +358,11 @@ class Document(Base):
 
         Raises:
             DocumentNotFound: it does not exist any more.
+
+        Example:
+            >>> user.age = 99
+            >>> user.reload().age
+            36
         """
         place = place_of(self, False, session)
         made: Self = place.port.flow(writes.reload_flow(self, place))
