@@ -47,6 +47,8 @@ class Held:
         self.loaded: dict[str, Any] = {}
         # Setting None removes the key, even where None was read: another program may have stored a null.
         self.set: set[str] = set()
+        # Fields that were changed when an abort put them back: what is stored is not known any more.
+        self.forced: set[str] = set()
         self.rev = 0
 
     @property
@@ -55,14 +57,14 @@ class Held:
         if self.is_new:
             return set()
         differ = {name for name in self.values if self.values[name] != self.loaded[name]}
-        return differ | (self.set if self.values["name"] is None else set())
+        return differ | self.forced | (self.set if self.values["name"] is None else set())
 
     def took(self, row: dict[str, Any]) -> None:
         """It is now what is stored."""
         self.is_new = False
         self.values = {name: copied(row[name]) for name in ("name", "cents", "tags")}
         self.loaded = {name: copied(row[name]) for name in ("name", "cents", "tags")}
-        self.set = set()
+        self.set, self.forced = set(), set()
         self.rev = row["rev"]
 
     def state(self) -> tuple[Any, ...]:
@@ -78,6 +80,7 @@ class Held:
     def put_back(self, state: tuple[Any, ...]) -> None:
         """Become what `state` told."""
         self.is_new, self.values, self.loaded, self.set, self.rev = state
+        self.forced = self.changed
 
 
 def copied(value: Any) -> Any:

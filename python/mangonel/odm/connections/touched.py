@@ -65,6 +65,10 @@ class Touched:
             if copy is None:
                 continue
             _core.odm_take(document, restore(*copy))
+            for name in copy[4] if len(copy) > 4 else ():
+                if getattr(document, name) is None:
+                    # What is stored is not known here, so None counts as a change only once it is set.
+                    setattr(document, name, None)
             if origin is not None:
                 _core.odm_set_origin(document, origin)
         self._documents.clear()
