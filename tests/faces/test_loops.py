@@ -93,7 +93,7 @@ def test_a_loop_that_ends_in_mid_operation_leaves_the_client_usable(
 
     async def leave() -> None:
         task = asyncio.get_running_loop().create_task(client.shop.orders.find_one())
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(scripted_server.wait_for, "find")
         assert not task.done()
 
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
