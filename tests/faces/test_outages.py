@@ -122,7 +122,7 @@ def test_a_server_killed_in_mid_operation_is_an_error_and_its_successor_is_used(
         member.restart()
         assert face.run(lambda: orders.count_documents({})) == 1
         face.run(lambda: orders.insert_one({"_id": 2}))
-        # A write that was stored before its client lost the line is there after the restart.
+        # A write that was stored before its client lost the connection is there after the restart.
         assert face.run(lambda: orders.find_one({"_id": 2})) == {"_id": 2}
 
 

@@ -124,7 +124,7 @@ def op_reply(document: Mapping[str, Any] | bytes, *, response_to: int, request_i
 
 
 def read_exactly(line: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes, or fewer when the line ends or breaks before; a timeout is raised.
+    """Return the next `size` bytes, or fewer when the connection ends or breaks before; a timeout is raised.
 
     Not MSG_WAITALL, which does nothing on a socket with a timeout.
     """

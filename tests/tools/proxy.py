@@ -55,7 +55,7 @@ class LineProxy:
         return len(self._lines)
 
     def cut(self, *, up: int | None = None, down: int | None = None, reset: bool = False) -> None:
-        """Break the line once so many more bytes have passed; the next lines are whole again.
+        """Break the connection once so many more bytes have passed; the next ones are whole again.
 
         The bytes are counted over all lines; the one that carries the last of them is cut on both sides.
         `cut()` breaks every line now.
@@ -134,7 +134,7 @@ class LineProxy:
         return (self.delay_up_ms if direction == "up" else self.delay_down_ms) / 1000
 
     def _take(self, direction: Direction, size: int) -> tuple[int, bool]:
-        """Wait while paused, then return how many of `size` bytes may pass and whether the line breaks."""
+        """Wait while paused, then return how many of `size` bytes may pass and whether the connection breaks."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_paused)
             budget = self._budget[direction]

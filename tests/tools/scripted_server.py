@@ -250,7 +250,7 @@ class ScriptedServer:
                     break
                 going_on = self._handle(number, line, raw)
         except OSError:
-            pass  # the client went away, or the test closed the line
+            pass  # the client went away, or the test closed the connection
         except Exception as error:
             self.errors.append(error)
         finally:
