@@ -12,59 +12,20 @@ from mangonel.lab.comparisons import COMPARISONS
 from mangonel.lab.experiment import Size
 from mangonel.lab.report import page
 from mangonel.lab.results import Results
-
-FINGERPRINT = {
-    "date": "2026-01-01T00:00:00Z",
-    "cpu": "a processor with a name that is as long as the longest of them may ever become, they say",
-    "cores": 2,
-    "memory_mb": 2048,
-    "virtual": True,
-    "kernel": "6",
-    "python": "3.11",
-    "load": [0.5],
-    "commit": "abc",
-    "server": {"version": "6.0", "topology": "standalone", "ping_us": 90},
-    "versions": {},
-}
+from tools.lab_results import FINGERPRINT, cell, content
 
 
-def run(*, without: tuple[str, ...] = (), spread: float = 1.0) -> Results:
+def run(*without: str, missing: tuple = ()) -> Results:
     """Return a run of all comparisons: each contender half as fast as the one before it."""
-    cells = []
-    for comparison in COMPARISONS:
-        for place, (experiment, part, contender) in enumerate(comparison.bars):
-            if contender in without:
-                continue
-            walls = [round(100_000 * 2**place * step) for step in (1.0, 1.01, 1.0 * spread)]
-            samples = [{"wall_ns": w, "ops": 1, "cpu_ns": w, "peak_rss": 1, "extras": {}} for w in walls]
-            cells.append(
-                {
-                    "experiment": experiment,
-                    "version": 1,
-                    "part": part,
-                    "title": part,
-                    "unit": "operation",
-                    "write_concern": "",
-                    "judge": "wall",
-                    "contender": contender,
-                    "failures": [],
-                    "rounds": [
-                        {"round": number, "sentinel_ns": 1, "samples": [sample]}
-                        for number, sample in enumerate(samples)
-                    ],
-                }
-            )
-    plan = {"experiments": [each.experiment for each in COMPARISONS], "quick": False, "seed": 1, "order": []}
-    content = {
-        "fingerprint": FINGERPRINT,
-        "plan": plan,
-        "cells": cells,
-        "missing": [],
-        "exits": [],
-        "marked": [],
-        "end": {"how": "complete"},
-    }
-    return Results(content)
+    cells = [
+        cell(*key, [100 * 2**place, 101 * 2**place, 100 * 2**place])
+        for comparison in COMPARISONS
+        for place, key in enumerate(comparison.bars)
+        if key[2] not in without
+    ]
+    plan = {"experiments": [each.experiment for each in COMPARISONS]}
+    name = "a processor with a name that is as long as the longest of them may ever become, they say"
+    return Results(content(cells, plan, missing=list(missing), fingerprint={**FINGERPRINT, "cpu": name}))
 
 
 def lines(results: Results) -> list[str]:
@@ -82,22 +43,17 @@ def test_all_comparisons_fit_on_one_screen():
 
 
 def test_what_was_left_out_is_named_and_no_sentence_is_made_of_it():
-    results = run(without=("pymongo",))
     reason = {"experiment": "insert", "contender": "pymongo", "reason": "left out: time was short"}
-    results.content["missing"].append(reason)
-    told = lines(results)
+    told = lines(run("pymongo", missing=(reason,)))
 
     assert any("PyMongo " in line and "left out: time was short" in line for line in told)
     assert any("not all of it was played" in line for line in told)
 
 
 def test_a_comparison_without_a_figure_of_ours_says_why():
-    results = run(without=("odm",))
-    results.content["missing"].append(
-        {"experiment": "read-documents", "contender": "odm", "reason": "not built"}
-    )
+    reason = {"experiment": "read-documents", "contender": "odm", "reason": "not built"}
 
-    assert "Documents to objects: no figure of ours; not built" in lines(results)
+    assert "Documents to objects: no figure of ours; not built" in lines(run("odm", missing=(reason,)))
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS, ids=lambda each: each.experiment)

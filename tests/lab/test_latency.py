@@ -24,7 +24,6 @@ def test_a_histogram_comes_back_from_its_text_and_merges():
     assert len(merged) == 100
     assert merged.at(50) == pytest.approx(1000, rel=0.002)
     assert merged.at(100) == pytest.approx(50_000, rel=0.002)
-    assert sum(count for _, _, count in merged.buckets()) == 100
 
 
 def test_what_a_waiting_generator_omitted_is_added():

@@ -8,6 +8,7 @@ from mangonel.lab import registry
 from mangonel.lab.experiment import Size
 from mangonel.lab.originals import MEGABYTES, ORIGINALS, PER_SECOND, SECONDS, Figure, beside, of_experiment
 from mangonel.lab.results import Results
+from tools.lab_results import cell, content
 
 FIGURES = [
     pytest.param(original, figure, id=f"{original.experiment}-{figure.stack}-{figure.what}")
@@ -58,20 +59,8 @@ def test_figures_of_today_come_in_the_printed_unit():
 
 
 def test_figures_of_today_stand_beside_the_printed_ones():
-    sample = {"wall_ns": 2_000_000, "ops": 1, "cpu_ns": 1, "peak_rss": 1, "extras": {"p50": 90_000.0}}
-    cell = {
-        "experiment": "web",
-        "version": 1,
-        "part": "original-100",
-        "title": "",
-        "unit": "request",
-        "write_concern": "",
-        "judge": "wall",
-        "contender": "page-motor",
-        "failures": [],
-        "rounds": [{"round": 0, "samples": [sample]}],
-    }
-    lines = beside(Results({"plan": {"experiments": ["web"]}, "cells": [cell], "missing": []}), "web")
+    motor = cell("web", "original-100", "page-motor", 2000, extras={"p50": 90_000.0})
+    lines = beside(Results(content([motor])), "web")
 
     told = {line.figure.stack: line.today for line in lines if line.figure.part == "original-100"}
     assert told["PyMongo 3.0"] is None

@@ -5,55 +5,17 @@ from __future__ import annotations
 import pytest
 
 from mangonel.lab import table
-
-FINGERPRINT = {
-    "date": "2026-01-01T00:00:00Z",
-    "cpu": "a processor",
-    "cores": 2,
-    "memory_mb": 2048,
-    "virtual": True,
-    "kernel": "6",
-    "python": "3.11",
-    "load": [0.5],
-    "commit": "abc",
-    "server": {"version": "6.0", "topology": "standalone", "ping_us": 90},
-    "versions": {"pymongo": "4.20.0"},
-}
+from tools import lab_results
+from tools.lab_results import content
 
 
-def cell(contender: str, wall_us: float, sentinel_ns: int = 1000, **more) -> dict:
-    sample = {"wall_ns": wall_us * 1000, "ops": 1, "cpu_ns": 500, "peak_rss": 9_000_000, "extras": {}}
-    sample["extras"] = more.pop("extras", {})
-    rounds = [{"round": number, "sentinel_ns": sentinel_ns, "samples": [sample]} for number in range(3)]
-    return {
-        "experiment": "find-one",
-        "version": 1,
-        "part": "blocking",
-        "title": "one at a time",
-        "unit": "operation",
-        "write_concern": "",
-        "judge": "wall",
-        "contender": contender,
-        "failures": [],
-        "rounds": rounds,
-        **more,
-    }
+def cell(contender: str, wall_us: float, **more) -> dict:
+    return lab_results.cell("find-one", "blocking", contender, wall_us, **more)
 
 
-def shown(*cells: dict, **more) -> str:
-    plan = {"experiments": ["find-one"], "seed": 1, "quick": True, "order": []}
-    content = {
-        "fingerprint": FINGERPRINT,
-        "plan": plan,
-        "cells": list(cells),
-        "missing": [],
-        "exits": [],
-        "marked": [],
-        "end": {"how": "complete"},
-        **more,
-    }
+def shown(*cells: dict) -> str:
     lines: list[str] = []
-    table.show(content, lines.append, style="plain")
+    table.show(content(cells), lines.append, style="plain")
     return "\n".join(lines)
 
 
@@ -94,17 +56,8 @@ def test_times_are_written_in_the_unit_that_reads_best(wall_us, words):
 def test_rich_and_plain_show_the_same_words():
     pytest.importorskip("rich", reason="rich is not installed")
     cells = [cell("pymongo", 100), cell("mangonel", 25)]
-    content = {
-        "fingerprint": FINGERPRINT,
-        "plan": {"experiments": ["find-one"], "seed": 1, "quick": True, "order": []},
-        "cells": cells,
-        "missing": [],
-        "exits": [],
-        "marked": [],
-        "end": {"how": "complete"},
-    }
     lines: list[str] = []
-    table.show(content, lines.append)
+    table.show(content(cells), lines.append)
     frames = str.maketrans("│┃━─┏┓┗┛┡┩└┘├┤┳┻┼╇┴┬╋", " " * 21)
     rich = set("\n".join(lines).translate(frames).split())
     assert set(shown(*cells).split()) <= rich

@@ -1,163 +1,116 @@
-"""`mangonel lab doctor`: cores, governor, steal, pressure, disk, line and server, and what of it is unfit."""
+"""`mangonel lab doctor`: cores, governor, steal, pressure, disk, loopback and server, and what of it is unfit."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from mangonel.lab import registry, sentinel
 from mangonel.lab.cores import available, places
 from mangonel.lab.fingerprint import fingerprint, machine
 from mangonel.lab.protocol import Child, ChildError
+from mangonel.lab.scheduler import FIXTURES
 
 LOOPBACK_BYTES = 256 << 20
-PIECE = 1 << 20
+PIECE = bytes(1 << 20)
 PROGRAMS = ("ab", "wrk", "nginx", "valgrind")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line: what was looked at, what was found, and what is wrong with it, or ""."""
-
-    what: str
-    found: str
-    unfit: str = ""
+Finding = tuple[str, str, str]  # what was looked at, what was found, and what is wrong with it, or ""
 
 
 def run(uri: str | None, write: Callable[[str], None] = print) -> int:
     """Look at everything, print it, and return 1 when something makes figures from here worthless."""
     findings = [*_machine(), *_server(uri), *_tools()]
-    width = max(len(finding.what) for finding in findings)
-    for finding in findings:
-        write(
-            f"{finding.what:<{width}}  {finding.found}"
-            + (f"    UNFIT: {finding.unfit}" if finding.unfit else "")
-        )
-    unfit = [finding for finding in findings if finding.unfit]
-    write(
-        "\nfit for measuring" if not unfit else f"\nunfit for measuring: {', '.join(f.what for f in unfit)}"
-    )
+    width = max(len(what) for what, _, _ in findings)
+    for what, found, wrong in findings:
+        write(f"{what:<{width}}  {found}" + (f"    UNFIT: {wrong}" if wrong else ""))
+    unfit = [what for what, _, wrong in findings if wrong]
+    write("\nunfit for measuring: " + ", ".join(unfit) if unfit else "\nfit for measuring")
     return 1 if unfit else 0
 
 
-def loops(count: int = 20) -> tuple[int, float]:
-    """Return the best of so many fixed loops in ns, and how many times that the median one took."""
-    taken = sorted(sentinel.loop_ns() for _ in range(count))
-    return taken[0], taken[count // 2] / taken[0]
-
-
-def _machine() -> list[Finding]:
+def _machine() -> Iterator[Finding]:
     found = fingerprint(sys.argv)
     before = sentinel.ticks()
-    best, spread = loops()
+    loops = sorted(sentinel.loop_ns() for _ in range(20))
+    spread = loops[10] / loops[0]
     fsync = sorted(sentinel.fsync_ns() for _ in range(10))[5] / 1e6
-    loopback = loopback_mb_per_s()
+    loopback = _loopback_mb_per_s()
     stolen = sentinel.stolen(before, sentinel.ticks())
     cores, load, pressure = found["cores"], found["load"][0], found["pressure"]
-    governor = found["governor"]
-    where = places(available())
-    slow = governor in ("powersave", "ondemand", "conservative")
-    return [
-        Finding("machine", machine(found)),
-        Finding("cores", str(cores), "client and server share one core" if cores < 2 else ""),
-        Finding("governor", governor, "the clock rate follows the load; use `performance`" if slow else ""),
-        Finding("load", f"{load:.2f}", "others are at work" if load > 0.5 * cores else ""),
-        Finding(
-            "pressure (PSI)",
-            "not told by this kernel"
-            if pressure < 0
-            else f"{pressure:.1f} % of the last 10 s somebody waited for a core",
-            "others are at work" if pressure > 20 else "",
-        ),
-        Finding(
-            "steal",
-            f"{100 * stolen:.1f} % now, {100 * found['stolen_since_boot']:.1f} % since boot",
-            "the hypervisor gives this machine's time away" if stolen > sentinel.STOLEN else "",
-        ),
-        Finding(
-            "fixed loop",
-            f"{best / 1e6:.2f} ms at best, the median {spread:.2f} times that",
-            "its time jumps about" if spread > sentinel.DISTURBED else "",
-        ),
-        Finding("equipment", f"on {where.words} while a site is loaded" if where else "kept nowhere"),
-        Finding("fsync of 4 KiB", f"{fsync:.2f} ms"),
-        Finding("loopback", f"{loopback:.0f} MB/s"),
-    ]
+    where, others = places(available()), "others are at work"
+    slow = found["governor"] in ("powersave", "ondemand", "conservative")
+    waited = f"{pressure:.1f} % of the last 10 s somebody waited for a core"
+    steal = f"{100 * stolen:.1f} % now, {100 * found['stolen_since_boot']:.1f} % since boot"
+    taken = "the hypervisor gives this machine's time away"
+    yield "machine", machine(found), ""
+    yield "cores", str(cores), "client and server share one core" if cores < 2 else ""
+    yield "governor", found["governor"], "the clock rate follows the load; use `performance`" if slow else ""
+    yield "load", f"{load:.2f}", others if load > 0.5 * cores else ""
+    told = "not told by this kernel" if pressure < 0 else waited
+    yield "pressure (PSI)", told, others if pressure > 20 else ""
+    yield "steal", steal, taken if stolen > sentinel.STOLEN else ""
+    jumps = "its time jumps about" if spread > sentinel.DISTURBED else ""
+    yield "fixed loop", f"{loops[0] / 1e6:.2f} ms at best, the median {spread:.2f} times that", jumps
+    yield "equipment", f"on {where.words} while a site is loaded" if where else "kept nowhere", ""
+    yield "fsync of 4 KiB", f"{fsync:.2f} ms", ""
+    yield "loopback", f"{loopback:.0f} MB/s", ""
 
 
-def _server(uri: str | None) -> list[Finding]:
+def _server(uri: str | None) -> Iterator[Finding]:
     from mangonel.lab.commands.play import deployment
 
     try:
         with deployment(uri) as (where, _):
-            fixtures = Child("mangonel.lab.fixtures")
+            fixtures = Child(FIXTURES)
             try:
                 fixtures.ask({"uri": where, "database": "mangonel_lab"}, 60)
                 told = fixtures.ask({"do": "describe"}, 60)
             finally:
                 fixtures.finish()
     except (ChildError, OSError, RuntimeError) as error:
-        return [Finding("server", "cannot be reached", str(error))]
+        yield "server", "cannot be reached", str(error)
+        return
     except Exception as error:
-        return [Finding("server", "cannot be started", f"{type(error).__name__}: {error}")]
-    return [Finding("server", _name(told)), Finding("ping", f"{told['ping_us']} µs"), *_defaults(told)]
+        yield "server", "cannot be started", f"{type(error).__name__}: {error}"
+        return
+    options, concern = told["options"], told["default_write_concern"]
+    cache = f", cache {options['cache_mb']} MB" if options.get("cache_mb") else ""
+    w = (concern.get("w") if isinstance(concern, dict) else concern) or "as the server has it"
+    counted = options.get("parameters", {}).get("reportOpWriteConcernCountersInServerStatus")
+    yield "server", f"MongoDB {told['version']}, {told['topology']}, {told['engine']}{cache}", ""
+    yield "ping", f"{told['ping_us']} µs", ""
+    yield "default write concern", f"w: {w} (experiments state their own)", ""
+    unproven = "no: the lab cannot prove with which w was written"
+    yield "write concerns counted", "yes" if counted else unproven, ""
 
 
-def _name(told: dict[str, Any]) -> str:
-    cache = told["options"].get("cache_mb")
-    return f"MongoDB {told['version']}, {told['topology']}, {told['engine']}" + (
-        f", cache {cache} MB" if cache else ""
-    )
-
-
-def _defaults(told: dict[str, Any]) -> list[Finding]:
-    concern = told["default_write_concern"]
-    w = concern.get("w") if isinstance(concern, dict) else concern
-    counted = told["options"].get("parameters", {}).get("reportOpWriteConcernCountersInServerStatus")
-    return [
-        Finding("default write concern", f"w: {w or 'as the server has it'} (experiments state their own)"),
-        Finding(
-            "write concerns counted",
-            "yes" if counted else "no: the lab cannot prove with which w was written",
-        ),
-    ]
-
-
-def _tools() -> list[Finding]:
-    findings = []
+def _tools() -> Iterator[Finding]:
     for name in PROGRAMS:
         path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-        findings.append(
-            Finding(name, path or "not installed; what needs it is left out or uses the lab's own")
-        )
+        yield name, path or "not installed; what needs it is left out or uses the lab's own", ""
     absent = [f"{c.id} ({reason})" for c in registry.contenders().values() if (reason := c.missing())]
-    findings.append(Finding("peers missing", "; ".join(absent) or "none"))
-    return findings
+    yield "peers missing", "; ".join(absent) or "none", ""
 
 
-def loopback_mb_per_s() -> float:
+def _loopback_mb_per_s() -> float:
     """Return how fast bytes go through a socket of this machine, in 10^6 bytes a second."""
-    piece = os.urandom(PIECE)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def send() -> None:
-            with socket.create_connection(listener.getsockname()) as line:
-                for _ in range(LOOPBACK_BYTES // PIECE):
-                    line.sendall(piece)
+            with socket.create_connection(listener.getsockname()) as connection:
+                for _ in range(LOOPBACK_BYTES // len(PIECE)):
+                    connection.sendall(PIECE)
 
         sender = threading.Thread(target=send)
         sender.start()
-        line, _ = listener.accept()
-        taken, start, buffer = 0, time.perf_counter(), bytearray(PIECE)
-        with line:
-            while count := line.recv_into(buffer):
+        connection, _ = listener.accept()
+        taken, start, buffer = 0, time.perf_counter(), bytearray(len(PIECE))
+        with connection:
+            while count := connection.recv_into(buffer):
                 taken += count
         spent = time.perf_counter() - start
         sender.join()

@@ -66,20 +66,6 @@ class Latencies:
         """Return it in HdrHistogram's V2 format, base64, as every implementation reads it."""
         return bytes(self._kept.encode()).decode()
 
-    def buckets(self, per_decade: int = 12) -> list[tuple[float, float, int]]:
-        """Return counts in buckets of equal width on a logarithmic scale: from µs, to µs, count."""
-        if not len(self):
-            return []
-        found: dict[int, int] = {}
-        import math
-
-        for item in self._kept.get_recorded_iterator():
-            value = max(item.value_iterated_to, LOWEST_NS) / 1000
-            place = math.floor(math.log10(value) * per_decade)
-            found[place] = found.get(place, 0) + item.count_at_value_iterated_to
-        places = range(min(found), max(found) + 1)
-        return [(10 ** (p / per_decade), 10 ** ((p + 1) / per_decade), found.get(p, 0)) for p in places]
-
 
 @dataclass
 class Paced:

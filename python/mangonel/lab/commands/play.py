@@ -134,29 +134,14 @@ def progress() -> Iterator[Say]:
     if not sys.stderr.isatty():
         yield lambda at: None
         return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-    except ImportError:
-        yield lambda at: print(f"\r\033[K{words(at)}", end="", file=sys.stderr, flush=True)
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
-        return
-    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("preparing", total=None)
-
-        def show(at: Progress) -> None:
-            bar.update(task, description=words(at, share=False), completed=at.done, total=at.total)
-
-        yield show
+    yield lambda at: print(f"\r\033[K{words(at)}", end="", file=sys.stderr, flush=True)
+    print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def words(at: Progress, share: bool = True) -> str:
+def words(at: Progress) -> str:
     """Return a line that says how far a run is."""
     left = "" if at.left_s is None else f", {int(at.left_s) // 60}:{int(at.left_s) % 60:02} left"
-    part = f"{100 * at.done // at.total:3} %  " if share else ""
-    return f"{part}{at.text}{left}"
+    return f"{100 * at.done // at.total:3} %  {at.text}{left}"
 
 
 def _parts(options: argparse.Namespace, chosen: list[Experiment], size: Size) -> dict[str, set[str]]:
