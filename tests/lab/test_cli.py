@@ -11,23 +11,18 @@ from mangonel.lab import registry, results
 
 pytest.importorskip("pymongo", reason="the reference of the lab is not installed")
 
+PLUGIN = Path(__file__).parent / "plugins" / "lab_plugin.py"
+
+
+def lab(words: str, *more: object) -> int:
+    """Run a command line of the lab and return its exit status."""
+    return main(["lab", *words.split(), *map(str, more)])
+
 
 def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, capsys):
     out = tmp_path / "r.json"
-    words = [
-        "lab",
-        "run",
-        "find-one",
-        "--quick",
-        "--rounds",
-        "1",
-        "--plain",
-        "--uri",
-        server.uri,
-        "--out",
-        str(out),
-    ]
-    assert main([*words, "--contender", "pymongo", "--contender", "raw-socket"]) == 0
+    words = "run find-one --quick --rounds 1 --plain --contender pymongo --contender raw-socket --uri"
+    assert lab(words, server.uri, "--out", out) == 0
 
     text = capsys.readouterr().out
     assert "find-one: one at a time, blocking  (noise: the reference against itself" in text
@@ -47,20 +42,8 @@ def test_writes_are_counted_in_the_collection(server, tmp_path, monkeypatch, cap
     from mangonel.lab.contenders import raw_socket
 
     out = tmp_path / "r.json"
-    words = [
-        "lab",
-        "run",
-        "insert",
-        "--quick",
-        "--rounds",
-        "1",
-        "--plain",
-        "--uri",
-        server.uri,
-        "--out",
-        str(out),
-    ]
-    assert main([*words, "--contender", "raw-socket"]) == 0
+    words = "run insert --quick --rounds 1 --plain --contender raw-socket --uri"
+    assert lab(words, server.uri, "--out", out) == 0
     assert raw_socket.CONTENDERS[0].id in out.read_text()
     assert "w:1" in capsys.readouterr().out
 
@@ -109,17 +92,17 @@ def test_a_part_alone_is_played_and_an_unknown_one_refused(monkeypatch, capsys):
 def test_list_names_every_experiment_and_contender(capsys):
     assert main(["lab", "list"]) == 0
     text = capsys.readouterr().out
-    for name in (
-        "bson:",
-        "find-one:",
-        "find-30:",
-        "find-many:",
-        "insert:",
-        "insert-many:",
-        "import-time:",
-        "process:",
-    ):
-        assert f"\n{name}" in f"\n{text}"
+    for name in [
+        "bson",
+        "find-one",
+        "find-30",
+        "find-many",
+        "insert",
+        "insert-many",
+        "import-time",
+        "process",
+    ]:
+        assert f"\n{name}:" in f"\n{text}"
     for name in ("mangonel-uvloop", "pymongo-async", "motor", "mongojet", "raw-asyncio", "bare"):
         assert f"    {name}: " in text
     assert "not here" not in text
@@ -180,12 +163,10 @@ def test_an_unreachable_deployment_stops_the_run_with_a_reason(tmp_path, capsys)
 
 def _plugged(server, tmp_path, monkeypatch, name: str, *words: str) -> str:
     """Play the planted experiment of the tests' own plugin and return the result file."""
-    plugin = Path(__file__).parent / "plugins" / "lab_plugin.py"
     out = str(tmp_path / name)
-    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(plugin))
-    sound = [word for each in ("sound-1", "sound-2") for word in ("--contender", each)]
-    command = ["lab", "run", "--only", "planted", "--quick", "--rounds", "2", "--plain", "--uri", server.uri]
-    assert main([*command, *sound, "-o", out, *words]) == 0
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
+    command = "run --only planted --quick --rounds 2 --plain --contender sound-1 --contender sound-2 --uri"
+    assert lab(command, server.uri, "-o", out, *words) == 0
     return out
 
 
@@ -200,42 +181,18 @@ def test_report_writes_a_page_and_marks_a_table(server, tmp_path, monkeypatch, c
 
 
 def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, capsys):
-    plugin = str(Path(__file__).parent / "plugins" / "lab_plugin.py")
-    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", plugin)
-    out = str(tmp_path / "aa.jsonl")
-    words = [
-        "lab",
-        "aa",
-        "planted",
-        "--contender",
-        "sound-1",
-        "--rounds",
-        "3",
-        "--uri",
-        server.uri,
-        "-o",
-        out,
-    ]
+    monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
+    out = tmp_path / "aa.jsonl"
     # Whether 1 is held is the machine's affair in a test; that it is looked at is not.
-    assert main(words) in (0, 1)
+    assert lab("aa planted --contender sound-1 --rounds 3 --uri", server.uri, "-o", out) in (0, 1)
     assert "of 1 cells" in capsys.readouterr().out
-    assert main(["lab", "aa", "--from", out]) in (0, 1)
+    assert lab("aa --from", out) in (0, 1)
 
 
 def test_doctor_names_what_it_looked_at(server, capsys):
     assert main(["lab", "doctor", "--uri", server.uri]) in (0, 1)
     text = capsys.readouterr().out
-    for word in (
-        "cores",
-        "governor",
-        "steal",
-        "pressure",
-        "fsync",
-        "ping",
-        "loopback",
-        "default write concern",
-        "fit for",
-    ):
+    for word in ["cores", "governor", "steal", "pressure", "fsync", "ping", "loopback", "concern", "fit"]:
         assert word in text
 
 
@@ -252,20 +209,8 @@ def test_profile_leaves_a_page_of_stacks_and_a_callgrind_file(server, tmp_path, 
 
 def test_a_latency_puts_a_line_between_server_and_contender(server, tmp_path, capsys):
     out = tmp_path / "far.jsonl"
-    words = [
-        "lab",
-        "run",
-        "find-one",
-        "--quick",
-        "--rounds",
-        "1",
-        "--plain",
-        "--latency",
-        "0,4ms",
-        "--uri",
-        server.uri,
-    ]
-    assert main([*words, "--contender", "raw-socket", "-o", str(out)]) == 0
+    words = "run find-one --quick --rounds 1 --plain --latency 0,4ms --contender raw-socket --uri"
+    assert lab(words, server.uri, "-o", out) == 0
     cells = {entry["part"]: entry for entry in results.load(out)["cells"]}
     assert set(cells) == {"blocking", "blocking@4ms"}
     near, far = (results.Results(results.load(out)).rows["find-one", part, "raw-socket"] for part in cells)
