@@ -106,7 +106,7 @@ def table(headings: Sequence[str], rows: Iterable[Cells], numeric: int = 99) -> 
         lines.append(f'<tr class="{kind}">{tds}</tr>' if kind else f"<tr>{tds}</tr>")
     label = escape(", ".join(headings[:2]))
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="table: {label}">'
+        f'<div class="scroll" role="group" tabindex="0" aria-label="table: {label}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 
