@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
+from mangonel.bson import Decimal128
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.reads import QueryReads
 from mangonel.odm.query.request import Request
+from mangonel.odm.query.typed import loader
 
 __all__ = ["QueryAggregates"]
 
@@ -84,7 +86,11 @@ class QueryAggregates(QueryReads[T]):
         operator = "$" + request.terminal.name
         group = {"$group": {"_id": None, "value": {operator: f"${key_of(field, self._model)}"}}}
         found = await self._aggregate_flow(request, [group], None, {})
-        return found[0]["value"] if found else (0 if operator == "$sum" else None)
+        value = found[0]["value"] if found else (0 if operator == "$sum" else None)
+        if isinstance(value, Decimal128):
+            return value.to_decimal()
+        load = loader(field, self._model) if operator in ("$min", "$max") else None
+        return value if load is None else load(value)
 
     def sum(self, field: S) -> S:
         """Return the sum of a field; 0 for no documents.

@@ -18,6 +18,7 @@ from mangonel.odm.query.builder import QueryBuilder, limited_flow
 from mangonel.odm.query.include import include_flow
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
 from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
+from mangonel.odm.query.typed import loader
 
 __all__ = ["QueryReads"]
 
@@ -288,7 +289,8 @@ class QueryReads(QueryBuilder[T]):
         for query in await filters_flow(request, by_id=hint is not None):
             found = await request.port.call(_distinct, request.collection, key, query, keywords)
             values += [value for value in found if value not in values] if values else found
-        return values
+        load = loader(field, self._model)
+        return values if load is None else [load(value) for value in values]
 
     def dicts(self) -> list[dict[str, Any]]:
         """Return the documents as the driver's dicts."""
@@ -394,7 +396,14 @@ class QueryReads(QueryBuilder[T]):
         names = [key.split(".") for key in keys]
         narrow = self._with(projection=dict.fromkeys(keys, 1)) if keys else self
         found = await narrow._dicts_flow(request.of(narrow, "values"))
-        rows = [tuple(_dig(row, name) for name in names) for row in found]
+        loads = [loader(field, self._model) for field in fields]
+        rows = [
+            tuple(
+                _dig(row, name) if load is None else load(_dig(row, name))
+                for name, load in zip(names, loads, strict=True)
+            )
+            for row in found
+        ]
         return [row[0] for row in rows] if len(fields) == 1 else rows
 
     def explain(self) -> dict[str, Any]:
