@@ -218,7 +218,7 @@ def total(rows: Rows, function: Callable[[list[int]], Any], empty: Any) -> Any:
 NEW = {"name": "new", "group": "new", "n": 50, "deleted": False}
 
 DEEDS: dict[str, Deed] = {
-    "iterate": Deed(lambda face, q: [item.name for item in face.iterate(q)], names),
+    "iterate": Deed(lambda face, q: [item.name for item in face.collect(q)], names),
     "all": Deed(lambda face, q: [item.name for item in face.call(q, "all")], names),
     "first": Deed(lambda face, q: name_of(face.call(q, "first")), first),
     "last": Deed(lambda face, q: name_of(face.call(q, "last")), lambda rows: first(rows[::-1])),

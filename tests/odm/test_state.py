@@ -526,7 +526,7 @@ def test_documents_that_do_not_fit_can_be_skipped_or_collected(db: Connection, f
     face.save(Account(name="one"), Account(name="two"))
     db.client[db.name]["account"].insert_one({"cents": "many"})
     assert len(face.call(Account.find(on_invalid="skip"), "all")) == 2
-    assert len(face.iterate(Account.find(on_invalid="skip"))) == 2
+    assert len(face.collect(Account.find(on_invalid="skip"))) == 2
     faults: list[ValidationError] = []
     assert len(face.call(Account.find(on_invalid=faults.append), "all")) == 2
     assert [fault.errors()[0]["path"] for fault in faults] == ["$.cents"]
