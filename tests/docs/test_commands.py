@@ -65,8 +65,8 @@ def parse(arguments):
     """Parse as the program does, but run nothing."""
     parser = argparse.ArgumentParser(prog="mangonel")
     registry = parser.add_subparsers(required=True)
-    for register in cli.COMMANDS:
-        register(registry)
+    for name in cli.COMMANDS:
+        cli.add_command(registry, name)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

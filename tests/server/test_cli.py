@@ -14,8 +14,7 @@ from pathlib import Path
 import pymongo
 import pytest
 
-from mangonel.cli import _serve
-from mangonel.server.serve import _port
+from mangonel.server.serve import _port, add_arguments
 
 COMMAND = [sys.executable, "-m", "mangonel"]
 
@@ -99,8 +98,8 @@ def test_a_replica_set_goes_on_without_a_member_and_starts_it_again_when_asked()
 def test_a_port_is_fixed_unless_kept_data_has_ports(tmp_path: Path) -> None:
     def port(*arguments: str) -> int:
         parser = argparse.ArgumentParser()
-        _serve(parser.add_subparsers())
-        return _port(parser.parse_args(["serve", *arguments]))
+        add_arguments(parser)
+        return _port(parser.parse_args(arguments))
 
     assert port() == port("--dbpath", str(tmp_path)) == 27017
     assert port("--port", "0") == 0

@@ -14,14 +14,26 @@ from mangonel.server.errors import ServerError
 from mangonel.server.launch import has_record, start
 from mangonel.server.server import Member, Server
 
-__all__ = ["serve"]
+__all__ = ["add_arguments", "dispatch"]
 
 PORT = 27017
 LOOK_S = 0.2
 RESTART = "restart"
 
 
-def serve(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments to their parser."""
+    parser.add_argument("--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone")
+    parser.add_argument("--dbpath", metavar="DIR", help="keep the data here (default: temporary)")
+    parser.add_argument("--port", type=int, metavar="P", help="first port; 0 takes free ones (27017)")
+    parser.add_argument("--auth", metavar="USER:PASSWORD", help="turn access control on, with this user")
+    parser.add_argument("--set-parameter", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--mongod", metavar="PATH", help="the program (default: MANGONEL_MONGOD, PATH, wheel)"
+    )
+
+
+def dispatch(options: argparse.Namespace) -> int:
     """Start it, print its URI alone on standard output, and wait for Ctrl-C.
 
     A standalone that ends by itself ends the command. Of a replica set the others go on: what ended is named, and a
