@@ -13,7 +13,7 @@ use mangonel_proto::compress::{Codec, Compressor, MAX_MESSAGE_SIZE};
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::ids::ShardId;
 use mangonel_proto::message::{Command, Replies, read_reply};
-use mangonel_proto::operation::{Kind, Operation, SessionChoice};
+use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::reply::Facts;
 use mangonel_proto::time::Instant;
@@ -187,6 +187,7 @@ fn options(choice: u8) -> ClientOptions {
     ClientOptions {
         topology: TopologySettings { seeds: vec![address()], is_direct: true, ..TopologySettings::default() },
         local_threshold: Duration::from_millis(15),
+        has_selector: false,
         pool: PoolOptions::default(),
         wait_queue_timeout: None,
         connect_timeout: None,
@@ -194,6 +195,9 @@ fn options(choice: u8) -> ClientOptions {
         server_selection_timeout: Duration::from_secs(30),
         retry_reads: true,
         retry_writes: true,
+        max_adaptive_retries: 2,
+        enable_overload_retargeting: false,
+        timeout: None,
         metadata: empty(),
         server_api: Vec::new(),
         login: (choice & HAS_USER != 0).then(|| Login::new(credential, [7; 32])),
@@ -213,6 +217,10 @@ fn operation(choice: u8) -> Operation {
         read_preference: None,
         server: None,
         pinned: None,
+        limit: Limit::None,
         is_under_way: false,
+        is_filling: false,
+        is_silent: false,
+        group: None,
     }
 }
