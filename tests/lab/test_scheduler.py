@@ -435,6 +435,29 @@ def test_where_all_experiments_are_asked_for_none_is_left_out_for_want_of_time(i
     assert [len(cell(record, name).rounds) for name in SOUND] == [3, 3, 3]
 
 
+@pytest.mark.parametrize(("took", "lean"), [(0.9, False), (1.1, False), (2.0, True)])
+def test_only_few_play_what_follows_an_experiment_that_took_far_more_than_its_share(monkeypatch, took, lean):
+    known = [registry.experiments()[name] for name in ("find-one", "insert")]
+    plan = dataclasses.replace(plan_of("pymongo"), budget=1000.0, all_of_them=True)
+    scheduler = Scheduler(plan)
+    scheduler._interleaved = True
+    seen, spent = [], [0.0]
+    monkeypatch.setattr(scheduler, "_spent", lambda: spent[0])
+
+    def whole(this):
+        seen.append(this.lean)
+        weight = sum(each.brief_s for each in known) if len(seen) == 1 else known[1].brief_s
+        seconds = took * (1000.0 - spent[0]) * this.experiment.brief_s / weight
+        spent[0] += seconds
+        return seconds, 0.0
+
+    monkeypatch.setattr(scheduler, "_round", whole)
+    scheduler._share_time(known)
+    scheduler._fixtures.finish()
+
+    assert seen == [False, lean]
+
+
 def test_a_cast_says_who_plays_an_experiment(interleave):
     record = interleave(*SOUND, cast={"planted": ("sound-1", "sound-2")})
 

@@ -36,6 +36,7 @@ from mangonel.lab.statistics import median
 WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.fixtures"
 FIXTURES_TIMEOUT = 60.0  # seconds at least; only workers are in a hurry
 FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
+LATE = 1.3  # times its share that an experiment may take before only few play the next
 AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top
 CALM_TRIES, CALM_S = (
     3,
@@ -209,7 +210,7 @@ class Scheduler:
         turns = [Round(experiment, number) for number in range(plan.rounds) for experiment in chosen]
         weights = [each.experiment.brief_s for each in turns]
         self._total = sum(len(plan.parts(each.experiment)) for each in turns) * len(self._settings)
-        begun = self._spent()
+        need = 0.0  # seconds for each unit of weight, as the slowest that did not end in its share showed
         for place, each in enumerate(turns):
             left = plan.budget - self._spent() if plan.budget else math.inf
             if left <= 0 and not plan.all_of_them:
@@ -218,11 +219,12 @@ class Scheduler:
                     f"{each.experiment.id} was not played{again}: the {plan.budget:.0f} s were used up before its turn"
                 )
                 continue
-            # As slow as it was until now, the rest would take too long.
-            pace = (self._spent() - begun) / sum(weights[:place]) if place else 1.0
-            each.lean = plan.all_of_them and max(1.0, pace) * sum(weights[place:]) > left
-            each.until = time.monotonic() + left * weights[place] / sum(weights[place:])
-            self._round(each)
+            share = left * weights[place] / sum(weights[place:])
+            each.lean = plan.all_of_them and need * weights[place] > LATE * share
+            each.until = time.monotonic() + share
+            seconds, _ = self._round(each)
+            if seconds > share and not each.lean:
+                need = max(need, seconds / weights[place])
         self._dismiss_staff()
 
     # One round of one experiment, by either policy.
