@@ -14,7 +14,7 @@ FULL_ROUNDS = 10
 # shares its own out among the experiments, and so does `lab first`, where starting and ending come on top.
 QUICK_BUDGET = 200.0
 BRIEF_BUDGET = 190.0
-FIRST_BUDGET = 65.0
+FIRST_BUDGET = 72.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +124,7 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
                 type=_seconds,
                 default=FIRST_BUDGET,
                 metavar="S",
-                help="for playing (default: 65s)",
+                help="for playing (default: 72s)",
             ),
             SEED,
         ),
