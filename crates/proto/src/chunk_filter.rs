@@ -33,6 +33,8 @@ pub enum FilterStep {
     Receive(usize),
     /// [`ChunkFilter::take`] has a whole message.
     Whole,
+    /// There is no memory for what stays of the message.
+    NoMemory,
     /// This message is not to be filtered: [`ChunkFilter::take`] has its start, and the rest of it is not for the filter.
     Plain,
 }
@@ -74,6 +76,7 @@ pub struct ChunkFilter {
     /// Where the next data goes, and where the room for it ends.
     at: usize,
     room: usize,
+    is_out_of_memory: bool,
 }
 
 impl ChunkFilter {
@@ -96,7 +99,13 @@ impl ChunkFilter {
             laid: Vec::new(),
             at,
             room,
+            is_out_of_memory: false,
         }
+    }
+
+    /// The length of the message that is under way, data included.
+    pub fn length(&self) -> usize {
+        self.length
     }
 
     /// Where the next byte of data goes.
@@ -149,6 +158,9 @@ impl ChunkFilter {
     /// Looks at what was received, as far as it goes.
     pub fn poll(&mut self) -> FilterStep {
         loop {
+            if self.is_out_of_memory {
+                return FilterStep::NoMemory;
+            }
             let available = self.end - self.start;
             match self.stage {
                 Stage::Data(left) if available > 0 => return FilterStep::Place(left.min(available)),
@@ -164,7 +176,11 @@ impl ChunkFilter {
                 Stage::Rest => {
                     let left = self.length.saturating_sub(self.seen);
                     self.keep(left.min(available));
-                    return if left <= available { FilterStep::Whole } else { FilterStep::Receive(0) };
+                    return match left <= available {
+                        _ if self.is_out_of_memory => FilterStep::NoMemory,
+                        true => FilterStep::Whole,
+                        false => FilterStep::Receive(0),
+                    };
                 }
                 Stage::Head => {
                     if available < HEAD {
@@ -318,6 +334,10 @@ impl ChunkFilter {
 
     fn keep(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
+        if self.kept.try_reserve(count).is_err() {
+            self.is_out_of_memory = true;
+            return;
+        }
         self.kept.extend_from_slice(&self.window[self.start..self.start + count]);
         self.start += count;
         self.seen += count;

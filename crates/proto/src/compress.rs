@@ -8,6 +8,9 @@ use std::fmt;
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
+use crate::error::ProtocolError;
+use crate::memory;
+
 /// Wire code of OP_COMPRESSED.
 pub const OP_COMPRESSED: i32 = 2012;
 /// Bytes of every message header: length, request id, response to, opcode.
@@ -118,11 +121,25 @@ pub enum CompressError {
         /// The size claimed.
         claimed: usize,
     },
+    /// There is no memory for the message.
+    Memory {
+        /// The size claimed.
+        claimed: usize,
+    },
     /// The compressor could not compress; only a lack of memory does this.
     Failed {
         /// The compressor's name.
         compressor: &'static str,
     },
+}
+
+impl From<CompressError> for ProtocolError {
+    fn from(error: CompressError) -> Self {
+        match error {
+            CompressError::Memory { claimed } => ProtocolError::out_of_memory(claimed),
+            other => ProtocolError::new(other.to_string()),
+        }
+    }
 }
 
 impl fmt::Display for CompressError {
@@ -134,6 +151,7 @@ impl fmt::Display for CompressError {
             CompressError::Opcode { found } => {
                 write!(f, "expected one layer of OP_COMPRESSED (2012), got opcode {found}")
             }
+            CompressError::Memory { claimed } => write!(f, "no memory for a message of {claimed} bytes"),
             CompressError::UnknownCompressor { id } => {
                 write!(f, "expected compressor 1 (snappy), 2 (zlib) or 3 (zstd), got {id}")
             }
@@ -225,11 +243,11 @@ impl Codec {
     ) -> Option<usize> {
         match compressor {
             Compressor::Snappy => {
-                out.resize(at + snap::raw::max_compress_len(body.len()), 0);
+                make_room(out, at + snap::raw::max_compress_len(body.len()))?;
                 self.snappy.get_or_insert_with(snap::raw::Encoder::new).compress(body, &mut out[at..]).ok()
             }
             Compressor::Zlib { level } => {
-                out.resize(at + deflate_bound(body.len()), 0);
+                make_room(out, at + deflate_bound(body.len()))?;
                 let stream = match &mut self.deflate {
                     Some((kept, stream)) if *kept == level => {
                         stream.reset();
@@ -250,7 +268,7 @@ impl Codec {
                 }
             }
             Compressor::Zstd => {
-                out.resize(at + zstd::zstd_safe::compress_bound(body.len()), 0);
+                make_room(out, at + zstd::zstd_safe::compress_bound(body.len()))?;
                 if self.zstd_out.is_none() {
                     self.zstd_out = zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL).ok();
                 }
@@ -281,7 +299,7 @@ impl Codec {
         let id = message[24];
         let compressed = &message[HEADER_SIZE + PREFIX_SIZE..];
 
-        let mut out = vec![0; HEADER_SIZE + size];
+        let mut out = memory::zeros(HEADER_SIZE + size).ok_or(CompressError::Memory { claimed: size })?;
         let body = &mut out[HEADER_SIZE..];
         let (compressor, grown) = match id {
             1 => ("snappy", self.decompress_snappy(compressed, body)),
@@ -332,6 +350,13 @@ impl Codec {
 /// Returns the most bytes zlib makes of `length`, at any level: stored blocks, their headers, and the frame.
 fn deflate_bound(length: usize) -> usize {
     length + (length >> 10) + (length >> 12) + (length >> 14) + 64
+}
+
+/// Lengthens `out` to `size` bytes; `None` when there is no memory for them.
+fn make_room(out: &mut Vec<u8>, size: usize) -> Option<()> {
+    out.try_reserve(size.saturating_sub(out.len())).ok()?;
+    out.resize(size, 0);
+    Some(())
 }
 
 /// Reads four bytes the caller has checked to be there.

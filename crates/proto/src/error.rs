@@ -2,20 +2,33 @@
 
 use std::fmt;
 
-/// The peer broke the wire protocol. The connection it came from must not be used again.
+/// The peer broke the wire protocol, or sent more than there is memory for. The connection it came from must not be used again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProtocolError(String);
+pub struct ProtocolError {
+    message: String,
+    is_out_of_memory: bool,
+}
 
 impl ProtocolError {
     /// Makes an error that says what was expected and what was found.
     pub fn new(message: impl Into<String>) -> Self {
-        ProtocolError(message.into())
+        ProtocolError { message: message.into(), is_out_of_memory: false }
+    }
+
+    /// Makes the error of a message that there is no memory for; the peer is not at fault.
+    pub fn out_of_memory(size: usize) -> Self {
+        ProtocolError { message: format!("no memory for a message of {size} bytes"), is_out_of_memory: true }
+    }
+
+    /// Returns whether memory is what was missing.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory
     }
 }
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
@@ -23,7 +36,7 @@ impl std::error::Error for ProtocolError {}
 
 impl From<mangonel_bson::Error> for ProtocolError {
     fn from(error: mangonel_bson::Error) -> Self {
-        ProtocolError(format!("the reply is not valid BSON: {error}"))
+        ProtocolError::new(format!("the reply is not valid BSON: {error}"))
     }
 }
 

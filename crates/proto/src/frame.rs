@@ -5,6 +5,7 @@
 //! the socket and the message.
 
 use crate::error::ProtocolError;
+use crate::memory;
 
 /// The largest message that is accepted, header included: `maxMessageSizeBytes` of every server so far, and headroom.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000 + 16 * 1024;
@@ -46,6 +47,7 @@ impl Deframer {
             self.start = 0;
         }
         if self.buffer.len() < self.start + wanted {
+            // No more than a header is wanted: `received` has made room for a message whose length is known.
             self.grow((self.start + wanted).max(INITIAL_SIZE));
         }
         if self.end == self.buffer.len() {
@@ -57,12 +59,31 @@ impl Deframer {
 
     fn grow(&mut self, size: usize) {
         // A fresh zeroed vector comes from the kernel untouched; `resize` would write every byte of it twice.
-        let mut grown = vec![0; size];
+        self.move_to(vec![0; size]);
+    }
+
+    fn move_to(&mut self, mut grown: Vec<u8>) {
         grown[..self.end].copy_from_slice(&self.buffer[..self.end]);
         self.buffer = grown;
     }
 
+    /// Makes room for a message whose length was just read.
+    #[cold]
+    fn make_room(&mut self, length: usize) -> Result<(), ProtocolError> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if length > self.buffer.len() {
+            let size = length.max(INITIAL_SIZE);
+            self.move_to(memory::zeros(size).ok_or_else(|| ProtocolError::out_of_memory(length))?);
+        }
+        Ok(())
+    }
+
     /// Notes that `count` bytes of the window were filled; returns whether a whole message is there.
+    ///
+    /// # Errors
+    /// What arrived is no message, or there is no memory for the whole of it.
     pub fn received(&mut self, count: usize) -> Result<bool, ProtocolError> {
         if count > self.buffer.len() - self.end {
             return Err(ProtocolError::new(format!(
@@ -88,6 +109,9 @@ impl Deframer {
                     return Err(ProtocolError::new(format!(
                         "expected a message of {HEADER_SIZE} to {MAX_MESSAGE_SIZE} bytes, found a length of {declared}"
                     )));
+                }
+                if self.start + length > self.buffer.len() {
+                    self.make_room(length)?;
                 }
                 self.length = Some(length);
                 length
@@ -122,7 +146,11 @@ impl Deframer {
             *self = Deframer::default();
             return Ok(message);
         }
-        let message = self.message().unwrap_or_default().to_vec();
+        let message = self.message().unwrap_or_default();
+        let message = match length <= INITIAL_SIZE {
+            true => message.to_vec(),
+            false => memory::copy_of(message).ok_or_else(|| ProtocolError::out_of_memory(length))?,
+        };
         self.consume()?;
         Ok(message)
     }

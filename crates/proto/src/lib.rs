@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod frame;
 pub mod hello;
 pub mod ids;
+mod memory;
 pub mod message;
 pub mod operation;
 pub mod options;

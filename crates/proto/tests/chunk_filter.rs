@@ -76,6 +76,7 @@ fn filter(mut bytes: &[u8], room: usize, pieces: &[usize]) -> (Vec<Vec<u8>>, Vec
                 bytes = &bytes[direct + windowed..];
             }
             FilterStep::Whole => messages.push(filter.take()),
+            FilterStep::NoMemory => panic!("there is memory enough"),
             FilterStep::Plain => {
                 let mut rest = filter.take();
                 rest.extend_from_slice(filter.ready());

@@ -5,7 +5,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::cell::GilCell;
-use super::fault::{Fault, Kind, MAX_DEPTH, Step, as_invalid, found, invalid, raised, within};
+use super::fault::{Fault, Kind, MAX_DEPTH, Step, as_invalid, found, invalid, no_memory, raised, within};
 use super::key_cache::KeyCache;
 use super::name::{LONGEST, is_ascii};
 use super::options::{Codec, DatetimeConversion, DocumentClass};
@@ -83,6 +83,26 @@ impl<'a, 'py> Decoder<'a, 'py> {
             makes_dates: are_known,
             makes_ints: are_known && codec.types.int64_is_plain,
         }
+    }
+
+    /// Puts a value, whose reference it takes over, on the stack.
+    #[inline]
+    fn keep(&mut self, value: *mut ffi::PyObject) -> Result<(), Fault> {
+        if self.values.len() == self.values.capacity() {
+            self.grow(value)?;
+        }
+        self.values.push(value);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, value: *mut ffi::PyObject) -> Result<(), Fault> {
+        self.values.try_reserve(64).map_err(|_| {
+            // SAFETY: the reference that could not be kept, taken over from the caller.
+            unsafe { ffi::Py_DECREF(value) };
+            no_memory(64 * size_of::<usize>())
+        })
     }
 
     /// Releases the values above `base`.
@@ -244,7 +264,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 // SAFETY: a live object.
                 is_container |= unsafe { ffi::PyObject_IS_GC(value) } != 0;
             }
-            self.values.push(value);
+            self.keep(value)?;
         }
         // SAFETY: there is a value for each step of the walk; the values are taken over, so the stack forgets them.
         unsafe {
@@ -451,7 +471,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             self.skip_index(end)?;
             self.context = context;
             match self.value(kind, end) {
-                Ok(value) => self.values.push(value),
+                Ok(value) => self.keep(value)?,
                 Err(fault) => {
                     let index = self.values.len() - base;
                     self.release(base);

@@ -3,7 +3,7 @@ use std::ffi::c_void;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyDict, PyString};
 
 use super::datetime;
 use super::decode::Decoder;
@@ -78,7 +78,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                     let bytes = self.take::<16>(end)?;
                     if !types.decimal128.is_direct() {
                         let class = types.decimal128.class(self.py);
-                        let bytes = PyBytes::new(self.py, &bytes);
+                        let bytes = super::bytes_of(self.py, &bytes)?;
                         return Ok(class.call_method1(&types.name.from_bid, (bytes,))?.into_ptr());
                     }
                     let number = u128::from_le_bytes(bytes);
@@ -242,7 +242,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         end: usize,
     ) -> Result<*mut ffi::PyObject, Fault> {
         self.position = end;
-        let bytes = PyBytes::new(self.py, &self.data[start..=end]);
+        let bytes = super::bytes_of(self.py, &self.data[start..=end])?;
         let made = class.bind(self.py).call1((bytes, &self.codec.options))?;
         Ok(made.into_ptr())
     }

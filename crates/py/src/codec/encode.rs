@@ -5,7 +5,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, raised, within};
+use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, no_memory, raised, within};
 use super::layout::Fields;
 use super::options::Codec;
 use super::{datetime, object_id};
@@ -106,8 +106,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 }
             }
         }
-        self.leave(start);
-        Ok(())
+        self.leave(start)
     }
 
     /// Writes one field.
@@ -156,8 +155,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 }
             }
         }
-        self.leave(start);
-        Ok(())
+        self.leave(start)
     }
 
     /// Writes an element: type, name, value.
@@ -247,9 +245,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         let at = self.out.len();
         match name {
             Name::Text(text) => {
-                if self.out.capacity() - at < text.len() + FIXED {
-                    self.grow(text.len() + FIXED);
-                }
+                self.make_room(text.len() + FIXED)?;
                 // SAFETY: there is room; `copy_name` writes the name, then a NUL follows.
                 unsafe {
                     let start = self.out.as_mut_ptr().add(at);
@@ -261,21 +257,34 @@ impl<'a, 'py> Encoder<'a, 'py> {
                     self.out.set_len(at + text.len() + 2);
                 }
             }
-            Name::Index(index) => self.index(kind, index),
+            Name::Index(index) => self.index(kind, index)?,
         }
         Ok(at)
     }
 
+    /// Makes room for so many more bytes.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self, more: usize) -> Result<(), Fault> {
+        if self.out.capacity() - self.out.len() < more { self.grow(more) } else { Ok(()) }
+    }
+
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, more: usize) {
-        self.out.reserve(more);
+    fn grow(&mut self, more: usize) -> Result<(), Fault> {
+        self.out.try_reserve(more).map_err(|_| no_memory(more))
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.make_room(bytes.len() + FIXED)?;
+        self.out.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// Writes the type and an index.
     #[inline(never)]
-    fn index(&mut self, kind: u8, index: usize) {
-        self.out.reserve(INDEX + FIXED);
+    fn index(&mut self, kind: u8, index: usize) -> Result<(), Fault> {
+        self.make_room(INDEX + FIXED)?;
         self.out.push(kind);
         if index < 10 {
             self.out.push(b'0' + index as u8);
@@ -283,6 +292,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
             self.out.extend_from_slice(itoa::Buffer::new().format(index).as_bytes());
         }
         self.out.push(0);
+        Ok(())
     }
 
     /// Writes a length-prefixed string.
@@ -290,9 +300,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     pub(crate) fn text(&mut self, text: &[u8]) -> Result<(), Fault> {
         let length = self.size(text.len(), 1)?;
         let at = self.out.len();
-        if self.out.capacity() - at < text.len() + FIXED {
-            self.grow(text.len() + FIXED);
-        }
+        self.make_room(text.len() + FIXED)?;
         // SAFETY: there is room for the length, the text and a NUL.
         unsafe {
             let start = self.out.as_mut_ptr().add(at);
@@ -308,7 +316,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     pub(crate) fn binary(&mut self, subtype: u8, bytes: &[u8]) -> Result<(), Fault> {
         let is_old = subtype == 2;
         let length = self.size(bytes.len(), if is_old { 4 } else { 0 })?;
-        self.out.reserve(bytes.len() + 9);
+        self.make_room(bytes.len() + FIXED)?;
         self.out.extend_from_slice(&length.to_le_bytes());
         self.out.push(subtype);
         if is_old {
@@ -338,18 +346,21 @@ impl<'a, 'py> Encoder<'a, 'py> {
             return Err(found(Kind::Recursion, what, "does it contain itself?"));
         }
         let start = self.out.len();
+        self.make_room(FIXED)?;
         self.out.extend_from_slice(&[0; 4]);
         Ok(start)
     }
 
     /// Ends the document that began at `start`, and goes one level up.
     #[inline]
-    pub(crate) fn leave(&mut self, start: usize) {
+    pub(crate) fn leave(&mut self, start: usize) -> Result<(), Fault> {
         self.depth -= 1;
+        self.make_room(1)?;
         self.out.push(0);
         // The lengths of values are 31-bit; a sum beyond that is caught for the whole document, in `mod`.
         let length = (self.out.len() - start) as u32;
         self.out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        Ok(())
     }
 
     /// The UTF-8 of a str, which the object keeps.

@@ -244,8 +244,7 @@ impl<'py> Encoder<'_, 'py> {
     /// Sets the type and writes the value.
     fn put(&mut self, kind: usize, code: u8, bytes: &[u8]) -> Result<(), Fault> {
         self.out[kind] = code;
-        self.out.extend_from_slice(bytes);
-        Ok(())
+        self.bytes(bytes)
     }
 
     /// The `_type_marker`, if it is an int: classes with a `__getattr__` that answers anything are not ours.
@@ -372,7 +371,7 @@ impl<'py> Encoder<'_, 'py> {
             return Err(found(Kind::Document, "regex patterns must not contain a NUL character", ""));
         }
         self.out[kind] = 0x0B;
-        self.out.extend_from_slice(bytes);
+        self.bytes(bytes)?;
         self.out.push(0);
         for (bit, letter) in [(2, b'i'), (4, b'l'), (8, b'm'), (16, b's'), (32, b'u'), (64, b'x')] {
             if flags & bit != 0 {
@@ -459,20 +458,17 @@ impl<'py> Encoder<'_, 'py> {
             // SAFETY: held by `key` and `value`.
             unsafe { self.pair(key.as_ptr(), value.as_ptr())? };
         }
-        self.leave(start);
-        Ok(())
+        self.leave(start)
     }
 
     /// Writes the bytes of a raw document as they are.
     fn raw(&mut self, document: &Bound<'py, PyAny>) -> Result<(), Fault> {
         let raw = document.getattr(&self.codec.types.name.raw)?;
         if let Ok(bytes) = raw.cast::<PyBytes>() {
-            self.out.extend_from_slice(bytes.as_bytes());
-            return Ok(());
+            return self.bytes(bytes.as_bytes());
         }
         let view = pyo3::buffer::PyBuffer::<u8>::get(&raw)?;
-        self.out.extend_from_slice(&view.to_vec(self.py)?);
-        Ok(())
+        self.bytes(&view.to_vec(self.py)?)
     }
 }
 

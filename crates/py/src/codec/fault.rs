@@ -2,7 +2,7 @@
 //! of the offending value, which is put together only while an error travels up. Knows the exception classes by name.
 use std::fmt::Write;
 
-use pyo3::exceptions::{PyException, PyOverflowError, PyRecursionError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyOverflowError, PyRecursionError};
 use pyo3::prelude::*;
 
 /// Nesting both directions accept. The server stops at 100 levels (200 inside its own commands); the bound keeps the
@@ -59,6 +59,13 @@ pub(crate) fn raised(py: Python<'_>) -> Fault {
 #[inline(never)]
 pub(crate) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {
     Box::new(Problem::Found { kind, what: what.into(), tail: tail.into(), path: Vec::new() })
+}
+
+/// There is no memory for so many more bytes.
+#[cold]
+#[inline(never)]
+pub(crate) fn no_memory(more: usize) -> Fault {
+    PyMemoryError::new_err(format!("no memory for {more} more bytes")).into()
 }
 
 /// Bytes that are not BSON, at this offset of the input.

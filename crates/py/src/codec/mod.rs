@@ -24,6 +24,7 @@ mod types;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList};
 
@@ -122,6 +123,21 @@ pub fn encode_for_insert(
     Ok(id.unbind())
 }
 
+/// Makes a `bytes` object.
+///
+/// # Errors
+/// `MemoryError`: there is no memory for it.
+pub fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // A slice is never longer than isize::MAX.
+    let length = bytes.len() as ffi::Py_ssize_t;
+    // SAFETY: the bytes are copied before the call returns, and what it returns is a new reference or null with an
+    // exception set.
+    unsafe {
+        let made = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), length);
+        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
+    }
+}
+
 /// Returns the bytes of a fresh ObjectId.
 ///
 /// # Errors
@@ -187,7 +203,7 @@ fn py_encode<'py>(
     // SAFETY: taking a buffer runs no Python code.
     let mut out = unsafe { SCRATCH.with(py, std::mem::take) };
     let result = encode_document(py, document, codec.get(), check_keys, &mut out);
-    let result = result.map(|()| PyBytes::new(py, &out));
+    let result = result.and_then(|()| bytes_of(py, &out));
     if out.capacity() <= SCRATCH_LIMIT {
         out.clear();
         // SAFETY: as above; what is dropped is a buffer.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_proto::reply::CursorFacts;
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -212,11 +213,12 @@ impl Batch {
 
     /// The documents that are left, one after the other, as bytes.
     fn raw<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut joined = Vec::with_capacity(self.end.saturating_sub(self.position()));
+        let mut joined = Vec::new();
+        make_room(&mut joined, self.end.saturating_sub(self.position()))?;
         while let Some(document) = self.next_document(py)? {
             joined.extend_from_slice(document);
         }
-        Ok(PyBytes::new(py, &joined))
+        codec::bytes_of(py, &joined)
     }
 
     /// The documents that are left as JSON, separated by commas, without brackets around them.
@@ -227,8 +229,11 @@ impl Batch {
             1 => JsonMode::Relaxed,
             _ => JsonMode::Plain,
         };
-        let mut text = Vec::with_capacity(2 * self.end.saturating_sub(self.position()));
+        let mut text = Vec::new();
+        make_room(&mut text, 2 * self.end.saturating_sub(self.position()))?;
         while let Some(document) = self.next_document(py)? {
+            // Rarely not enough; then what is left over from the others helps, or little is missing.
+            make_room(&mut text, 4 * document.len())?;
             if !text.is_empty() {
                 text.push(b',');
             }
@@ -236,7 +241,7 @@ impl Batch {
                 .and_then(|document| write_json(document, mode, &mut text))
                 .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
         }
-        Ok(PyBytes::new(py, &text))
+        codec::bytes_of(py, &text)
     }
 
     /// Let documents come as what the shape makes of them.
@@ -264,6 +269,10 @@ impl Batch {
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
+}
+
+fn make_room(out: &mut Vec<u8>, more: usize) -> PyResult<()> {
+    out.try_reserve(more).map_err(|_| PyMemoryError::new_err(format!("no memory for {more} more bytes")))
 }
 
 /// Finds the next document of an array's elements; the error says what stands there instead.

@@ -87,6 +87,7 @@ impl DirectReceive {
                 FilterStep::Whole => {
                     is_whole = feed(deframer, &self.filter.take())?;
                 }
+                FilterStep::NoMemory => return Err(ProtocolError::out_of_memory(self.filter.length())),
                 FilterStep::Plain => {
                     self.is_plain = true;
                     is_whole |= feed(deframer, &self.filter.take())?;

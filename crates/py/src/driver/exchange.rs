@@ -245,8 +245,9 @@ impl Exchange {
         }
         let message = match message {
             Ok(message) => message,
+            Err(error) if error.is_out_of_memory() => return Err(failure::broken_message(py, &error)),
             Err(error) => {
-                self.protocol_broken(py, &error);
+                self.protocol_broken(py, &error.to_string());
                 return Ok(());
             }
         };
@@ -713,7 +714,7 @@ impl Exchange {
                 }
             }
             Reading::WithBatch => self.with_batch(py),
-            Reading::Raw => Ok(pyo3::types::PyBytes::new(py, self.body(py)?.as_bytes()).into_any().unbind()),
+            Reading::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The core's failures as Python exceptions. All of this is cold, so classes are looked up when needed.
 
-use mangonel_proto::error::Failure;
+use mangonel_proto::error::{Failure, ProtocolError};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyConnectionResetError;
+use pyo3::exceptions::{PyConnectionResetError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
@@ -23,6 +23,14 @@ fn raise_from(py: Python<'_>, module: &str, class: &str, message: &str) -> PyErr
 /// The peer broke the wire protocol.
 pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "ProtocolError", message)
+}
+
+/// What arrived is no message, or there is no memory for it.
+pub fn broken_message(py: Python<'_>, error: &ProtocolError) -> PyErr {
+    match error.is_out_of_memory() {
+        true => PyMemoryError::new_err(error.to_string()),
+        false => protocol_error(py, &error.to_string()),
+    }
 }
 
 /// An option or a setting is wrong.

@@ -4,6 +4,7 @@ use std::os::raw::c_int;
 use std::time::Duration;
 
 use mangonel_proto::compress::{self, Compressor};
+use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
 use pyo3::exceptions::{PyBufferError, PyConnectionError, PyRuntimeError};
@@ -88,11 +89,11 @@ impl Link {
     ///
     /// # Errors
     /// When it is no message, or does not decompress to one within the limits. Nothing more may be read then.
-    pub(crate) fn take_message(link: &Bound<'_, Self>) -> Result<Vec<u8>, String> {
+    pub(crate) fn take_message(link: &Bound<'_, Self>) -> Result<Vec<u8>, ProtocolError> {
         let py = link.py();
         let (message, packer) = {
-            let mut link = link.try_borrow_mut().map_err(|error| error.to_string())?;
-            let message = link.deframer.take().map_err(|error| error.to_string())?;
+            let mut link = link.try_borrow_mut().map_err(|error| ProtocolError::new(error.to_string()))?;
+            let message = link.deframer.take()?;
             if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
                 return Ok(message);
             }
@@ -100,7 +101,7 @@ impl Link {
         };
         // Not borrowed while other threads may run, one of which may want to close it.
         let mut packer = packer.unwrap_or_default();
-        let mut unpack = || packer.decompress(&message).map_err(|error| error.to_string());
+        let mut unpack = || packer.decompress(&message).map_err(ProtocolError::from);
         // Few bytes may claim to become many, so the claim counts.
         let claimed = message.get(20..24).map_or(0, |size| size[2] | size[3]);
         let unpacked =
@@ -209,7 +210,7 @@ impl Link {
         if count == 0 {
             return Err(failure::connection_closed(py));
         }
-        self.deframer.received(count).map_err(|error| failure::protocol_error(py, &error.to_string()))
+        self.deframer.received(count).map_err(|error| failure::broken_message(py, &error))
     }
 
     /// Speak TLS on it. `engine`, `incoming`, `outgoing`: an `ssl.SSLObject` after its handshake and the memory around it;

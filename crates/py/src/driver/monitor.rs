@@ -96,7 +96,7 @@ impl Monitor {
             link.check_not_lent()?;
             link.note_reply(py)
         };
-        let message = Link::take_message(link).map_err(|error| failure::protocol_error(py, &error))?;
+        let message = Link::take_message(link).map_err(|error| failure::broken_message(py, &error))?;
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }

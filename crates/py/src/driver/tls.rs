@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
+use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -44,7 +45,7 @@ enum Decrypted {
     Whole,
     NotYet,
     Closed,
-    Broken(String),
+    Broken(ProtocolError),
 }
 
 impl Tls {
@@ -210,7 +211,7 @@ impl Tls {
             }
             let count = count.min(size);
             if let Err(error) = deframer.received(count) {
-                return Ok(Decrypted::Broken(error.to_string()));
+                return Ok(Decrypted::Broken(error));
             }
             // A record that did not fill the window is used up; asking again for nothing would cost an exception.
             if count < size && incoming.getattr(intern!(py, "pending"))?.extract::<usize>()? == 0 {

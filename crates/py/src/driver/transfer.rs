@@ -84,7 +84,7 @@ pub enum Ended {
     Failed(io::Error),
     /// By Python code, such as an `ssl.SSLError`.
     Raised(PyErr),
-    Broken(String),
+    Broken(ProtocolError),
 }
 
 impl Socket {
@@ -190,7 +190,7 @@ impl Conversation<'_> {
             match arrived(deframer, direct_receive, count) {
                 Ok(true) => return Ended::Whole,
                 Ok(false) => {}
-                Err(error) => return Ended::Broken(error.to_string()),
+                Err(error) => return Ended::Broken(error),
             }
         }
     }
@@ -242,7 +242,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Do the steps WRITE and READ on a plain socket, blocking, until another step is due; return whether that is DONE. Raise
-/// only what a signal handler raises. Does nothing when `link.fd` is -1.
+/// only what a signal handler raises, and MemoryError. Does nothing when `link.fd` is -1.
 #[pyfunction]
 fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
     let py = exchange.py();
@@ -293,7 +293,10 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
             }
             Ended::Failed(error) => exchange.network_error(py, &PyErr::from(error), false),
             Ended::Raised(error) => exchange.network_error(py, &error, false),
-            Ended::Broken(message) => exchange.protocol_broken(py, &message),
+            Ended::Broken(error) if error.is_out_of_memory() => {
+                return Err(failure::broken_message(py, &error));
+            }
+            Ended::Broken(error) => exchange.protocol_broken(py, &error.to_string()),
             Ended::Interrupted => {}
         }
     }
@@ -391,7 +394,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
         Ended::Closed => Some(failure::connection_closed(py)),
         Ended::Failed(error) => Some(PyErr::from(error)),
         Ended::Raised(error) => Some(error),
-        Ended::Broken(message) => Some(failure::protocol_error(py, &message)),
+        Ended::Broken(error) => Some(failure::broken_message(py, &error)),
     };
     let is_good = error.is_none();
     let waiter = link.try_borrow_mut()?.waiter.take();
@@ -410,7 +413,7 @@ fn receive_plain(fd: i32, deframer: &mut Deframer, direct_receive: &mut Option<B
         Ok(Progress::Moved(count)) => match arrived(deframer, direct_receive, count) {
             Ok(false) => Ended::Interrupted,
             Ok(true) => Ended::Whole,
-            Err(error) => Ended::Broken(error.to_string()),
+            Err(error) => Ended::Broken(error),
         },
         Err(error) => Ended::Failed(error),
     }

@@ -39,21 +39,21 @@ impl<'a, 'py> Writer<'a, 'py> {
                 && plan.id == Some(0)
                 && let Some(tags) = &plan.tags
             {
-                self.enc.out.extend_from_slice(&tags.own);
+                self.enc.bytes(&tags.own)?;
             }
         }
         if plan.id != Some(0)
             && let Some(tags) = &plan.tags
         {
-            self.enc.out.extend_from_slice(&tags.own);
+            self.enc.bytes(&tags.own)?;
         }
         // SAFETY: as above; the bytes are copied.
         unsafe {
             if let Some(state) = Instance::of(object).known() {
-                self.enc.out.extend_from_slice(&state.extra);
+                self.enc.bytes(&state.extra)?;
             }
         }
-        self.enc.leave(start);
+        self.enc.leave(start)?;
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                     for (index, (item, inner)) in tuple.iter().zip(inner).enumerate() {
                         self.value(inner, Name::Index(index), &item).map_err(|fault| place(fault, name))?;
                     }
-                    self.enc.leave(start);
+                    self.enc.leave(start)?;
                     return Ok(());
                 }
             }
@@ -155,7 +155,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                         self.value(inner, Name::Text(text.as_bytes()), &item)
                             .map_err(|fault| place(fault, name))?;
                     }
-                    self.enc.leave(start);
+                    self.enc.leave(start)?;
                     return Ok(());
                 }
             }
@@ -216,7 +216,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                     let parsed = mangonel_bson::Decimal128::parse(&text)
                         .map_err(|error| place(found(Kind::Field, error.to_string(), ""), name))?;
                     self.enc.head(0x13, name)?;
-                    self.enc.out.extend_from_slice(&parsed.bytes());
+                    self.enc.bytes(&parsed.bytes())?;
                     return Ok(());
                 }
             }
@@ -267,7 +267,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                         self.enc.element(Name::Text(b"type"), title.as_ptr())?;
                         self.enc.element(Name::Text(b"coordinates"), coordinates.as_ptr())?;
                     }
-                    self.enc.leave(start);
+                    self.enc.leave(start)?;
                     return Ok(());
                 }
             }
@@ -277,7 +277,7 @@ impl<'a, 'py> Writer<'a, 'py> {
             {
                 let number: f64 = given.extract()?;
                 self.enc.head(0x01, name)?;
-                self.enc.out.extend_from_slice(&number.to_le_bytes());
+                self.enc.bytes(&number.to_le_bytes())?;
                 return Ok(());
             }
             _ => {
@@ -307,7 +307,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         for (index, item) in items.enumerate() {
             self.value(inner, Name::Index(index), &item).map_err(|fault| place(fault, name))?;
         }
-        self.enc.leave(start);
+        self.enc.leave(start)?;
         Ok(())
     }
 }

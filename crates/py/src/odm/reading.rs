@@ -142,7 +142,7 @@ pub(super) fn odm_json<'py>(
         Ok(text)
     });
     let text = text.map_err(|error| crate::driver::invalid_bson(py, &error))?;
-    Ok(PyBytes::new(py, &text))
+    crate::codec::bytes_of(py, &text)
 }
 
 /// How documents are to be decoded.

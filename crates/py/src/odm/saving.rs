@@ -25,7 +25,7 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     // SAFETY: an instance, held by the caller.
     let result = unsafe { Writer::new(py, plan, &mut out).document(object.as_ptr()) };
     result.map_err(|fault| into_exception(py, fault, None))?;
-    Ok(PyBytes::new(py, &out))
+    crate::codec::bytes_of(py, &out)
 }
 
 /// Return the smallest update that stores what changed, or None. `odm_settle` must follow once the server has answered.
@@ -36,7 +36,7 @@ pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bou
     let Some(update) = update::build(py, object)? else { return Ok(None) };
     let mut out = Vec::with_capacity(128);
     update.write(&mut out);
-    Ok(Some(PyBytes::new(py, &out)))
+    crate::codec::bytes_of(py, &out).map(Some)
 }
 
 /// End what `odm_update` began: the changes are stored, or they are changes again.
