@@ -16,11 +16,13 @@ from mangonel.odm import (
     ValidationError,
     after,
     before,
+    exists,
     field,
     inc,
     max_,
     push,
     set_,
+    size,
 )
 
 
@@ -158,3 +160,28 @@ def test_private_attributes_keep_their_defaults() -> None:
     assert (one._seen, two._seen) == (4, 3)
     with pytest.raises(AttributeError, match="_nothing"):
         one._nothing  # noqa: B018
+
+
+class Parcel(Embedded):
+    key: str = ""
+    size: int = 0
+    set: bool = False
+    all: list[int] = field(default_factory=list)
+    between: str = ""
+
+
+class Sent(Document):
+    parcel: Parcel = field(default_factory=Parcel)
+    parcels: list[Parcel] = field(default_factory=list)
+
+
+def test_fields_may_have_the_names_of_a_paths_methods(db: Connection) -> None:
+    parcel: Any = Sent.parcel
+    assert (parcel.key == "a").query == {"parcel.key": "a"}
+    assert (parcel.size > 3).query == {"parcel.size": {"$gt": 3}}
+    assert set_(parcel.set, True).key == "parcel.set"
+    assert exists(parcel).query == {"parcel": {"$exists": True}}
+    assert size(Sent.parcels, 2).query == {"parcels": {"$size": 2}}
+    assert Sent.find().sort("parcel.size", parcel.key)._options["sort"] == {"parcel.size": 1, "parcel.key": 1}
+    Sent(parcel=Parcel(key="a", size=4, set=True)).save()
+    assert Sent.find(parcel.key == "a", parcel.size.between(1, 5)).values(parcel.set) == [True]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from mangonel.odm.expressions.expr import Expr, Where, query_of
-from mangonel.odm.expressions.paths import Path, path_of
+from mangonel.odm.expressions.paths import Path, condition_of, path_of
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def in_(field: T, values: Iterable[T]) -> Expr:
         >>> in_(User.age, [3, 4]).query
         {'age': {'$in': [3, 4]}}
     """
-    return path_of(field).in_(values)
+    return condition_of(field, "in_", values)
 
 
 def not_in(field: T, values: Iterable[T]) -> Expr:
@@ -40,7 +40,7 @@ def not_in(field: T, values: Iterable[T]) -> Expr:
         >>> not_in(User.age, [3, 4]).query
         {'age': {'$nin': [3, 4]}}
     """
-    return path_of(field).not_in(values)
+    return condition_of(field, "not_in", values)
 
 
 def between(field: T, low: T, high: T) -> Expr:
@@ -55,7 +55,7 @@ def between(field: T, low: T, high: T) -> Expr:
         >>> between(User.age, 18, 30).query
         {'age': {'$gte': 18, '$lte': 30}}
     """
-    return path_of(field).between(low, high)
+    return condition_of(field, "between", low, high)
 
 
 def exists(field: object, exists: bool = True) -> Expr:
@@ -69,7 +69,7 @@ def exists(field: object, exists: bool = True) -> Expr:
         >>> exists(User.email).query
         {'email': {'$exists': True}}
     """
-    return path_of(field).exists(exists)
+    return condition_of(field, "exists", exists)
 
 
 def has_type(field: object, *types: str | int) -> Expr:
@@ -83,7 +83,7 @@ def has_type(field: object, *types: str | int) -> Expr:
         >>> has_type(User.age, "int", "long").query
         {'age': {'$type': ['int', 'long']}}
     """
-    return path_of(field).has_type(*types)
+    return condition_of(field, "has_type", *types)
 
 
 def size(field: object, size: int) -> Expr:
@@ -97,7 +97,7 @@ def size(field: object, size: int) -> Expr:
         >>> size(User.tags, 2).query
         {'tags': {'$size': 2}}
     """
-    return path_of(field).size(size)
+    return condition_of(field, "size", size)
 
 
 def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
@@ -111,7 +111,7 @@ def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
         >>> all_(User.tags, ["admin", "owner"]).query
         {'tags': {'$all': ['admin', 'owner']}}
     """
-    return path_of(field).all(values)
+    return condition_of(field, "all", values)
 
 
 def each(field: Iterable[T]) -> T:
@@ -125,7 +125,7 @@ def each(field: Iterable[T]) -> T:
         {'tags': 'admin'}
     """
     path = path_of(field)
-    made = path._within(path._owner, path._name, path._keys or (path.key,))
+    made = path._within(path._owner, path._name, path._keys or (path._key,))
     made._resolved = path._field()
     made._is_element = True
     return made  # type: ignore[return-value]  # to type checkers an element
@@ -147,12 +147,12 @@ def elem(field: Iterable[T], condition: Callable[[T], Where]) -> Expr:
     probe: Any
     if inner.model is not None:
         probe = _Probe(inner.model)
-        return Expr({path.key: {"$elemMatch": query_of(condition(probe))}})
+        return Expr({path._key: {"$elemMatch": query_of(condition(probe))}})
     probe = _Element(path)
     conditions: dict[str, Any] = {}
     for value in query_of(condition(probe)).values():
         conditions.update(value if isinstance(value, dict) else {"$eq": value})
-    return Expr({path.key: {"$elemMatch": conditions}})
+    return Expr({path._key: {"$elemMatch": conditions}})
 
 
 class _Probe:
@@ -189,7 +189,7 @@ def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") 
         >>> regex(User.name, "^A").query
         {'name': {'$regex': '^A'}}
     """
-    return path_of(field).matches(pattern, options)
+    return condition_of(field, "matches", pattern, options)
 
 
 def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
@@ -204,7 +204,7 @@ def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
         >>> contains(User.name, "d").query
         {'name': {'$regex': 'd'}}
     """
-    return path_of(field).contains(text, ignore_case=ignore_case)
+    return condition_of(field, "contains", text, ignore_case=ignore_case)
 
 
 def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
@@ -219,7 +219,7 @@ def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Ex
         >>> startswith(User.name, "A").query
         {'name': {'$regex': '^A'}}
     """
-    return path_of(field).startswith(text, ignore_case=ignore_case)
+    return condition_of(field, "startswith", text, ignore_case=ignore_case)
 
 
 def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
@@ -234,7 +234,7 @@ def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
         >>> endswith(User.email, ".org").query
         {'email': {'$regex': '\\.org$'}}
     """
-    return path_of(field).endswith(text, ignore_case=ignore_case)
+    return condition_of(field, "endswith", text, ignore_case=ignore_case)
 
 
 def iexact(field: str | None, text: str) -> Expr:
@@ -248,7 +248,7 @@ def iexact(field: str | None, text: str) -> Expr:
         >>> User.find(iexact(User.name, "ADA")).count()
         1
     """
-    return path_of(field).iexact(text)
+    return condition_of(field, "iexact", text)
 
 
 def text(

@@ -20,6 +20,48 @@ from mangonel.odm.expressions.geo import Geometry, Point
 from mangonel.odm.expressions.orders import Order
 
 T = TypeVar("T")
+M = TypeVar("M")
+
+
+if TYPE_CHECKING:
+
+    def _named(member: M) -> M:
+        """A public member of paths."""
+        return member
+
+else:
+
+    class _named:  # noqa: N801  # a decorator
+        """A public member of paths, which a field of that name in the path's embedded document takes the place of."""
+
+        def __init__(self, member):
+            self.member = member
+            self.__doc__ = member.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, path, owner=None):
+            if path is None:
+                return self.member
+            model = path._field().model
+            if model is not None and self.name in model.__plan__.fields:
+                return path._inner(self.name)
+            return self.member.__get__(path, owner)
+
+
+def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
+    """Return what a method of a field's path makes, whatever fields its embedded document has."""
+    path = path_of(field)
+    found: Expr = getattr(type(path), name).__get__(path)(*args, **kwargs)
+    return found
+
+
+def update_of_path(field: Any, name: str, *args: Any) -> Update:
+    """Return the update that a method of a field's path makes, likewise."""
+    path = path_of(field)
+    found: Update = getattr(type(path), name).__get__(path)(*args)
+    return found
 
 
 class Path(Operand, Generic[T]):
@@ -44,10 +86,15 @@ class Path(Operand, Generic[T]):
         return self._resolved
 
     @property
-    def key(self) -> str:
-        """The path as the database has it."""
+    def _key(self) -> str:
         self._field()
         return ".".join(self._keys or ())
+
+    @_named  # type: ignore[prop-decorator]  # to type checkers it does nothing
+    @property
+    def key(self) -> str:
+        """The path as the database has it."""
+        return self._key
 
     def _within(self, owner: Any, name: str, keys: tuple[str, ...]) -> Path[Any]:
         made: Path[Any] = Path(self._model, name)
@@ -58,6 +105,10 @@ class Path(Operand, Generic[T]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        return self._inner(name)
+
+    def _inner(self, name: str) -> Path[Any]:
+        """A field of the embedded document."""
         field = self._field()
         if field.model is not None:
             fields = field.model.__plan__.fields
@@ -84,33 +135,33 @@ class Path(Operand, Generic[T]):
         """The value as the database has it."""
         if isinstance(value, (Path, Expr)):
             raise TypeError(
-                f"expected a value to compare {self.key!r} with, found {type(value).__name__}; use expr()"
+                f"expected a value to compare {self._key!r} with, found {type(value).__name__}; use expr()"
             )
         return dump(self._owner, self._field(), value, self._is_element if is_element is None else is_element)
 
     def _condition(self) -> dict[str, Any]:
-        return {self.key: True}
+        return {self._key: True}
 
     def _stored(self, value: Any, is_element: bool | None = None) -> Any:
         """The value as an update stores it: of the field's type, or an error."""
         if isinstance(value, (Path, Expr)):
-            raise TypeError(f"expected a value to store in {self.key!r}, found {type(value).__name__}")
+            raise TypeError(f"expected a value to store in {self._key!r}, found {type(value).__name__}")
         return checked(
             self._owner,
             self._field(),
             value,
             self._is_element if is_element is None else is_element,
-            self.key,
+            self._key,
         )
 
     def _compare(self, operator: str, value: Any) -> Expr:
-        return Expr({self.key: {operator: self._dump(value)}})
+        return Expr({self._key: {operator: self._dump(value)}})
 
     def __eq__(self, value: object) -> Any:
         dumped = self._dump(value)
         # A document or a pattern would be read as operators or as a regex.
         is_plain = not isinstance(dumped, (dict, re.Pattern)) and type(dumped).__name__ != "Regex"
-        return Expr({self.key: dumped if is_plain else {"$eq": dumped}})
+        return Expr({self._key: dumped if is_plain else {"$eq": dumped}})
 
     def __ne__(self, value: object) -> Any:
         return self._compare("$ne", value)
@@ -131,7 +182,7 @@ class Path(Operand, Generic[T]):
         return hash((self._model, self._owner, self._name, self._keys))
 
     def __invert__(self) -> Expr:
-        return Expr({self.key: {"$ne": True}})
+        return Expr({self._key: {"$ne": True}})
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -150,10 +201,11 @@ class Path(Operand, Generic[T]):
         return Order(self, 1)
 
     def __repr__(self) -> str:
-        return f"{self._model.__name__}.{self.key}"
+        return f"{self._model.__name__}.{self._key}"
 
     # Methods of `Mapped` and `F()`.
 
+    @_named
     def in_(self, values: Iterable[T]) -> Expr:
         """The field has one of these values.
 
@@ -164,8 +216,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.in_([3, 4]).query
             {'age': {'$in': [3, 4]}}
         """
-        return Expr({self.key: {"$in": [self._dump(value) for value in values]}})
+        return Expr({self._key: {"$in": [self._dump(value) for value in values]}})
 
+    @_named
     def not_in(self, values: Iterable[T]) -> Expr:
         """The field has none of these values.
 
@@ -176,8 +229,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.not_in([3, 4]).query
             {'age': {'$nin': [3, 4]}}
         """
-        return Expr({self.key: {"$nin": [self._dump(value) for value in values]}})
+        return Expr({self._key: {"$nin": [self._dump(value) for value in values]}})
 
+    @_named
     def between(self, low: T, high: T) -> Expr:
         """The field is at least `low` and at most `high`.
 
@@ -185,8 +239,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.between(18, 30).query
             {'age': {'$gte': 18, '$lte': 30}}
         """
-        return Expr({self.key: {"$gte": self._dump(low), "$lte": self._dump(high)}})
+        return Expr({self._key: {"$gte": self._dump(low), "$lte": self._dump(high)}})
 
+    @_named
     def exists(self, exists: bool = True) -> Expr:
         """The key is there, whatever its value, or is not.
 
@@ -197,8 +252,9 @@ class Path(Operand, Generic[T]):
             >>> User.email.exists().query
             {'email': {'$exists': True}}
         """
-        return Expr({self.key: {"$exists": exists}})
+        return Expr({self._key: {"$exists": exists}})
 
+    @_named
     def has_type(self, *types: str | int) -> Expr:
         """The value is of one of these BSON types, by name or number.
 
@@ -209,12 +265,14 @@ class Path(Operand, Generic[T]):
             >>> User.age.has_type("int", "long").query
             {'age': {'$type': ['int', 'long']}}
         """
-        return Expr({self.key: {"$type": list(types) if len(types) > 1 else types[0]}})
+        return Expr({self._key: {"$type": list(types) if len(types) > 1 else types[0]}})
 
+    @_named
     def is_none(self) -> Expr:
         """The field is None or its key is not there."""
-        return Expr({self.key: None})
+        return Expr({self._key: None})
 
+    @_named
     def size(self, size: int) -> Expr:
         """The list has so many elements.
 
@@ -225,8 +283,9 @@ class Path(Operand, Generic[T]):
             >>> User.tags.size(2).query
             {'tags': {'$size': 2}}
         """
-        return Expr({self.key: {"$size": size}})
+        return Expr({self._key: {"$size": size}})
 
+    @_named
     def all(self, values: Iterable[Any]) -> Expr:
         """The list has all of these elements.
 
@@ -237,8 +296,9 @@ class Path(Operand, Generic[T]):
             >>> User.tags.all(["admin", "owner"]).query
             {'tags': {'$all': ['admin', 'owner']}}
         """
-        return Expr({self.key: {"$all": [self._dump(value, True) for value in values]}})
+        return Expr({self._key: {"$all": [self._dump(value, True) for value in values]}})
 
+    @_named
     def contains(self, text: str, *, ignore_case: bool = False) -> Expr:
         """The text has `text` in it.
 
@@ -252,6 +312,7 @@ class Path(Operand, Generic[T]):
         """
         return self._regex(re.escape(text), ignore_case)
 
+    @_named
     def startswith(self, text: str, *, ignore_case: bool = False) -> Expr:
         """The text begins with `text`; without `ignore_case` an index serves.
 
@@ -265,6 +326,7 @@ class Path(Operand, Generic[T]):
         """
         return self._regex("^" + re.escape(text), ignore_case)
 
+    @_named
     def endswith(self, text: str, *, ignore_case: bool = False) -> Expr:
         r"""The text ends with `text`.
 
@@ -278,6 +340,7 @@ class Path(Operand, Generic[T]):
         """
         return self._regex(re.escape(text) + "$", ignore_case)
 
+    @_named
     def iexact(self, text: str) -> Expr:
         """The text is `text`, whatever the case.
 
@@ -290,6 +353,7 @@ class Path(Operand, Generic[T]):
         """
         return self._regex("^" + re.escape(text) + "$", True)
 
+    @_named
     def wholeword(self, text: str, *, ignore_case: bool = False) -> Expr:
         """The text has `text` as a word of its own.
 
@@ -303,6 +367,7 @@ class Path(Operand, Generic[T]):
         """
         return self._regex(r"\b" + re.escape(text) + r"\b", ignore_case)
 
+    @_named
     def matches(self, pattern: str | re.Pattern[str], options: str = "") -> Expr:
         """The text matches a regular expression; `options` are the server's: i, m, s, x.
 
@@ -321,11 +386,12 @@ class Path(Operand, Generic[T]):
         query: dict[str, Any] = {"$regex": pattern}
         if options:
             query["$options"] = options
-        return Expr({self.key: query})
+        return Expr({self._key: query})
 
     def _regex(self, pattern: str, ignore_case: bool) -> Expr:
         return self.matches(pattern, "i" if ignore_case else "")
 
+    @_named
     def mod(self, divisor: int, remainder: int) -> Expr:
         """The number divided by `divisor` leaves `remainder`.
 
@@ -333,8 +399,9 @@ class Path(Operand, Generic[T]):
             >>> User.find(User.age.mod(12, 0)).count()
             2
         """
-        return Expr({self.key: {"$mod": [divisor, remainder]}})
+        return Expr({self._key: {"$mod": [divisor, remainder]}})
 
+    @_named
     def bits_all_set(self, mask: int | list[int]) -> Expr:
         """All bits of the mask, or at these positions, are 1.
 
@@ -345,8 +412,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.bits_all_set(0b100).query
             {'age': {'$bitsAllSet': 4}}
         """
-        return Expr({self.key: {"$bitsAllSet": mask}})
+        return Expr({self._key: {"$bitsAllSet": mask}})
 
+    @_named
     def bits_any_set(self, mask: int | list[int]) -> Expr:
         """One of the bits is 1.
 
@@ -357,8 +425,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.bits_any_set([0, 2]).query
             {'age': {'$bitsAnySet': [0, 2]}}
         """
-        return Expr({self.key: {"$bitsAnySet": mask}})
+        return Expr({self._key: {"$bitsAnySet": mask}})
 
+    @_named
     def bits_all_clear(self, mask: int | list[int]) -> Expr:
         """All of the bits are 0.
 
@@ -369,8 +438,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.bits_all_clear([0, 2]).query
             {'age': {'$bitsAllClear': [0, 2]}}
         """
-        return Expr({self.key: {"$bitsAllClear": mask}})
+        return Expr({self._key: {"$bitsAllClear": mask}})
 
+    @_named
     def bits_any_clear(self, mask: int | list[int]) -> Expr:
         """One of the bits is 0.
 
@@ -381,8 +451,9 @@ class Path(Operand, Generic[T]):
             >>> User.age.bits_any_clear([0, 2]).query
             {'age': {'$bitsAnyClear': [0, 2]}}
         """
-        return Expr({self.key: {"$bitsAnyClear": mask}})
+        return Expr({self._key: {"$bitsAnyClear": mask}})
 
+    @_named
     def near(self, point: Point, *, max_m: float | None = None, min_m: float | None = None) -> Expr:
         """Places by their distance from `point`, nearest first; needs a 2dsphere index.
 
@@ -398,8 +469,9 @@ class Path(Operand, Generic[T]):
             near["$maxDistance"] = max_m
         if min_m is not None:
             near["$minDistance"] = min_m
-        return Expr({self.key: {"$nearSphere": near}})
+        return Expr({self._key: {"$nearSphere": near}})
 
+    @_named
     def within(self, area: Geometry) -> Expr:
         """Geometries that lie in a polygon or several.
 
@@ -410,8 +482,9 @@ class Path(Operand, Generic[T]):
             >>> F(Cafe.loc).within(Polygon([(0, 0), (3, 6), (6, 1), (0, 0)])).query
             {'loc': {'$geoWithin': {'$geometry': {'type': 'Polygon', 'coordinates': [[[0.0, 0.0], [3.0, 6.0], ...]]}}}}
         """
-        return Expr({self.key: {"$geoWithin": {"$geometry": area.to_geojson()}}})
+        return Expr({self._key: {"$geoWithin": {"$geometry": area.to_geojson()}}})
 
+    @_named
     def within_sphere(self, centre: Point, radius_m: float) -> Expr:
         """Geometries within so many metres of a point; needs no index.
 
@@ -424,8 +497,9 @@ class Path(Operand, Generic[T]):
             {'loc': {'$geoWithin': {'$centerSphere': [[10.7, 59.9], 7.839325190887568e-05]}}}
         """
         radius = [centre.coordinates, radius_m / 6_378_100.0]
-        return Expr({self.key: {"$geoWithin": {"$centerSphere": radius}}})
+        return Expr({self._key: {"$geoWithin": {"$centerSphere": radius}}})
 
+    @_named
     def within_box(self, lower_left: tuple[float, float], upper_right: tuple[float, float]) -> Expr:
         """Legacy points in a flat box.
 
@@ -437,8 +511,9 @@ class Path(Operand, Generic[T]):
             >>> F(Cafe.loc).within_box((0, 0), (10, 10)).query
             {'loc': {'$geoWithin': {'$box': [[0, 0], [10, 10]]}}}
         """
-        return Expr({self.key: {"$geoWithin": {"$box": [list(lower_left), list(upper_right)]}}})
+        return Expr({self._key: {"$geoWithin": {"$box": [list(lower_left), list(upper_right)]}}})
 
+    @_named
     def intersects(self, geometry: Geometry) -> Expr:
         """Geometries that have a point in common with this one.
 
@@ -449,8 +524,9 @@ class Path(Operand, Generic[T]):
             >>> F(Cafe.loc).intersects(LineString([(0, 0), (3, 6)])).query
             {'loc': {'$geoIntersects': {'$geometry': {'type': 'LineString', 'coordinates': [[0.0, 0.0], [3.0, 6.0]]}}}}
         """
-        return Expr({self.key: {"$geoIntersects": {"$geometry": geometry.to_geojson()}}})
+        return Expr({self._key: {"$geoIntersects": {"$geometry": geometry.to_geojson()}}})
 
+    @_named
     def set(self, value: T) -> Update:
         """An update that sets the field.
 
@@ -461,16 +537,19 @@ class Path(Operand, Generic[T]):
             >>> User.find(User.name == "Ada").update(User.age.set(37))
             1
         """
-        return Update("$set", self.key, self._stored(value))
+        return Update("$set", self._key, self._stored(value))
 
+    @_named
     def unset(self) -> Update:
         """An update that removes the key."""
-        return Update("$unset", self.key, "")
+        return Update("$unset", self._key, "")
 
+    @_named
     def asc(self) -> Order:
         """Sort by the field, smallest first."""
         return Order(self, 1)
 
+    @_named
     def desc(self) -> Order:
         """Sort by the field, largest first."""
         return Order(self, -1)
@@ -584,7 +663,7 @@ def path_of(field: Any) -> Path[Any]:
 def key_of(field: Any, model: Any = None) -> str:
     """Return a field's path in the database, of a class attribute or of a dotted name of attributes."""
     if isinstance(field, Path):
-        return field.key
+        return field._key
     if isinstance(field, str):
         return key_of_name(field, model)
     raise TypeError(f"expected a field or its name, found {field!r}")

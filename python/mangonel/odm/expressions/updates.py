@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from mangonel.odm.expressions.changes import Update
 from mangonel.odm.expressions.conditions import elem
 from mangonel.odm.expressions.expr import Where
-from mangonel.odm.expressions.paths import path_of
+from mangonel.odm.expressions.paths import path_of, update_of_path
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def set_(field: T, value: T) -> Update:
         >>> User.find(User.name == "Ada").update(set_(User.age, 37))
         1
     """
-    return path_of(field).set(value)
+    return update_of_path(field, "set", value)
 
 
 def unset(field: object) -> Update:
@@ -39,7 +39,7 @@ def unset(field: object) -> Update:
         >>> User.find(User.name == "Ada").update(unset(User.address))
         1
     """
-    return path_of(field).unset()
+    return update_of_path(field, "unset")
 
 
 def set_on_insert(field: T, value: T) -> Update:
@@ -54,7 +54,7 @@ def set_on_insert(field: T, value: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$setOnInsert", path.key, path._stored(value))
+    return Update("$setOnInsert", path._key, path._stored(value))
 
 
 @overload
@@ -73,7 +73,7 @@ def inc(field: Any, by: Any = 1) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$inc", path.key, path._stored(by))
+    return Update("$inc", path._key, path._stored(by))
 
 
 @overload
@@ -92,7 +92,7 @@ def mul(field: Any, by: Any) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$mul", path.key, path._stored(by))
+    return Update("$mul", path._key, path._stored(by))
 
 
 def min_(field: T, value: T) -> Update:
@@ -107,7 +107,7 @@ def min_(field: T, value: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$min", path.key, path._stored(value))
+    return Update("$min", path._key, path._stored(value))
 
 
 def max_(field: T, value: T) -> Update:
@@ -122,7 +122,7 @@ def max_(field: T, value: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$max", path.key, path._stored(value))
+    return Update("$max", path._key, path._stored(value))
 
 
 def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int | None = None) -> Update:
@@ -140,7 +140,7 @@ def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int
     """
     given = {"and": and_, "or": or_, "xor": xor}
     return Update(
-        "$bit", path_of(field).key, {name: mask for name, mask in given.items() if mask is not None}
+        "$bit", path_of(field)._key, {name: mask for name, mask in given.items() if mask is not None}
     )
 
 
@@ -155,7 +155,7 @@ def rename(field: object, to: object) -> Update:
         >>> User.find().update(rename(User.status, "state"))
         2
     """
-    return Update("$rename", path_of(field).key, to if isinstance(to, str) else path_of(to).key)
+    return Update("$rename", path_of(field)._key, to if isinstance(to, str) else path_of(to)._key)
 
 
 def current_date(field: object, kind: str = "date") -> Update:
@@ -171,7 +171,7 @@ def current_date(field: object, kind: str = "date") -> Update:
         >>> Visit().save() and Visit.find().update(current_date(Visit.seen))
         1
     """
-    return Update("$currentDate", path_of(field).key, {"$type": kind})
+    return Update("$currentDate", path_of(field)._key, {"$type": kind})
 
 
 def push(
@@ -199,7 +199,7 @@ def push(
     path = path_of(field)
     items = [path._stored(value, True) for value in values]
     if len(items) == 1 and position is None and slice is None and sort is None:
-        return Update("$push", path.key, items[0])
+        return Update("$push", path._key, items[0])
     change: dict[str, Any] = {"$each": items}
     if position is not None:
         change["$position"] = position
@@ -207,7 +207,7 @@ def push(
         change["$slice"] = slice
     if sort is not None:
         change["$sort"] = sort
-    return Update("$push", path.key, change)
+    return Update("$push", path._key, change)
 
 
 def add_to_set(field: list[T], *values: T) -> Update:
@@ -223,7 +223,7 @@ def add_to_set(field: list[T], *values: T) -> Update:
     """
     path = path_of(field)
     items = [path._stored(value, True) for value in values]
-    return Update("$addToSet", path.key, items[0] if len(items) == 1 else {"$each": items})
+    return Update("$addToSet", path._key, items[0] if len(items) == 1 else {"$each": items})
 
 
 def pull(field: list[T], *values: T) -> Update:
@@ -238,7 +238,7 @@ def pull(field: list[T], *values: T) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$pullAll", path.key, [path._dump(value, True) for value in values])
+    return Update("$pullAll", path._key, [path._dump(value, True) for value in values])
 
 
 def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
@@ -253,7 +253,7 @@ def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
         1
     """
     query = elem(field, condition).query
-    return Update("$pull", path_of(field).key, next(iter(query.values()))["$elemMatch"])
+    return Update("$pull", path_of(field)._key, next(iter(query.values()))["$elemMatch"])
 
 
 def pop(field: Iterable[Any], *, first: bool = False) -> Update:
@@ -267,4 +267,4 @@ def pop(field: Iterable[Any], *, first: bool = False) -> Update:
         >>> User.find(User.name == "Ada").update(pop(User.tags))
         1
     """
-    return Update("$pop", path_of(field).key, -1 if first else 1)
+    return Update("$pop", path_of(field)._key, -1 if first else 1)

@@ -52,7 +52,7 @@ def _attributes(path: Path[Any]) -> list[str]:
     """The attributes that lead to a path's field."""
     names: list[str] = []
     owner = path._model
-    for key in path.key.split("."):
+    for key in path._key.split("."):
         field = next(field for field in owner.__plan__.fields.values() if field.key == key)
         names.append(field.name)
         owner = field.model
