@@ -7,6 +7,7 @@ import datetime
 import gc
 import os
 import pickle
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -89,6 +90,23 @@ def test_new_ids_are_unique_across_threads_and_share_the_random_part() -> None:
     assert len(set(ids)) == len(ids)
     assert len({one.binary[4:9] for one in ids}) == 1
     assert made[0] == sorted(made[0]) or any(one.binary[9:] == b"\0\0\0" for one in ids)
+
+
+def test_threads_that_make_the_first_ids_together_share_the_random_part() -> None:
+    program = """
+import os, threading
+from mangonel.bson import ObjectId
+
+# As the system's call does: it lets other threads run before it returns.
+meet, urandom = threading.Barrier(4), os.urandom
+os.urandom = lambda size: (meet.wait(1), urandom(size))[1]
+ids = []
+threads = [threading.Thread(target=lambda: ids.append(ObjectId())) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len({one.binary[4:9] for one in ids}) == 1, ids
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_new_ids_carry_the_time() -> None:

@@ -104,7 +104,7 @@ pub(crate) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
 pub(crate) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
     // SAFETY: the closure runs no Python code.
     if unsafe { !GENERATOR.with(py, |generator| generator.is_seeded) } {
-        reseed(py)?;
+        seed(py, true)?;
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()) as u32;
     // SAFETY: as above.
@@ -135,10 +135,18 @@ pub(crate) fn of_bytes(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, Py
 
 /// Takes a new random part and a new start of the counter: in a forked child, or the two would make the same ids.
 pub(crate) fn reseed(py: Python<'_>) -> PyResult<()> {
+    seed(py, false)
+}
+
+/// Asks the system for random bytes, which lets other threads run; at first use the one that comes first counts.
+fn seed(py: Python<'_>, only_first: bool) -> PyResult<()> {
     let random: Vec<u8> = py.import("os")?.call_method1("urandom", (8,))?.extract()?;
     // SAFETY: the closure runs no Python code.
     unsafe {
         GENERATOR.with(py, |generator| {
+            if only_first && generator.is_seeded {
+                return;
+            }
             generator.random.copy_from_slice(&random[..5]);
             generator.counter = u32::from_be_bytes([0, random[5], random[6], random[7]]);
             generator.is_seeded = true;
