@@ -81,9 +81,9 @@ while time.monotonic() < end and not failed:
         for _ in range(20):
             list(orders.find({}, batch_size=2))
             next(orders.find({}, batch_size=2))
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except Alarm:
         pass
-    signal.setitimer(signal.ITIMER_REAL, 0)
     if dice.random() < 0.02:
         fork(client)
 assert orders.find_one() is not None
@@ -115,9 +115,9 @@ while time.monotonic() < end and not failed:
     try:
         set_alarm()
         asyncio.run(main(5))
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except Alarm:
         pass
-    signal.setitimer(signal.ITIMER_REAL, 0)
     gc.collect()
 assert not failed, failed[:3]
 """
