@@ -35,7 +35,7 @@ PAGES = {
     "/account": ".sessions > li",
 }
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 
 # Notes when each customer's row is put into the table, and how often.
 OBSERVE = """() => {
@@ -65,7 +65,7 @@ class Person:
 
     def __init__(self, chromium: Any, site: Site, **settings: Any) -> None:
         self.context = chromium.new_context(base_url=site.url, **settings)
-        self.context.set_default_timeout(PATIENCE_MS)
+        self.context.set_default_timeout(TIMEOUT_MS)
         self.page = self.context.new_page()
         self.problems: list[str] = []
         self.page.on("console", self._note)
@@ -198,7 +198,7 @@ def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are
         def wait_for(more: int) -> None:
             """Let the shop go on until the page has had so many rows more."""
             wanted = shopping.shown + more
-            deadline = time.monotonic() + PATIENCE_MS / 1000
+            deadline = time.monotonic() + TIMEOUT_MS / 1000
             while shopping.shown < wanted:
                 assert time.monotonic() < deadline, f"{shopping.shown} of {wanted} rows"
                 page.wait_for_timeout(100)
@@ -237,7 +237,7 @@ def test_a_visitor_kills_the_primary_and_nothing_is_missed_or_doubled(chromium: 
     try:
         assert demo.stdout is not None
         page = chromium.new_page(base_url=demo.stdout.readline().strip())
-        page.set_default_timeout(PATIENCE_MS)
+        page.set_default_timeout(TIMEOUT_MS)
         page.goto("/login")
         page.get_by_label("Name").fill("ada")
         page.get_by_label("Password").fill(PASSWORD)

@@ -15,7 +15,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from mangonel.demo.reader import CREDIT
 
-PATIENCE = 30
+TIMEOUT = 30
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ class Page:
         """Take frames in until so many customers are known, or until the last one is."""
         await connection.write_message(json.dumps({"after": self.position}))
         while last not in self.events if last else self.total < until:
-            text = await asyncio.wait_for(connection.read_message(), PATIENCE)
+            text = await asyncio.wait_for(connection.read_message(), TIMEOUT)
             assert text is not None, f"closed with {connection.close_code}"
             frame = json.loads(text)
             if frame["type"] == "state":
@@ -191,7 +191,7 @@ def test_a_browser_that_takes_nothing_in_is_sent_a_few_frames_only(ada: Visitor,
         async with line(ada) as connection:
             await connection.write_message('{"after": null}')
             for number in range(CREDIT):
-                assert await asyncio.wait_for(connection.read_message(), PATIENCE) is not None
+                assert await asyncio.wait_for(connection.read_message(), TIMEOUT) is not None
                 write(shop, f"unread {number}", 1)
             try:
                 return await asyncio.wait_for(connection.read_message(), 1) is None
@@ -205,7 +205,7 @@ def test_a_browser_that_takes_nothing_in_is_sent_a_few_frames_only(ada: Visitor,
 def test_a_stranger_is_turned_away_with_a_code_that_scripts_see(stranger: Visitor, path: str) -> None:
     async def visit() -> int | None:
         async with line(stranger, path) as connection:
-            assert await asyncio.wait_for(connection.read_message(), PATIENCE) is None
+            assert await asyncio.wait_for(connection.read_message(), TIMEOUT) is None
             return connection.close_code
 
     assert asyncio.run(visit()) == 4401
@@ -225,7 +225,7 @@ def test_a_message_that_is_none_of_the_protocol_closes_the_line(ada: Visitor, to
     async def visit() -> int | None:
         async with line(ada) as connection:
             await connection.write_message(told)
-            assert await asyncio.wait_for(connection.read_message(), PATIENCE) is None
+            assert await asyncio.wait_for(connection.read_message(), TIMEOUT) is None
             return connection.close_code
 
     assert asyncio.run(visit()) == 4400
@@ -236,7 +236,7 @@ def test_a_stream_ends_with_its_websession(site: Site, ada: Visitor) -> None:
         async with line(ada) as connection:
             await connection.write_message('{"after": null}')
             await asyncio.to_thread(ada.http.post, "/logout", data={"_csrf": ada.token})
-            while await asyncio.wait_for(connection.read_message(), PATIENCE) is not None:
+            while await asyncio.wait_for(connection.read_message(), TIMEOUT) is not None:
                 continue
             return connection.close_code
 
@@ -248,7 +248,7 @@ def test_the_status_is_pushed(ada: Visitor) -> None:
         async with line(ada, "/status/live") as connection:
             await connection.write_message('{"after": null}')
             found: dict[str, Any] = json.loads(
-                await asyncio.wait_for(connection.read_message(), PATIENCE) or ""
+                await asyncio.wait_for(connection.read_message(), TIMEOUT) or ""
             )
             return found["report"]
 

@@ -102,7 +102,7 @@ def test_a_lost_document_voids_the_figure(monkeypatch):
 
 
 def test_a_set_that_elects_nobody_voids_the_figure(monkeypatch):
-    monkeypatch.setattr(failover, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(failover, "TIMEOUT_S", 0.05)
     played = task(monkeypatch)
     played.act()
     with pytest.raises(AssertionError, match="expected a new primary"):

@@ -63,18 +63,18 @@ async def test_a_write_whose_answer_is_lost_counts_once(
 ) -> None:
     store, trouble = await troubled(store_url("mongodb"), side)
     record = a_record(user="ada")
-    trouble.losing = [(arrives, AutoReconnect("the line broke"))]
+    trouble.losing = [(arrives, AutoReconnect("the connection broke"))]
     assert await store.put(record, 0)
     fresh = changed(record, data=b"fresh")
     trouble.losing = [(arrives, NotPrimaryError("stepping down", {"code": 10107}))]
     assert await store.put(fresh, 1)
     assert await store.get(record.key) == fresh
-    trouble.losing = [(arrives, AutoReconnect("the line broke"))]
+    trouble.losing = [(arrives, AutoReconnect("the connection broke"))]
     assert await store.touch(record.key, record.expires + 1)
     ended = changed(fresh, data=b"", next=ENDED)
     trouble.losing = [(arrives, OperationFailure("stepping down", 189))]
     assert await store.put(ended, 2)
-    trouble.losing = [(arrives, AutoReconnect("the line broke"))]
+    trouble.losing = [(arrives, AutoReconnect("the connection broke"))]
     await store.delete(record.key)
     assert await store.get(record.key) is None
 
@@ -88,11 +88,11 @@ async def test_a_repeated_write_does_not_win_over_what_others_wrote(
     others: Any = open_blocking(url)
     record = a_record()
     assert others.put(record, 0)
-    trouble.losing = [(False, AutoReconnect("the line broke"))]
+    trouble.losing = [(False, AutoReconnect("the connection broke"))]
     assert not await store.put(changed(record, version=1, data=b"mine"), 0)
     theirs = changed(record, data=b"theirs")
     assert others.put(theirs, 1)
-    trouble.losing = [(False, AutoReconnect("the line broke"))]
+    trouble.losing = [(False, AutoReconnect("the connection broke"))]
     assert not await store.put(changed(record, data=b"mine"), 1)
     assert await store.get(record.key) == theirs
 
@@ -102,7 +102,7 @@ async def test_a_write_is_repeated_once_and_only_where_that_may_help(
     side: str, store_url: Callable[[str], str]
 ) -> None:
     store, trouble = await troubled(store_url("mongodb"), side)
-    trouble.losing = [(False, AutoReconnect("the line broke"))] * 2
+    trouble.losing = [(False, AutoReconnect("the connection broke"))] * 2
     with pytest.raises(AutoReconnect):
         await store.put(a_record(), 0)
     for error in (OperationFailure("not authorised", 13), OperationFailure("no such option", 72)):
@@ -177,7 +177,7 @@ async def test_a_batch_whose_answer_is_lost_counts_once(
     # The first two go alone, the third command is the batch.
     nothing = asyncio.ensure_future(asyncio.gather(*(store.put(record, 0) for record in records)))
     await asyncio.sleep(0)
-    counting.losing = [(arrives, AutoReconnect("the line broke"))]
+    counting.losing = [(arrives, AutoReconnect("the connection broke"))]
     assert all(await nothing)
     assert "insert_many" in counting.commands
     for record in records:
@@ -246,7 +246,7 @@ async def test_a_batch_of_writes_whose_answer_is_lost_counts_once(
             asyncio.gather(*(store.put(record, expected) for record in news[:10]))
         )
         await asyncio.sleep(0)
-        counting.losing = [(arrives, AutoReconnect("the line broke"))]
+        counting.losing = [(arrives, AutoReconnect("the connection broke"))]
         assert all(await nothing)
         news = news[10:]
     assert "bulk_write" in counting.commands

@@ -29,7 +29,7 @@ class Reader:
     Args:
         feed: of this process.
         fanout: of the feed.
-        write: writes a whole WebSocket frame, or drops it when the line is gone; it does not wait.
+        write: writes a whole WebSocket frame, or drops it when the browser is gone; it does not wait.
     """
 
     def __init__(self, feed: Feed, fanout: Fanout, write: Callable[[bytes], None]) -> None:

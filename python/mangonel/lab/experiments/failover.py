@@ -23,7 +23,7 @@ WRITERS = 4
 READERS = 2
 BEFORE_S = 0.3  # of undisturbed writing
 POLL_S = 0.005
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 # Of a failed operation, before the writer goes on.
 PAUSE_S = 0.01
 SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 250}
@@ -110,7 +110,7 @@ class Killer(threading.Thread):
             self._primary.kill()
             others = [member for member in self._server.members if member is not self._primary]
             while not any(member.state == "primary" for member in others):
-                if time.monotonic() - begun > PATIENCE_S:
+                if time.monotonic() - begun > TIMEOUT_S:
                     return
                 time.sleep(POLL_S)
             self.election_s = time.monotonic() - begun
@@ -168,7 +168,7 @@ class FailoverTask(Task):
         assert self._load is not None
         load, election = self._load, self._killer.election_s
         if not election:
-            raise AssertionError(f"expected a new primary within {PATIENCE_S:.0f} s")
+            raise AssertionError(f"expected a new primary within {TIMEOUT_S:.0f} s")
         self._stored += load.acknowledged
         found = len(self._bench.run(self._adapter.to_list()))
         if found < self._stored:
