@@ -21,6 +21,4 @@ def forget(server: Server) -> None:
     member = server.members[0]
     listed = member.run_command({"listDatabases": 1, "nameOnly": True}, timeout=30.0)["databases"]
     for name in {database["name"] for database in listed} - {"admin", "config", "local"}:
-        # Tests that go on elsewhere have databases of their own.
-        if not name.startswith("test_"):
-            member.run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)
+        member.run_command({"dropDatabase": 1, "$db": name}, timeout=30.0)

@@ -327,7 +327,7 @@ def test_upload_that_was_ended_or_never_written_is_dropped_in_silence(
 
 
 def test_a_write_to_a_server_that_cannot_be_reached_raises_and_so_does_close(face: Any) -> None:
-    bucket = face.bucket_class(face.connect("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=30)["nowhere"])
+    bucket = face.bucket_class(face.client("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=30)["nowhere"])
     target = bucket.open_upload_stream("file", chunk_size_bytes=1)
     with pytest.raises(ServerSelectionTimeoutError):
         face.wait(target.write(b"data"))

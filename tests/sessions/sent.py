@@ -43,7 +43,9 @@ def deployment(kind: str) -> ScriptedServer:
 
         return answer
 
-    cursor = {"id": 0, "ns": "db.things", "firstBatch": [{"_id": 1}], "atClusterTime": Timestamp(77, 1)}
+    # What a count, a listing of collections and one of indexes look for.
+    document = {"_id": 1, "n": 1, "name": "a_1", "type": "collection", "options": {}, "key": {"a": 1}}
+    cursor = {"id": 0, "ns": "db.things", "firstBatch": [document], "atClusterTime": Timestamp(77, 1)}
     for name in ("find", "aggregate", "listCollections", "listIndexes"):
         server.on(name, timed({"cursor": cursor}))
     for name in ("insert", "update", "delete"):
@@ -78,6 +80,9 @@ def sent(server: ScriptedServer) -> list[dict[str, Any]]:
         command = {**request.command, **request.sequences}
         if "lsid" in command:
             command["lsid"] = sessions.setdefault(bytes(command["lsid"]["id"]), len(sessions) + 1)
+        if command.get("comment", "") is None:
+            # PyMongo's dropDatabase says that there is none.
+            del command["comment"]
         commands.append({name: _plain(value) for name, value in command.items() if name not in _LEFT_OUT})
     return commands
 
