@@ -44,4 +44,6 @@ def test_the_blocking_face_passes_its_own_tests_under_gevent(
     command += [f"tests/{tests}", "-k", f"{BLOCKING} and {UNLIKE}"]
     command += [option for option in ("--sample", "--rest") if request.config.getoption(option)]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-1000:]
+    # The sample of a file may be all of it.
+    passing = (0, pytest.ExitCode.NO_TESTS_COLLECTED) if request.config.getoption("--rest") else (0,)
+    assert finished.returncode in passing, finished.stdout[-4000:] + finished.stderr[-1000:]

@@ -285,7 +285,7 @@ def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) 
     page.get_by_role("button", name="Log out everywhere").click()
     page.get_by_text("You are logged out everywhere.").wait_for()
     # The page that listens may be led to the login just now, so ask until no other navigation comes between.
-    other.wait_for_function("location.pathname == '/login'")
+    other.wait_for_function("() => location.pathname === '/login'")
     other.goto("/")
     assert "/login" in other.url
 
