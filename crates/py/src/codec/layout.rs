@@ -55,6 +55,9 @@ pub(super) unsafe fn learn_empty_dicts() -> bool {
 }
 
 /// Memory for a table, from the allocator that the interpreter takes it from and gives it back to.
+///
+/// # Safety
+/// The interpreter's lock must be held.
 unsafe fn allocate(size: usize) -> *mut Keys {
     // SAFETY: any size may be asked for.
     unsafe {
@@ -67,6 +70,9 @@ unsafe fn allocate(size: usize) -> *mut Keys {
 }
 
 /// Gives back what `allocate` gave.
+///
+/// # Safety
+/// The interpreter's lock must be held; `keys` must come from `allocate` and be in no dict, or be null.
 unsafe fn release(keys: *mut Keys) {
     // SAFETY: by the caller's promise it came from `allocate`, or is null.
     unsafe {
