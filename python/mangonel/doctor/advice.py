@@ -226,6 +226,6 @@ def report_driver(report: Report) -> None:
             "driver", OK, "driver", "documents are decoded the fast way on this interpreter", paths=paths
         )
         return
-    text = f"documents are decoded by CPython's public API, at about half the speed: {'; '.join(slow)}"
+    text = f"documents are decoded by CPython's public API, which is slower: {'; '.join(slow)}"
     remedy = "use a wheel for this very version of CPython, 3.11 to 3.14 with the GIL"
     report.add("driver", NOTE, "driver-slow-paths", text, remedy=remedy, paths=paths)
