@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from mangonel.lab import registry, statistics
 from mangonel.lab.fingerprint import differences
-from mangonel.lab.results import Key, Results, Row, form
+from mangonel.lab.record import Key
+from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import Estimate, median
 
 SMALLEST = 0.03

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mangonel.lab import registry
-from mangonel.lab.results import Key, Results
+from mangonel.lab.record import Key
+from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate, median
 
 QUIET = 0.10  # a noise floor, as a share, from which on a machine is called noisy

@@ -1,7 +1,7 @@
 """Prepares collections, counts what was written and reads the server's meters, in a process of its own.
 
 The conductor must not import a driver, so this does: PyMongo, or this package's own where PyMongo is missing.
-Started as `python -m mangonel.lab.fixtures READ_FD WRITE_FD`.
+Started as `python -m mangonel.lab.fixtures DESCRIPTOR`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab.results import Key, Results
+from mangonel.lab.record import Key
+from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate
 
 MET, WITHIN, MISSED, NOT_PLAYED = "met", "met within the interval", "missed", "not played"

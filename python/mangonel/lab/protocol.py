@@ -1,19 +1,20 @@
-"""Talk between the scheduler and its child processes: one JSON object per line on a pair of pipes.
+"""Talk between the scheduler and its child processes: one JSON object per message, over a pipe of their own.
 
-The pipes are not stdout: what a driver prints must not be taken for a message. Knows nothing of benchmarks.
+Not over stdout: what a driver prints must not be taken for a message. Not pickled: what a driver's types are must not
+be imported here. Knows nothing of benchmarks.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import IO, Any, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
@@ -26,68 +27,51 @@ class ChildError(Exception):
 
 
 class Channel:
-    """The two pipe ends of one side."""
+    """One side's end of the pipe."""
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self._read_fd = read_fd
-        self._write_fd = write_fd
-        self._pending = b""
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.close = connection.close
 
     def send(self, message: Message) -> None:
         """Write one message.
 
         Raises:
-            BrokenPipeError: the other side is gone.
+            OSError: the other side is gone.
         """
-        data = json.dumps(message).encode() + b"\n"
-        while data:
-            data = data[os.write(self._write_fd, data) :]
+        self._connection.send_bytes(json.dumps(message).encode())
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, or None at the end of the stream.
+        """Return the next message, or None when the other side is gone.
 
         Raises:
-            TimeoutError: nothing complete arrived within `timeout` seconds.
+            TimeoutError: nothing arrived within `timeout` seconds.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while b"\n" not in self._pending:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not select.select([self._read_fd], [], [], left)[0]:
+        try:
+            if not self._connection.poll(timeout):
                 raise TimeoutError(f"no message within {timeout} s")
-            chunk = os.read(self._read_fd, 65536)
-            if not chunk:
-                return None
-            self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
-        message: Message = json.loads(line)
+            message: Message = json.loads(self._connection.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            return None
         return message
-
-    def close(self) -> None:
-        """Close both ends; a second time does nothing."""
-        if self._read_fd >= 0:
-            os.close(self._read_fd)
-            os.close(self._write_fd)
-            self._read_fd = self._write_fd = -1
 
 
 class Child:
-    """A process started as `python -m MODULE READ_FD WRITE_FD`, with its channel and its last words."""
+    """A process started as `python -m MODULE DESCRIPTOR`, with its channel and its last words."""
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        child_read, parent_write = os.pipe()
-        parent_read, child_write = os.pipe()
+        ours, theirs = Pipe()
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by finish()
-        self.channel = Channel(parent_read, parent_write)
+        self.channel = Channel(ours)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, str(child_read), str(child_write)],
+            [sys.executable, "-m", module, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=self._stderr,
             stderr=self._stderr,
-            pass_fds=(child_read, child_write),
+            pass_fds=(theirs.fileno(),),
             env={**os.environ, **(environment or {})},
         )
-        os.close(child_read)
-        os.close(child_write)
+        theirs.close()
 
     def ask(self, message: Message, timeout: float) -> Message:
         """Send a message and return the answer.
@@ -106,7 +90,7 @@ class Child:
         """
         try:
             self.channel.send(message)
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionResetError):
             raise ChildError(self._obituary()) from None
 
     def hear(self, timeout: float) -> Message:
@@ -122,8 +106,11 @@ class Child:
         return answer
 
     def finish(self, timeout: float = 20.0) -> Message:
-        """Wait for the end and return how it went: exit status, the signal that ended it, last words."""
-        self.dismiss()
+        """Wait for the end and return how it went: exit status, the signal that ended it, last words.
+
+        Closes the channel, which a child that waits for a message takes as the end.
+        """
+        self.channel.close()
         killed = False
         try:
             status = self.process.wait(timeout)
@@ -141,14 +128,6 @@ class Child:
         self._stderr.close()
         return end
 
-    def dismiss(self) -> None:
-        """Close the channel: a child that waits for a message takes that as the end."""
-        self.channel.close()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self.process.kill()
-
     def _obituary(self) -> str:
         try:
             status = self.process.wait(10)
@@ -165,8 +144,7 @@ class Child:
 
 
 def inherited() -> Channel:
-    """Return the channel of a child process, from the two numbers on its command line."""
-    numbers = [int(word) for word in sys.argv[1:3]]
-    for number in numbers:
-        os.set_inheritable(number, False)
-    return Channel(*numbers)
+    """Return the channel of a child process, from the descriptor on its command line."""
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)
+    return Channel(Connection(descriptor))

@@ -1,6 +1,7 @@
 """What a run leaves behind, written down as it happens: JSON lines, schema 2, every sample of every round.
 
-One line is one thing that happened, so a run that is cut off keeps all that went before. `results.assemble` reads it.
+One line is one thing that happened, so a run that is cut off keeps all that went before. `assemble` makes one dict of
+them, for a run that goes on and for one whose file is read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -17,10 +18,12 @@ from typing import IO, Any, TypeAlias
 from mangonel.lab.contender import Contender
 from mangonel.lab.cores import Equipment
 from mangonel.lab.experiment import Experiment, Part, Size
+from mangonel.lab.noise import marked_rounds
 
 SCHEMA = 2
 TIMEOUT = 120.0
 Line: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,6 @@ class Plan:
         return parts if wanted is None else [part for part in parts if part.id in wanted]
 
 
-@dataclass
-class Cell:
-    """One contender in one part of one experiment, with all its rounds."""
-
-    experiment: str
-    version: int
-    part: Part
-    contender: str
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-
 class Record:
     """Everything a run leaves behind. With a path each line is in the file as soon as it is told."""
 
@@ -85,136 +76,58 @@ class Record:
     ) -> None:
         self.plan = plan
         self.lines: list[Line] = []
-        self.cells: dict[tuple[str, str, str], Cell] = {}
-        self.missing: list[dict[str, str]] = []
-        self.exits: list[dict[str, Any]] = []
-        self.order: list[dict[str, Any]] = []
-        self.versions: dict[str, str] = {}
-        self._builds: dict[str, str] = {}
+        self._told: set[str] = set()
         self._path = path
         self._file: IO[str] | None = None
-        self._begin(fingerprint or {})
+        told = {
+            "experiments": list(plan.experiments),
+            "contenders": list(plan.contenders),
+            "quick": plan.size.quick,
+            "form": plan.size.form,
+            "parameters": plan.size.parameters,
+            "rounds": plan.rounds,
+            "budget_s": plan.budget,
+            "seed": plan.seed,
+            "delays_ms": list(plan.delays_ms),
+            "twice": plan.twice,
+            "plants": plan.plants,
+            "only": {name: sorted(parts) for name, parts in plan.only.items()},
+        }
+        self.tell("run", schema=SCHEMA, fingerprint=fingerprint or {}, plan=told)
 
     def describe(self, server: dict[str, Any]) -> None:
         """Note what the deployment is. From here on there is a file."""
-        self._tell("server", **server)
+        self.tell("server", **server)
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("w")
             for line in self.lines:
                 self._write(line)
 
-    def cell(self, experiment: Experiment, part: Part, contender: Contender) -> Cell:
-        """Return the cell of a contender in a part, made when it is new."""
-        key = (experiment.id, part.id, contender.id)
-        if key not in self.cells:
-            self.cells[key] = Cell(experiment.id, experiment.version, part, contender.id)
-            self._tell(
-                "cell",
-                experiment=experiment.id,
-                version=experiment.version,
-                part=part.id,
-                title=part.title,
-                unit=part.unit,
-                operations=part.operations,
-                bytes_each=part.bytes_each,
-                write_concern=part.write_concern,
-                judge=part.judge,
-                contender=contender.id,
-                contender_title=contender.title,
-                floor=contender.is_floor,
-                references=list(experiment.references),
-                equipment=self._placed(experiment),
-            )
-        return self.cells[key]
-
-    def add(self, cell: Cell, entry: dict[str, Any]) -> None:
-        """Keep a round of a cell."""
-        cell.rounds.append(entry)
-        self._tell("round", cell=[cell.experiment, cell.part.id, cell.contender], **entry)
-
-    def close_time(self, cell: Cell, ns: int | None) -> None:
-        """Note how long a client took to close: part of no operation, so it is told apart. None: there was none."""
-        if ns is not None:
-            self._tell("closed", cell=[cell.experiment, cell.part.id, cell.contender], ns=ns)
-
-    def fail(self, cell: Cell, reason: str) -> None:
-        """Void a cell: it has no figure, and the reason is shown instead."""
-        cell.failures.append(reason)
-        self._tell("failure", cell=[cell.experiment, cell.part.id, cell.contender], reason=reason)
-
-    def miss(self, experiment: str, contender: str, reason: str) -> None:
-        """Note who does not take part and why; without a contender, that a whole round of an experiment failed."""
-        entry = {"experiment": experiment, "contender": contender, "reason": reason}
-        if entry not in self.missing:
-            self.missing.append(entry)
-            self._tell("missing", **entry)
-
-    def meet(self, versions: dict[str, str], builds: dict[str, str]) -> None:
-        """Note the versions and the builds of a contender's packages."""
-        if not (versions.items() <= self.versions.items() and builds.items() <= self._builds.items()):
-            self.versions.update(versions)
-            self._builds.update(builds)
-            self._tell("versions", versions=versions, builds=builds)
-
-    def leave(self, end: dict[str, Any]) -> None:
-        """Note how a worker ended."""
-        if not end["clean"]:
-            self.exits.append(end)
-        self._tell("exit", **end)
-
-    def play(self, entry: dict[str, Any]) -> None:
-        """Note that a round was played, in which order and on how quiet a machine."""
-        self.order.append(entry)
-        self._tell("played", **entry)
-
-    def note(self, text: str) -> None:
-        """Note what the reader of the tables must know."""
-        self._tell("note", text=text)
-
-    def end(self, how: str) -> None:
-        """Note that the run is over and how: "complete" or "interrupted"."""
-        self._tell("end", how=how, date=_now(), load=[round(figure, 2) for figure in os.getloadavg()])
-
-    def close(self) -> None:
-        """Close the file; a record without an end line was cut off."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def rounds(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every round that was kept, with its experiment."""
-        for cell in self.cells.values():
-            for entry in cell.rounds:
-                yield cell.experiment, entry
-
-    def _placed(self, experiment: Experiment) -> str:
-        where = self.plan.equipment
-        return where.places.words if where is not None and experiment.loads_site else ""
-
-    def _begin(self, fingerprint: dict[str, Any]) -> None:
-        plan = self.plan
-        self._tell(
-            "run",
-            schema=SCHEMA,
-            fingerprint=fingerprint,
-            plan={
-                "experiments": list(plan.experiments),
-                "contenders": list(plan.contenders),
-                "quick": plan.size.quick,
-                "form": plan.size.form,
-                "parameters": plan.size.parameters,
-                "rounds": plan.rounds,
-                "budget_s": plan.budget,
-                "seed": plan.seed,
-                "delays_ms": list(plan.delays_ms),
-                "twice": plan.twice,
-                "plants": plan.plants,
-                "only": {name: sorted(parts) for name, parts in plan.only.items()},
-            },
+    def cell(self, experiment: Experiment, part: Part, contender: Contender) -> Key:
+        """Return the key of a contender's cell in a part; a new cell is told first."""
+        where = self.plan.equipment if experiment.loads_site else None
+        self.tell_once(
+            "cell",
+            experiment=experiment.id,
+            version=experiment.version,
+            part=part.id,
+            title=part.title,
+            unit=part.unit,
+            operations=part.operations,
+            bytes_each=part.bytes_each,
+            write_concern=part.write_concern,
+            judge=part.judge,
+            contender=contender.id,
+            contender_title=contender.title,
+            floor=contender.is_floor,
+            references=list(experiment.references),
+            equipment=where.places.words if where is not None else "",
         )
+        return experiment.id, part.id, contender.id
 
-    def _tell(self, kind: str, **entry: Any) -> None:
+    def tell(self, kind: str, **entry: Any) -> None:
+        """Write down one thing that happened; `assemble` says which kinds there are."""
         line = {"kind": kind, **entry}
         if kind in ("failure", "missing", "exit"):
             line = {name: _impersonal(value) for name, value in line.items()}
@@ -222,10 +135,74 @@ class Record:
         if self._file is not None:
             self._write(line)
 
+    def tell_once(self, kind: str, **entry: Any) -> None:
+        """Write down what may happen in every round, such as who is missing and why, the first time."""
+        text = json.dumps([kind, entry])
+        if text not in self._told:
+            self._told.add(text)
+            self.tell(kind, **entry)
+
+    def end(self, how: str) -> None:
+        """Note that the run is over and how, "complete" or "interrupted"; without this it was cut off."""
+        date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.tell("end", how=how, date=date, load=[round(figure, 2) for figure in os.getloadavg()])
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def content(self) -> dict[str, Any]:
+        """Return what reading the file would return."""
+        return assemble(self.lines)
+
     def _write(self, line: Line) -> None:
         assert self._file is not None
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
+
+
+def assemble(lines: Iterable[Line]) -> dict[str, Any]:
+    """Return the lines of a run as one dict: who played, each cell with its rounds, who was missing and why."""
+    cells: dict[Key, dict[str, Any]] = {}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("missing", "exit", "played", "note")}
+    content: dict[str, Any] = {"end": {"how": "cut off"}}
+    met: dict[str, dict[str, Any]] = {"server": {}, "versions": {}, "builds": {}}
+    for line in lines:
+        kind = line["kind"]
+        cell = cells[tuple(line["cell"])] if "cell" in line else {}
+        entry = {name: value for name, value in line.items() if name not in ("kind", "cell")}
+        if kind == "run":
+            content.update(entry)
+        elif kind == "server":
+            met["server"] = entry
+        elif kind == "versions":
+            met["versions"].update(entry["versions"])
+            met["builds"].update(entry["builds"])
+        elif kind == "cell":
+            key = (entry["experiment"], entry["part"], entry["contender"])
+            cells[key] = {**entry, "rounds": [], "failures": [], "closed_ns": []}
+        elif kind == "round":
+            cell["rounds"].append(entry)
+        elif kind == "closed":  # how long a client took to close: part of no operation
+            cell["closed_ns"].append(entry["ns"])
+        elif kind == "failure":  # voids a cell
+            cell["failures"].append(entry["reason"])
+        elif kind == "end":
+            content["end"] = entry
+        elif kind in found:
+            found[kind].append(entry)
+    content["fingerprint"] = {**content["fingerprint"], **met}
+    content["plan"] = {**content["plan"], "order": found["played"]}
+    content["cells"] = list(cells.values())
+    content["missing"] = found["missing"]
+    content["exits"] = [entry for entry in found["exit"] if not entry["clean"]]
+    content["workers"] = len(found["exit"])
+    content["notes"] = [entry["text"] for entry in found["note"]]
+    rounds = ((cell["experiment"], entry) for cell in content["cells"] for entry in cell["rounds"])
+    content["marked"] = marked_rounds(found["played"], rounds)
+    return content
 
 
 def _impersonal(value: Any) -> Any:
@@ -234,7 +211,3 @@ def _impersonal(value: Any) -> Any:
         return value
     package = str(Path(__file__).parents[3])
     return value.replace(package + os.sep, "").replace(sys.prefix + os.sep, "")
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

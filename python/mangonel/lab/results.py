@@ -1,6 +1,6 @@
 """The result file, read: tables, reports and comparisons are made from it and nothing else.
 
-The file is JSON lines (see `record`); here its lines become one dict, and that one the rows of tables.
+The file is JSON lines, which `record` makes one dict of; here that becomes the rows of tables.
 """
 
 from __future__ import annotations
@@ -8,26 +8,17 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from mangonel.lab import registry, statistics
-from mangonel.lab.noise import marked_rounds, replaced
-from mangonel.lab.record import SCHEMA, Line, Record
+from mangonel.lab.noise import replaced
+from mangonel.lab.record import SCHEMA, Key, Line, assemble
 from mangonel.lab.statistics import Estimate, Rounds
 
 FEW_PAIRS = 4  # null controls of an experiment, below which the whole run's are taken
-
-Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
-
-
-def to_file(record: Record, fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """Return a run as what reading its file would return."""
-    lines = [dict(line) for line in record.lines]
-    lines[0]["fingerprint"] = fingerprint
-    return assemble(lines)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -54,65 +45,9 @@ def load(path: Path) -> dict[str, Any]:
     return assemble(lines)
 
 
-def assemble(lines: Iterable[Line]) -> dict[str, Any]:
-    """Return the lines of a run as one dict."""
-    cells: dict[Key, dict[str, Any]] = {}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("missing", "exit", "played", "note")}
-    content: dict[str, Any] = {"end": {"how": "cut off"}}
-    server: dict[str, Any] = {}
-    versions: dict[str, str] = {}
-    builds: dict[str, str] = {}
-    for line in lines:
-        kind = line["kind"]
-        entry = {name: value for name, value in line.items() if name not in ("kind", "cell")}
-        if kind == "run":
-            content.update(entry)
-        elif kind == "server":
-            server = entry
-        elif kind == "cell":
-            cells[entry["experiment"], entry["part"], entry["contender"]] = {
-                **entry,
-                "rounds": [],
-                "failures": [],
-            }
-        elif kind == "round":
-            cells[_key(line)]["rounds"].append(entry)
-        elif kind == "closed":
-            cells[_key(line)].setdefault("closed_ns", []).append(entry["ns"])
-        elif kind == "failure":
-            cells[_key(line)]["failures"].append(entry["reason"])
-        elif kind == "versions":
-            versions.update(entry["versions"])
-            builds.update(entry["builds"])
-        elif kind == "end":
-            content["end"] = entry
-        elif kind in found:
-            found[kind].append(entry)
-    content["fingerprint"] = {
-        **content["fingerprint"],
-        "server": server,
-        "versions": versions,
-        "builds": builds,
-    }
-    content["plan"] = {**content["plan"], "order": found["played"]}
-    content["cells"] = list(cells.values())
-    content["missing"] = found["missing"]
-    content["exits"] = [entry for entry in found["exit"] if not entry["clean"]]
-    content["workers"] = len(found["exit"])
-    content["notes"] = [entry["text"] for entry in found["note"]]
-    rounds = ((cell["experiment"], entry) for cell in content["cells"] for entry in cell["rounds"])
-    content["marked"] = marked_rounds(found["played"], rounds)
-    return content
-
-
 def form(plan: dict[str, Any]) -> str:
     """Return which form a run had: "brief", "short" or "full"."""
     return str(plan.get("form") or ("short" if plan["quick"] else "full"))
-
-
-def _key(line: Line) -> Key:
-    experiment, part, contender = line["cell"]
-    return experiment, part, contender
 
 
 @dataclass
@@ -126,6 +61,7 @@ class Row:
     """
 
     key: Key
+    name: str
     title: str
     unit: str
     write_concern: str
@@ -133,13 +69,13 @@ class Row:
     failures: list[str]
     rounds: list[dict[str, Any]]
     bytes_each: int = 0
-    name: str = ""
     floor: bool = False
     version: int = 1
-    references: tuple[str, ...] = ()
+    references: Sequence[str] = ()
     equipment: str = ""
     closed_ns: list[int] = field(default_factory=list)
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    estimates: dict[str, Estimate | None] = field(default_factory=dict)
 
     def per_round(self, figure: str) -> dict[int, list[float]]:
         """Return the samples of one figure by round: wall, client, server, rss, or an extra by its name."""
@@ -153,8 +89,10 @@ class Row:
 
     def estimate(self, figure: str) -> Estimate | None:
         """Return a figure's median with its interval, or None where it was not measured or has failed."""
-        rounds: Rounds = list(self.per_round(figure).values())
-        return statistics.estimate(rounds) if rounds and not self.failures else None
+        if figure not in self.estimates:
+            rounds: Rounds = list(self.per_round(figure).values())
+            self.estimates[figure] = statistics.estimate(rounds) if rounds and not self.failures else None
+        return self.estimates[figure]
 
 
 class Results:
@@ -162,6 +100,7 @@ class Results:
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
+        self._ratios: dict[tuple[Key, Key, str], Estimate | None] = {}
         self._apart: dict[tuple[str, str], list[float]] = {}
         self.rows: dict[Key, Row] = {}
         order = content["plan"].get("order", [])
@@ -169,22 +108,12 @@ class Results:
         self.left_out = replaced(order, marked)
         for cell in content["cells"]:
             key = (cell["experiment"], cell["part"], cell["contender"])
-            self.rows[key] = Row(
-                key,
-                cell["title"],
-                cell["unit"],
-                cell["write_concern"],
-                cell["judge"],
-                cell["failures"],
-                [entry for entry in cell["rounds"] if (key[0], entry["round"]) not in self.left_out],
-                cell.get("bytes_each", 0),
-                cell.get("contender_title") or registry.title(key[2]),
-                cell.get("floor", key[2].startswith(("raw-", "bare"))),
-                cell["version"],
-                tuple(cell.get("references", ())),
-                cell.get("equipment", ""),
-                cell.get("closed_ns", []),
-            )
+            told = {name: value for name, value in cell.items() if name in Row.__dataclass_fields__}
+            told["name"] = cell.get("contender_title") or registry.title(key[2])
+            told["rounds"] = [e for e in cell["rounds"] if (key[0], e["round"]) not in self.left_out]
+            # Older files do not say who is there as a limit only.
+            told.setdefault("floor", key[2].startswith(("raw-", "bare")))
+            self.rows[key] = Row(key=key, **told)
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:
         """Yield experiment, part and rows in the order they were played."""
@@ -221,6 +150,11 @@ class Results:
 
     def ratio(self, above: Key, below: Key, figure: str = "wall") -> Estimate | None:
         """Return how many times the first cell's figure is the second's, or None if either has none."""
+        if (above, below, figure) not in self._ratios:
+            self._ratios[above, below, figure] = self._ratio(above, below, figure)
+        return self._ratios[above, below, figure]
+
+    def _ratio(self, above: Key, below: Key, figure: str) -> Estimate | None:
         one, other = self.rows.get(above), self.rows.get(below)
         if one is None or other is None or one.failures or other.failures:
             return None
@@ -245,7 +179,7 @@ class Results:
                     continue
                 mine, other = row.per_round(row.judge), twin.per_round(row.judge)
                 if mine.keys() & other.keys():
-                    found = abs(math.log(statistics.ratio(mine, other).value))
+                    found = abs(math.log(statistics.middle_ratio(mine, other)))
                     for name in ((key[0], row.judge), ("", row.judge)):
                         self._apart.setdefault(name, []).append(found)
         group = self._apart.get((experiment, judge), [])

@@ -18,10 +18,12 @@ from mangonel.lab.checks import grown, other_concern
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part
 from mangonel.lab.protocol import Child, ChildError, Message
-from mangonel.lab.record import Cell, Record
+from mangonel.lab.record import Key, Record
 from mangonel.lab.statistics import half_width
 
 ENOUGH, MOST = 6, 9  # passes before narrow intervals end them, and however wide they are
+SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
+PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
 NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
 
 
@@ -43,43 +45,71 @@ class Player:
 
 
 @dataclass
+class Round:
+    """One round of an experiment; an interleaved one has passes, whose numbers count as rounds.
+
+    Attributes:
+        instead_of: the disturbed round that it is played again for.
+        until: when an interleaved one should be over, by the monotonic clock.
+        lean: time is short, so only few play.
+        looks: the fixed loop's ns before each part, or pass, by number.
+        digests: of what was answered and written, by part and contender.
+        seldom_s: seconds that parts took which the next round has not.
+    """
+
+    experiment: Experiment
+    number: int
+    instead_of: int | None = None
+    until: float = math.inf
+    lean: bool = False
+    looks: dict[int, list[int]] = field(default_factory=dict)
+    digests: dict[str, dict[str, str]] = field(default_factory=dict)
+    seldom_s: float = 0.0
+
+    @property
+    def turn(self) -> int:
+        """Return which round it counts as."""
+        return self.number if self.instead_of is None else self.instead_of
+
+
+@dataclass
 class Samples:
-    """One part with those who play it.
+    """One part of a round with those who play it.
 
     Attributes:
         part: as workers know it.
         named: as tables name it.
         ask: asks the fixtures.
-        timeout: seconds that a worker may be silent.
-        first: the round that the first pass counts as.
-        fixed: the part's own number of samples is taken and kept as one round; else each pass is one.
-        looks: the fixed loop's ns before each pass, by round.
-        digests: of what was answered and written, by part and contender.
         position: of the first player among all of the round.
     """
 
-    experiment: Experiment
+    round: Round
     part: Part
     named: Part
     players: list[Player]
     record: Record
     ask: Callable[[Message], Message]
     shuffle: random.Random
-    timeout: float
-    first: int
-    fixed: bool
-    looks: dict[int, list[int]]
-    digests: dict[str, dict[str, str]]
     position: int = 0
 
-    def take(self, least: int, until: float) -> None:
+    def __post_init__(self) -> None:
+        plan = self.record.plan
+        self.experiment, self.timeout = self.round.experiment, plan.timeout
+        # The part's own number of samples is taken and kept as one round; else each pass is one.
+        self.fixed = not plan.size.brief
+        self.first = self.round.number * (1 if self.fixed else PASSES)
+
+    def take(self, until: float) -> None:
         """Get ready, take samples, check what was written.
 
         Args:
-            least: passes that are played in any case.
             until: when no further pass begins, by the monotonic clock, however wide the intervals are.
         """
         self._get_ready()
+        # Two samples of each make an interval that says next to nothing.
+        least = max(self.experiment.passes, 3 if self.record.plan.all_of_them else 0)
+        if self.part.judge == "client" and not self.part.server and least == Experiment.passes:
+            least = SHORT
         number, most = 0, self.part.samples if self.fixed else max(least, MOST)
         while self._playing() and number < most:
             # Few values agree by chance; whoever stops when they do has intervals that are too narrow.
@@ -117,7 +147,7 @@ class Samples:
         """Take one sample of everybody, in a new order."""
         look = sentinel.loop_ns()
         place = self.first + (0 if self.fixed else number)
-        self.looks.setdefault(place, []).append(look)
+        self.round.looks.setdefault(place, []).append(look)
         is_last = self.fixed and number + 1 == self.part.samples
         playing = self._playing()
         self.shuffle.shuffle(playing)
@@ -141,7 +171,7 @@ class Samples:
             "digest": player.digest,
             "samples": player.samples if self.fixed else player.samples[-1:],
         }
-        self.record.add(self._cell(player), entry)
+        self.record.tell("round", cell=self._cell(player), **entry)
 
     def _sample(self, player: Player, before: Message, is_last: bool) -> None:
         message = player.child.hear(self.timeout)
@@ -162,7 +192,8 @@ class Samples:
         message = player.child.hear(self.timeout)
         if not self._expect(message, "done", player):
             return
-        self.record.close_time(self._cell(player), message["close_ns"])
+        if message["close_ns"] is not None:
+            self.record.tell("closed", cell=self._cell(player), ns=message["close_ns"])
         if (written := message["written"]) is not None:
             seen = self.ask({"do": "inspect", "collection": player.scratch})
             if seen["count"] != written:
@@ -175,7 +206,7 @@ class Samples:
         self._digest(self.named.id, player, player.digest)
 
     def _digest(self, kind: str, player: Player, digest: str) -> None:
-        self.digests.setdefault(kind, {})[player.contender.id] = digest
+        self.round.digests.setdefault(kind, {})[player.contender.id] = digest
 
     def _expect(self, message: Message, event: str, player: Player) -> bool:
         """Return whether it is that message; else the player is out of this part."""
@@ -195,13 +226,13 @@ class Samples:
             call()
         except ChildError as error:
             self._fail(player, str(error))
-            player.child.kill()
+            player.child.process.kill()
 
     def _fail(self, player: Player, reason: str) -> None:
         player.out = True
-        self.record.fail(self._cell(player), f"round {self.first + 1}: {reason}")
+        self.record.tell("failure", cell=self._cell(player), reason=f"round {self.first + 1}: {reason}")
 
-    def _cell(self, player: Player) -> Cell:
+    def _cell(self, player: Player) -> Key:
         return self.record.cell(self.experiment, self.named, player.contender)
 
     def _is_narrow(self) -> bool:

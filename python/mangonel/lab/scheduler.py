@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mangonel.engines.delay import Delay
@@ -27,10 +27,9 @@ from mangonel.lab import registry, sentinel
 from mangonel.lab.checks import disagreeing
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part
-from mangonel.lab.noise import marked_rounds
 from mangonel.lab.protocol import Child, ChildError, Message
 from mangonel.lab.record import Plan, Record
-from mangonel.lab.samples import Player, Samples
+from mangonel.lab.samples import Player, Round, Samples
 from mangonel.lab.statistics import median
 
 WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.fixtures"
@@ -38,12 +37,8 @@ FIXTURES_TIMEOUT = 60.0  # seconds at least; only workers are in a hurry
 FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
 LATE = 1.3  # times its share that an experiment may take before only few play the next
 AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top
-CALM_TRIES, CALM_S = (
-    3,
-    0.5,
-)  # waiting for a busy machine before a round; an interleaved one is busy for all alike
-PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
-SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
+# Waiting for a busy machine before a round; an interleaved one is busy for all alike.
+CALM_TRIES, CALM_S = 3, 0.5
 
 
 @dataclass(frozen=True)
@@ -69,33 +64,6 @@ class Setting:
             return part
         id, title = f"{part.id}@{self.delay_ms:g}ms", f"{part.title}, {self.delay_ms:g} ms away"
         return dataclasses.replace(part, id=id, title=title)
-
-
-@dataclass
-class Round:
-    """One round of an experiment; an interleaved one has passes, whose numbers count as rounds.
-
-    Attributes:
-        instead_of: the disturbed round that it is played again for.
-        until: when an interleaved one should be over, by the monotonic clock.
-        lean: time is short, so only few play.
-        looks: the fixed loop's ns before each part, or pass, by number.
-        seldom_s: seconds that parts took which the next round has not.
-    """
-
-    experiment: Experiment
-    number: int
-    instead_of: int | None = None
-    until: float = math.inf
-    lean: bool = False
-    looks: dict[int, list[int]] = field(default_factory=dict)
-    digests: dict[str, dict[str, str]] = field(default_factory=dict)
-    seldom_s: float = 0.0
-
-    @property
-    def turn(self) -> int:
-        """Return which round it counts as."""
-        return self.number if self.instead_of is None else self.instead_of
 
 
 def line_up(
@@ -146,7 +114,6 @@ class Scheduler:
         self._started = time.monotonic()
         self._done = self._total = 0
         self._best_loop = math.inf
-        self._fixtures = Child(FIXTURES)
 
     def run(self) -> Record:
         """Play all rounds, or as many as the budget allows, and return the record.
@@ -154,6 +121,7 @@ class Scheduler:
         Raises:
             ChildError: the deployment cannot be reached. Experiments that fail are in the record instead.
         """
+        self._fixtures = Child(FIXTURES)
         try:
             self._greet()
             self.record.describe(self._ask({"do": "describe"}))
@@ -193,7 +161,7 @@ class Scheduler:
         extra = dict.fromkeys((experiment.id for experiment in chosen), 0)
         spent = self._spent()
         # Whole rounds that began or ran on a busy machine; a single cell would break the pairing.
-        for name, number in marked_rounds(self.record.order, self.record.rounds()):
+        for name, number in self.record.content()["marked"]:
             experiment = next(each for each in chosen if each.id == name)
             cost, rounds = costs.get(name, 0.0) + seldom.get((name, number), 0.0), plan.rounds + extra[name]
             over = self._is_over(cost) or self._is_enough(experiment, rounds, cost)
@@ -215,9 +183,8 @@ class Scheduler:
             left = plan.budget - self._spent() if plan.budget else math.inf
             if left <= 0 and not plan.all_of_them:
                 again = " again" if each.number else ""
-                self.record.note(
-                    f"{each.experiment.id} was not played{again}: the {plan.budget:.0f} s were used up before its turn"
-                )
+                why = f"the {plan.budget:.0f} s were used up before its turn"
+                self.record.tell("note", text=f"{each.experiment.id} was not played{again}: {why}")
                 continue
             share = left * weights[place] / sum(weights[place:])
             each.lean = plan.all_of_them and need * weights[place] > LATE * share
@@ -242,7 +209,7 @@ class Scheduler:
             self._failed[experiment.id] = self._failed.get(experiment.id, 0) + 1
             where = traceback.extract_tb(error.__traceback__)[-1]
             reason = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-            self.record.miss(experiment.id, "", f"round {this.number + 1}: {reason}")
+            self._miss(experiment, "", f"round {this.number + 1}: {reason}")
             self._dismiss_staff()
             if self._fixtures.process.poll() is not None:
                 self._fixtures.finish()
@@ -278,15 +245,14 @@ class Scheduler:
             self._reap()
         look["stolen"] = round(sentinel.stolen(ticks, sentinel.ticks()), 4)
         for number, looks in this.looks.items() if self._interleaved else [(this.number, [look["loop_ns"]])]:
-            self.record.play(
-                {
-                    "experiment": experiment.id,
-                    "round": number,
-                    "contenders": [contender.id for contender in playing],
-                    "seconds": round((time.monotonic() - begun) / max(1, len(this.looks)), 3),
-                    "sentinel": {**look, "loop_ns": median(looks)},
-                    "instead_of": this.instead_of,
-                }
+            self.record.tell(
+                "played",
+                experiment=experiment.id,
+                round=number,
+                contenders=[contender.id for contender in playing],
+                seconds=round((time.monotonic() - begun) / max(1, len(this.looks)), 3),
+                sentinel={**look, "loop_ns": median(looks)},
+                instead_of=this.instead_of,
             )
 
     def _play_parts(
@@ -298,26 +264,11 @@ class Scheduler:
             if interleaved and not place:
                 self._report(this, part.title)
             mine = [p for p in players if not part.excludes(p.contender) and p.child.process.poll() is None]
-            # Two samples of each make an interval that says next to nothing.
-            least = max(experiment.passes, 3 if self._plan.all_of_them else 0)
-            if part.judge == "client" and not part.server and least == Experiment.passes:
-                least = SHORT
+            position = 0 if experiment.together and interleaved else place
             begun = time.monotonic()
-            Samples(
-                experiment,
-                part,
-                setting.of(part),
-                mine,
-                self.record,
-                self._ask,
-                self._shuffle,
-                self._plan.timeout,
-                first=this.number * (PASSES if interleaved else 1),
-                fixed=not interleaved,
-                looks=this.looks,
-                digests=this.digests,
-                position=0 if experiment.together and interleaved else place,
-            ).take(least, begun + (end - begun) / (len(parts) - turn))
+            Samples(this, part, setting.of(part), mine, self.record, self._ask, self._shuffle, position).take(
+                begun + (end - begun) / (len(parts) - turn)
+            )
             if part.rounds == this.turn + 1:
                 this.seldom_s += time.monotonic() - begun
 
@@ -343,14 +294,14 @@ class Scheduler:
                 hello = player.child.hear(self._plan.timeout)
             except ChildError as error:
                 self._miss(experiment, name, str(error))
-                player.child.kill()
+                player.child.process.kill()
                 self._dismiss(player.child, experiment.id, name, number)
                 continue
             if hello["event"] == "missing":
                 self._miss(experiment, name, hello["reason"])
                 self._leave(this, [player])
                 continue
-            self.record.meet(hello["versions"], hello.get("builds", {}))
+            self.record.tell_once("versions", versions=hello["versions"], builds=hello["builds"])
             seated.append(player)
         return seated
 
@@ -388,18 +339,17 @@ class Scheduler:
     def _compare(self, this: Round, part: str, found: dict[str, str]) -> None:
         """Fail every contender whose digest differs from that of the reference, or of most."""
         for name in disagreeing(found, this.experiment.references or registry.REFERENCES):
-            cell = self.record.cells[this.experiment.id, part, name]
-            text = f"another answer than the others, digest {found[name]}"
-            self.record.fail(cell, f"round {this.number + 1}: {text}")
+            reason = f"round {this.number + 1}: another answer than the others, digest {found[name]}"
+            self.record.tell("failure", cell=(this.experiment.id, part, name), reason=reason)
 
     def _miss(self, experiment: Experiment, name: str, reason: str) -> None:
-        self.record.miss(experiment.id, name, reason)
+        self.record.tell_once("missing", experiment=experiment.id, contender=name, reason=reason)
         self._out.add((experiment.id, name))
 
     # Workers and fixtures.
 
     def _dismiss(self, child: Child, experiment: str, contender: str, number: int) -> None:
-        child.dismiss()
+        child.channel.close()
         self._leaving.append((child, {"experiment": experiment, "contender": contender, "round": number}))
 
     def _dismiss_staff(self) -> None:
@@ -410,7 +360,7 @@ class Scheduler:
 
     def _reap(self) -> None:
         for child, name in self._leaving:
-            self.record.leave({**name, **child.finish()})
+            self.record.tell("exit", **name, **child.finish())
         self._leaving.clear()
 
     def _greet(self) -> None:
@@ -430,7 +380,7 @@ class Scheduler:
                     raise ChildError(f"expected {told['expected']} documents, found {told['count']}")
             except ChildError as error:
                 for experiment in [each for each in chosen if each.filled(size) == dataset]:
-                    self.record.miss(experiment.id, "", f"data set {dataset}: {error}")
+                    self._miss(experiment, "", f"data set {dataset}: {error}")
                     chosen.remove(experiment)
         return chosen
 
@@ -443,7 +393,9 @@ class Scheduler:
 
             host, port = address(self._plan.uri)
             if host not in ("127.0.0.1", "localhost"):
-                self.record.note(f"no latency of {delay_ms:g} ms: the delay works before a local server only")
+                self.record.tell(
+                    "note", text=f"no latency of {delay_ms:g} ms: the delay works before a local server only"
+                )
                 continue
             delay = Delay(port, delay_ms / 2)
             self._delays.append(delay)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples
+Samples: TypeAlias = Mapping[int, Sequence[float]]  # the same by the round's number
 
 RESAMPLES = 400
 CONFIDENCE = 0.95
@@ -91,31 +92,33 @@ def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
     return Estimate(value, min(value, _plain(max(low, -50.0))), max(value, _plain(min(high, 50.0))))
 
 
-def ratio(
-    above: Mapping[int, Sequence[float]], below: Mapping[int, Sequence[float]], seed: int = 0
-) -> Estimate:
+def middle_ratio(above: Samples, below: Samples) -> float:
     """Return the median ratio of two contenders, paired by the number of the round both have played.
-
-    What is resampled is the logarithm, so that twice as fast and half as fast are equally far from 1.
 
     Raises:
         ValueError: they have no round in common.
     """
-    shared = sorted(above.keys() & below.keys())
+    shared = above.keys() & below.keys()
     if not shared:
         raise ValueError("expected at least one round in common, got none")
+    return math.exp(median([_log(median(above[number])) - _log(median(below[number])) for number in shared]))
+
+
+def ratio(above: Samples, below: Samples, seed: int = 0) -> Estimate:
+    """Return the median ratio of two contenders with its interval; raises as `middle_ratio` does.
+
+    What is resampled is the logarithm, so that twice as fast and half as fast are equally far from 1.
+    """
+    value = _log(middle_ratio(above, below))
+    shared = sorted(above.keys() & below.keys())
     source = random.Random(seed)
 
     def draw(number: int) -> float:
-        one, other = above[number], below[number]
-        return _log(median(source.choices(one, k=len(one)))) - _log(
-            median(source.choices(other, k=len(other)))
-        )
+        return _log(_drawn(source, above[number])) - _log(_drawn(source, below[number]))
 
     drawn = sorted(
         median([draw(number) for number in source.choices(shared, k=len(shared))]) for _ in range(RESAMPLES)
     )
-    value = median([_log(median(above[number])) - _log(median(below[number])) for number in shared])
     return _exp(value, drawn, len(shared))
 
 
@@ -164,7 +167,16 @@ def discoveries(chances: Sequence[float], rate: float = 0.05) -> list[bool]:
 
 def _resampled(source: random.Random, rounds: Rounds) -> float:
     chosen = source.choices(rounds, k=len(rounds))
-    return median([median(source.choices(samples, k=len(samples))) for samples in chosen])
+    return median([_drawn(source, samples) for samples in chosen])
+
+
+def _drawn(source: random.Random, samples: Sequence[float]) -> float:
+    """Return the median of as many samples drawn with replacement."""
+    count, draw = len(samples), source.random
+    if count == 1:
+        draw()
+        return samples[0]
+    return median([samples[int(draw() * count)] for _ in samples])
 
 
 def _log(value: float) -> float:

@@ -1,7 +1,7 @@
 """Runs one contender through one experiment for one round, in a process of its own.
 
 Waits at a gate before each sample: imports, connecting, checking and warm-up lie outside what is timed.
-Started by the scheduler as `python -m mangonel.lab.worker READ_FD WRITE_FD`.
+Started by the scheduler as `python -m mangonel.lab.worker DESCRIPTOR`.
 """
 
 from __future__ import annotations

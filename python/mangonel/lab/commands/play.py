@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab import cores, fingerprint, originals, registry, results, table
+from mangonel.lab import cores, fingerprint, originals, registry, table
 from mangonel.lab.cli import BRIEF_BUDGET, FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
 from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.protocol import ChildError
@@ -102,11 +102,11 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
             status = INTERRUPTED
         finally:
             record.close()
-    if not record.cells:
+    content = record.content()
+    if not content["cells"]:
         return None, status or 1
-    content = results.to_file(record, found)
-    failed = any(cell.failures for cell in record.cells.values()) or _has_failed(record)
-    return content, status or int(failed)
+    whole = any(not entry["contender"] for entry in content["missing"])  # a whole round of an experiment
+    return content, status or int(whole or any(cell["failures"] for cell in content["cells"]))
 
 
 def check(options: argparse.Namespace, kind: str, chosen: list[str], known: list[str]) -> None:
@@ -161,10 +161,6 @@ def _parts(options: argparse.Namespace, chosen: list[Experiment], size: Size) ->
         return {}
     check(options, "part", names, sorted(set().union(*offered.values())))
     return {name: parts & set(names) for name, parts in offered.items()}
-
-
-def _has_failed(record: Record) -> bool:
-    return any(not entry["contender"] for entry in record.missing)
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, int]:

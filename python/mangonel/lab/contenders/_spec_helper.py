@@ -1,6 +1,6 @@
 """A process that plays files of the parallel tasks beside others: a client of its own, two files at a time.
 
-Started by the task as `python -m mangonel.lab.contenders._spec_helper READ_FD WRITE_FD`, before the clock runs.
+Started by the task as `python -m mangonel.lab.contenders._spec_helper DESCRIPTOR`, before the clock runs.
 """
 
 from __future__ import annotations

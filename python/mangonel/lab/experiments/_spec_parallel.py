@@ -49,7 +49,7 @@ def helpers(bench: Bench) -> list[Child]:
 
 def _finish() -> None:
     for helper in _helpers:
-        helper.dismiss()
+        helper.channel.close()
     for helper in _helpers:
         helper.finish()
 
