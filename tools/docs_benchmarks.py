@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from mangonel.lab import comparisons, marks, registry, results  # noqa: E402  # of this tree, built or not
+from mangonel.lab import comparisons, marks, noise, registry, results  # noqa: E402  # of this tree, built or not
 from mangonel.lab.comparisons import Finding  # noqa: E402
 from mangonel.lab.fingerprint import machine  # noqa: E402
 from mangonel.lab.report import charts, page  # noqa: E402
@@ -78,9 +78,9 @@ def sections(content: dict[str, Any], found: list[Finding]) -> Iterator[str]:
     told = content["fingerprint"]
     server = told["server"].get("version")
     yield f"Taken on {told['date'][:10]}: {machine(told)}.\nMongoDB {server}, a replica set of one; {peers(told)}.\n"
-    noise = comparisons.noise(results.Results(content))
-    if noise is not None:
-        yield f"In this run, {comparisons.floor_words(noise)}.\n"
+    share = noise.floor(results.Results(content))
+    if share is not None:
+        yield f"In this run, {noise.floor_words(share)}.\n"
     reports = [f"[{title}]({name}.md)" for name, title in REPORTS.items() if (PAGES / f"{name}.md").exists()]
     data = [f"[{path.name}]({path.name})" for path in sorted(PAGES.glob("*.jsonl.gz"))]
     if reports:

@@ -91,7 +91,7 @@ def test_a_mark_whose_part_was_switched_off_says_so_and_blames_no_contender():
     counted = found["anonymous readers, Tornado's instructions against no sessions"]
     assert counted.reason == "anonymous-counted is no part of this form, counted=0"
     against_redis = found["new visitor writes, requests per second against Redis"]
-    assert against_redis.reason == "web-redis was not chosen"
+    assert against_redis.reason == "web-redis: was not chosen"
 
 
 def test_a_mark_of_an_experiment_that_time_left_out_says_so():

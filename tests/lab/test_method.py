@@ -138,7 +138,7 @@ def test_drift_between_two_runs_cancels_against_the_reference():
 def test_other_machines_servers_and_versions_do_not_compare():
     before = run(1)
     assert compare.obstacles(before, run(2)) == []
-    assert compare.obstacles(before, run(2, version=2)) == ["experiment subject: version 1 and 2"]
+    assert compare.obstacles(before, run(2, version=2)) == ["version of subject: 1 and 2"]
     other = {**MACHINE, "cpu": "another", "python": "3.12"}
     assert compare.obstacles(before, run(2, machine=other)) == [
         "processor: a processor and another",

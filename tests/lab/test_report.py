@@ -102,7 +102,8 @@ def test_figures_below_the_noise_are_grey_and_a_failed_cell_has_none():
     run.content["cells"][2]["failures"].append("round 1: lost <b>")
     html = page.render(run.content)
     assert '<tr class="noise"><td>mangonel</td>' in html
-    assert '<tr class="failed"><td>mangonel</td><td class="n">round 1: lost &lt;b&gt;' in html
+    assert '<tr class="failed"><td>mangonel</td><td class="n">FAILED</td>' in html
+    assert "<td>lost &lt;b&gt; (round 1)</td>" in html
     check(html)
 
 

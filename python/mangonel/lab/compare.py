@@ -7,12 +7,14 @@ the reference shows against itself in either run, and when it survives Benjamini
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mangonel.lab import registry, statistics
 from mangonel.lab.fingerprint import differences
+from mangonel.lab.noise import is_noise
 from mangonel.lab.record import Key
 from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import Estimate, median
@@ -53,15 +55,15 @@ def obstacles(before: Results, after: Results) -> list[str]:
         found.append(f"one run has the {forms[0]} form, the other the {forms[1]} one")
     if before.content["plan"].get("parameters", {}) != after.content["plan"].get("parameters", {}):
         found.append("the runs have other parameters")
-    versions = [{row.key[0]: row.version for row in each.rows.values()} for each in (before, after)]
-    for name in sorted(versions[0].keys() & versions[1].keys()):
-        if versions[0][name] != versions[1][name]:
-            found.append(f"experiment {name}: version {versions[0][name]} and {versions[1][name]}")
-    placed = [{row.key[0]: row.equipment for row in each.rows.values()} for each in (before, after)]
-    for name in sorted(placed[0].keys() & placed[1].keys()):
-        where = [each[name] or "not kept anywhere" for each in placed]
-        if where[0] != where[1]:
-            found.append(f"equipment of {name}: {where[0]} and {where[1]}")
+    tells: dict[str, Callable[[Row], object]] = {
+        "version": lambda row: row.version,
+        "equipment": lambda row: row.equipment or "not kept anywhere",
+    }
+    for what, tell in tells.items():
+        one, other = ({row.key[0]: tell(row) for row in each.rows.values()} for each in (before, after))
+        for name in sorted(one.keys() & other.keys()):
+            if one[name] != other[name]:
+                found.append(f"{what} of {name}: {one[name]} and {other[name]}")
     return found
 
 
@@ -69,14 +71,10 @@ def changes(before: Results, after: Results, absolute: bool = False) -> list[Cha
     """Return a change for every cell that both runs have with a figure, those that stand marked."""
     found = list(_changes(before, after, absolute))
     significant = statistics.discoveries([statistics.p_value(change.ratio) for change in found])
-    judged = []
-    for change, is_significant in zip(found, significant, strict=True):
-        large = not 1 / (1 + change.noise) <= change.ratio.value <= 1 + change.noise
-        stands = is_significant and large and change.ratio.excludes(1.0)
-        judged.append(
-            Change(change.key, change.title, change.name, change.ratio, change.noise, change.relative, stands)
-        )
-    return judged
+    return [
+        dataclasses.replace(change, stands=is_significant and not is_noise(change.ratio, change.noise))
+        for change, is_significant in zip(found, significant, strict=True)
+    ]
 
 
 def _changes(before: Results, after: Results, absolute: bool) -> Iterator[Change]:

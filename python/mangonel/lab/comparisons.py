@@ -14,9 +14,8 @@ from typing import Any
 from mangonel.lab import registry
 from mangonel.lab.record import Key
 from mangonel.lab.results import Results
-from mangonel.lab.statistics import Estimate, median
+from mangonel.lab.statistics import Estimate
 
-QUIET = 0.10  # a noise floor, as a share, from which on a machine is called noisy
 # What belongs to this project, of whom no one is a peer.
 OURS = ("mangonel", "odm", "objects-dicts", "web-mongodb", "web-memory", "page-mangonel")
 
@@ -108,27 +107,6 @@ def findings(results: Results) -> Iterator[Finding]:
         yield Finding(comparison, bars, best, _now(results, comparison))
 
 
-def noise(results: Results) -> float | None:
-    """Return the share below which differences mean nothing in this run, as the median of its null controls."""
-    bands = [band.spread() for _, _, rows in results.parts() if (band := results.null(rows)) is not None]
-    return median(bands) if bands else None
-
-
-def floor_words(noise: float) -> str:
-    """Return in words what a run cannot tell from nothing."""
-    return "no difference can be told" if noise > 1 else f"differences below {100 * noise:.0f} % mean nothing"
-
-
-def lead(finding: Finding) -> str:
-    """Return in words how this project stands to the best peer."""
-    if finding.best is None or finding.best.times is None:
-        return "no peer was there"
-    times = finding.best.times
-    if not times.excludes(1.0):
-        return f"level with {finding.best.name} {interval(times)}"
-    return f"{interval(times)} as fast as {finding.best.name}"
-
-
 def interval(times: Estimate) -> str:
     """Return a ratio with its interval."""
     digits = 1 if times.value >= 10 else 2
@@ -136,7 +114,6 @@ def interval(times: Estimate) -> str:
 
 
 def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:
-    row = results.rows.get(key)
     try:
         contender = registry.contender(key[2])
     except KeyError:
@@ -146,22 +123,12 @@ def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:
     # A page or a site without what the others have is no choice either.
     is_floor = contender.is_floor or key[2] in ("page-nothing", "web-none")
     kind = "floor" if is_floor else "ours" if is_ours(contender.id) else "peer"
+    row = results.rows.get(key)
     figure = row.estimate(row.judge) if row is not None else None
     if row is None or figure is None:
-        return Bar(key, name, kind, reason=reason(results, key))
+        return Bar(key, name, kind, reason=results.absence(key)[1])
     times = results.ratio(key, ours, row.judge) if key != ours else None
     return Bar(key, name, kind, figure, times)
-
-
-def reason(results: Results, key: Key) -> str:
-    """Return why a cell has no figure."""
-    row = results.rows.get(key)
-    if row is not None and row.failures:
-        return f"failed: {row.failures[0]}"
-    for entry in results.content["missing"]:
-        if entry["experiment"] == key[0] and entry["contender"] in (key[2], ""):
-            return str(entry["reason"])
-    return "not played"
 
 
 def _now(results: Results, comparison: Comparison) -> str:

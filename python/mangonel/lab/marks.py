@@ -7,7 +7,7 @@ across the limit that is said, since another run may fall on the other side.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Verdict:
 
     mark: Mark
     state: str
-    reached: Estimate | None = field(default=None)
+    reached: Estimate | None = None
     reason: str = ""
 
     @property
@@ -72,10 +72,7 @@ class Verdict:
         """Return what was reached with its interval, or why nothing was."""
         if self.reached is None:
             return self.reason
-        value, low, high = (
-            f"{each:.3g}" for each in (self.reached.value, self.reached.low, self.reached.high)
-        )
-        return f"{value} [{low}, {high}] {self.mark.unit}".strip()
+        return f"{self.reached.value:.3g} [{self.reached.low:.3g}, {self.reached.high:.3g}] {self.mark.unit}".strip()
 
 
 def _read() -> tuple[Mark, ...]:
@@ -112,19 +109,26 @@ def counts(judged: list[Verdict]) -> str:
 def _judge(mark: Mark, results: Results) -> Verdict:
     reached = _reached(mark, results)
     if reached is None:
-        return Verdict(mark, NOT_PLAYED, reason=_why(mark, results))
+        without = next((cell for cell in mark.cells if not _has_figure(results, cell)), mark.of[0])
+        who, why = results.absence(without)
+        return Verdict(mark, NOT_PLAYED, reason=f"{who}: {why}"[:140] if who else why[:140])
     ends = [mark.holds(end) for end in (reached.low, reached.high)]
     met = all(ends) if mark.surely else mark.holds(reached.value)
     return Verdict(mark, (MET if all(ends) else WITHIN) if met else MISSED, reached)
+
+
+def _has_figure(results: Results, cell: Key) -> bool:
+    row = results.rows.get(cell)
+    return row is not None and not row.failures
 
 
 def _reached(mark: Mark, results: Results) -> Estimate | None:
     if len(mark.of) > 1:
         pairs = [results.ratio(mark.of[0], cell, mark.figure) for cell in mark.best or mark.of[1:]]
         return max((pair for pair in pairs if pair is not None), key=lambda each: each.value, default=None)
-    row = results.rows.get(mark.of[0])
-    if row is None or row.failures:
+    if not _has_figure(results, mark.of[0]):
         return None
+    row = results.rows[mark.of[0]]
     if mark.total:
         samples = list(row.per_round(mark.figure).values())
         count = sum(map(sum, samples))
@@ -133,27 +137,3 @@ def _reached(mark: Mark, results: Results) -> Estimate | None:
     if found is None or mark.unit != "ms":
         return found
     return Estimate(found.value / TO_MS, found.low / TO_MS, found.high / TO_MS)
-
-
-def _why(mark: Mark, results: Results) -> str:
-    """Return the true reason why a mark has no figure."""
-    plan = results.content["plan"]
-    for experiment, part, contender in mark.cells:
-        row = results.rows.get((experiment, part, contender))
-        if row is not None and row.failures:
-            return f"{contender} failed: {row.failures[0][:120]}"
-        if row is not None:
-            continue
-        for entry in results.content["missing"]:
-            if entry["experiment"] == experiment and entry["contender"] in (contender, ""):
-                return (
-                    f"{contender}: {entry['reason'][:120]}" if entry["contender"] else entry["reason"][:120]
-                )
-        for text in results.content.get("notes", ()):
-            if text.startswith(f"{experiment} was not played"):
-                return str(text)
-        if contender not in plan.get("contenders", [contender]):
-            return f"{contender} was not chosen"
-        zeros = [f"{name}=0" for name, value in plan.get("parameters", {}).items() if not value]
-        return ", ".join((f"{part} is no part of this form", *zeros))
-    return "the contenders have no round in common"

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mangonel.lab.sentinel import DISTURBED, STOLEN
-from mangonel.lab.statistics import median
+from mangonel.lab.statistics import Estimate, median
 
 if TYPE_CHECKING:
     from mangonel.lab.results import Results
 
 TRUSTED = 1.1  # the null control's median ratio beyond which a table says that it is noise
+QUIET = 0.10  # a noise floor, as a share, from which on a machine is called noisy
 UNFIT_SHARE = 0.25  # of the rounds disturbed, or of the tables too noisy
 UNFIT_FLOOR = 0.15  # the median noise floor of the tables
 
@@ -56,28 +57,41 @@ def replaced(order: list[dict[str, Any]], marked: Iterable[tuple[str, int]]) -> 
     return left_out
 
 
+def floor(results: Results) -> float | None:
+    """Return the share below which differences mean nothing in this run, as the median of its null controls."""
+    bands = _bands(results)
+    return median([band.spread() for band in bands]) if bands else None
+
+
+def floor_words(share: float) -> str:
+    """Return in words what a run or a table cannot tell from nothing."""
+    return "no difference can be told" if share > 1 else f"differences below {100 * share:.0f} % mean nothing"
+
+
+def is_noise(ratio: Estimate, share: float) -> bool:
+    """Return whether a ratio cannot be told from 1: by its own interval, or by what a null control shows alone."""
+    return 1 / (1 + share) <= ratio.value <= 1 + share or not ratio.excludes(1.0)
+
+
 def unfit(results: Results) -> list[str]:
     """Return why the run as a whole should not be quoted, or nothing when it may be."""
     reasons = []
     order = results.content["plan"]["order"]
     marked = {(name, number) for name, number in results.content["marked"]}
-    counting = [e for e in order if (e["experiment"], e["round"]) not in results.left_out]
-    busy = sum((e["experiment"], e["round"]) in marked for e in counting)
+    counting = [key for e in order if (key := (e["experiment"], e["round"])) not in results.left_out]
+    busy = sum(key in marked for key in counting)
     if counting and busy > UNFIT_SHARE * len(counting):
         reasons.append(
             f"{busy} of {len(counting)} rounds that count ran while the machine was busy or stolen from"
         )
-    bands = [band for _, _, rows in results.parts() if (band := results.null(rows)) is not None]
+    bands = _bands(results)
     wild = sum(not 1 / TRUSTED <= band.value <= TRUSTED for band in bands)
     if bands and wild > UNFIT_SHARE * len(bands):
         reasons.append(
             f"in {wild} of {len(bands)} tables the reference differs from itself by more than 10 %"
         )
-    floors = [band.spread() for band in bands]
-    if floors and median(floors) > UNFIT_FLOOR:
-        reasons.append(
-            f"differences below {100 * median(floors):.0f} % cannot be told from noise (median of tables)"
-        )
+    if (share := floor(results)) is not None and share > UNFIT_FLOOR:
+        reasons.append(f"differences below {100 * share:.0f} % cannot be told from noise (median of tables)")
     if results.content["plan"].get("form") == "brief":
         reasons.append(
             "the brief form does less work than its marks name, such as files of 8 MiB for 50 MiB; "
@@ -86,3 +100,7 @@ def unfit(results: Results) -> list[str]:
     if results.content["end"].get("how") != "complete":
         reasons.append("the run was cut off before its end")
     return reasons
+
+
+def _bands(results: Results) -> list[Estimate]:
+    return [band for _, _, rows in results.parts() if (band := results.null(rows)) is not None]

@@ -164,6 +164,23 @@ class Results:
         found = statistics.ratio(numerator, denominator)
         return found.wider(self.between_processes(above[0], one.judge))
 
+    def absence(self, key: Key) -> tuple[str, str]:
+        """Return why a cell has no figure, and before it the contender, where it is the contender's own affair."""
+        experiment, part, contender = key
+        plan, row = self.content["plan"], self.rows.get(key)
+        if row is not None:
+            return contender, f"failed: {row.failures[0]}" if row.failures else "no round in common"
+        for entry in self.content["missing"]:
+            if entry["experiment"] == experiment and entry["contender"] in (contender, ""):
+                return entry["contender"], entry["reason"]
+        for text in self.content.get("notes", ()):
+            if text.startswith(f"{experiment} was not played"):
+                return "", text
+        if contender not in plan.get("contenders", [contender]):
+            return contender, "was not chosen"
+        zeros = [f"{name}=0" for name, value in plan.get("parameters", {}).items() if not value]
+        return "", ", ".join((f"{part} is no part of this form", *zeros))
+
     def between_processes(self, experiment: str, judge: str) -> float:
         """Return how far apart two processes of one contender may lie, as a logarithm that 95 of 100 stay below.
 

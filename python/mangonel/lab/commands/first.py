@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mangonel.engines.programs import Missing, find_program
-from mangonel.lab import comparisons
+from mangonel.lab import comparisons, noise
 from mangonel.lab.commands.play import play
 from mangonel.lab.comparisons import COMPARISONS, Bar, Finding
 from mangonel.lab.experiment import Size
@@ -60,14 +60,14 @@ def screen(results: Results, found: list[Finding], seconds: float, report: Path)
     yield f"{told['cpu'][: WIDTH - len(where) - 2]}, {where}"
     build = str(told.get("build", "release")).capitalize()
     yield f"{build} build, {seconds:.0f} s. Bars: time, shorter is faster; behind them, how many times ours [95 %]."
-    noise = comparisons.noise(results)
-    if noise is not None and noise > comparisons.QUIET:
-        yield f"noisy: {comparisons.floor_words(noise)}"
+    share = noise.floor(results)
+    if share is not None and share > noise.QUIET:
+        yield f"noisy: {noise.floor_words(share)}"
     for number, each in enumerate(found, 1):
         yield from _block(number, each)
     for absent in COMPARISONS:
         if absent not in [each.comparison for each in found]:
-            yield _cut(f"{absent.title}: no figure of ours; {comparisons.reason(results, absent.bars[0])}")
+            yield _cut(f"{absent.title}: no figure of ours; {results.absence(absent.bars[0])[1]}")
     yield f"Report: {os.path.relpath(report)}    all charts, the method, what was wrong with the old figures"
     yield "Next:   mangonel lab list, mangonel lab run web    what else there is, and one of it in full"
     yield "        mangonel lab doctor, make bench            is this machine fit; everything, for hours"

@@ -126,7 +126,7 @@ def _print(options: argparse.Namespace, found: list[Change]) -> None:
     kind = "against the reference of the same run" if any(c.relative for c in found) else "as they are"
     title = f"{stand} of {len(found)} figures changed beyond the noise (times {kind}, after over before)"
     headings = ["experiment", "part", "contender", "time after / before [95 %]", "noise", "change"]
-    table.draw(title, headings, lines, style=style(options))
+    table.draw(table.Table(title, headings, lines), style=style(options))
 
 
 def _percent(change: Change) -> str:

@@ -53,7 +53,7 @@ def marks_command(options: argparse.Namespace) -> int:
         table.Line(row, "best" if each.met else "failed" if each.state == marks.MISSED else "noise")
         for row, each in zip(cells, judged, strict=True)
     ]
-    table.draw(f"marks: {marks.counts(judged)}", headings, lines, style=style(options))
+    table.draw(table.Table(f"marks: {marks.counts(judged)}", headings, lines), style=style(options))
     return int(any(each.state == marks.MISSED for each in judged))
 
 

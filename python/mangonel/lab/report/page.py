@@ -12,14 +12,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab import comparisons, originals, registry, scores
+from mangonel.lab import comparisons, noise, originals, registry, scores, table
 from mangonel.lab.comparisons import Finding, is_ours
 from mangonel.lab.fingerprint import machine, placement
-from mangonel.lab.noise import unfit
+from mangonel.lab.noise import floor_words, unfit
 from mangonel.lab.report import charts
 from mangonel.lab.results import Results, Row, form
-from mangonel.lab.statistics import Estimate, median
-from mangonel.lab.table import absences, by_percentile, exit_words, floor_words, is_noise, method, unclean
+from mangonel.lab.statistics import median
+from mangonel.lab.table import Line, Table
 
 HERE = Path(__file__).parent
 EVERYWHERE = (
@@ -30,14 +30,13 @@ EVERYWHERE = (
 PLOTTED = ("find-one", "find-30", "insert", "tasks", "threads", "web", "websessions")
 LESS = ("page-nothing", "page-ready", "page-thin", "web-none")
 FEWEST = 3  # dots that make a plot worth its room
+PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
 # Whose parts are rates, and what of a part's name says which ones belong together.
 OFFERED: dict[str, Callable[[str], str]] = {
     "latency": lambda part: part.partition("-")[0],
     "web": lambda part: "" if part.startswith("rate-") else "none",
 }
 COUNTED = ("insert", "query", "update", "delete", "getmore", "command", "requests", "bytes in", "bytes out")
-
-Cells = tuple[str, Sequence[str]]
 
 
 def render(content: dict[str, Any]) -> str:
@@ -88,8 +87,8 @@ def pictures(content: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def table(headings: Sequence[str], rows: Iterable[Cells], numeric: int = 99) -> str:
-    """Return a table in a box that scrolls by itself; a row is its class and its cells, as text.
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str] | Line], numeric: int = 99) -> str:
+    """Return a table in a box that scrolls by itself.
 
     Args:
         numeric: from which column on cells are figures.
@@ -101,8 +100,11 @@ def table(headings: Sequence[str], rows: Iterable[Cells], numeric: int = 99) -> 
 
     head = "".join(cell('th scope="col"', place, text) for place, text in enumerate(headings))
     lines = []
-    for kind, cells in rows:
-        tds = "".join(cell("td", place, text) for place, text in enumerate(cells))
+    for row in rows:
+        line = row if isinstance(row, Line) else Line(list(row))
+        kind = line.mood if line.mood != "best" else ""
+        kind = kind or ("ours" if line.row is not None and is_ours(line.row.key[2]) else "")
+        tds = "".join(cell("td", place, text) for place, text in enumerate(line.cells))
         lines.append(f'<tr class="{kind}">{tds}</tr>' if kind else f"<tr>{tds}</tr>")
     label = escape(", ".join(headings[:2]))
     return (
@@ -123,11 +125,10 @@ def _figure(caption: str, svg: str) -> str:
 def _head(results: Results) -> str:
     found = results.content["fingerprint"]
     server, planted = found["server"], results.content["plan"].get("plants")
-    noise, reasons = comparisons.noise(results), unfit(results)
-    told = "" if noise is None else f"{comparisons.floor_words(noise)}.".capitalize()
-    if noise is not None and noise > comparisons.QUIET:
-        told = f"Noisy: {comparisons.floor_words(noise)}."
-    if reasons:
+    share, told = noise.floor(results), ""
+    if share is not None:
+        told = f"{'noisy: ' if share > noise.QUIET else ''}{floor_words(share)}.".capitalize()
+    if unfit(results):
         told += " Not to be quoted: see the method below."
     planted_words = f" Planted slowdowns: {planted}." if planted else ""
     leads = list(comparisons.findings(results))
@@ -160,44 +161,33 @@ def _about(results: Results, name: str) -> str:
     html = f"<p>{escape(shows)}.</p>" if shows else ""
     if (original := originals.of_experiment(name)) is None:
         return html
-    rows = []
-    for line in originals.beside(results, name):
-        figure, today = line.figure, line.today
-        now = (
-            f"{today.value:.3g} [{today.low:.3g}, {today.high:.3g}] {figure.unit}"
-            if today
-            else "not measured here"
-        )
-        rows.append(("", [figure.stack, figure.what, f"{figure.value:g} {figure.unit}", now]))
     flaws = "".join(f"<li>{escape(flaw)}</li>" for flaw in original.flaws)
-    figures = table(("stack", "what", "printed then", "its form today [95 %]"), rows, numeric=2)
+    figures = _table(*table.printed(results, name)[1:], numeric=2)
     setting, claim = escape(f"{original.setting} {original.tool}"), escape(original.claim)
     told = f"<p>{setting}</p><p>{claim}</p>{figures}<p>What was wrong with it:</p><ul>{flaws}</ul>"
     return html + _fold(f"The original: {original.title}", f"{told}<p>{escape(original.corrected)}</p>")
 
 
 def _part(results: Results, part: str, rows: list[Row]) -> str:
-    judge, first = rows[0].judge, rows[0]
-    reference, band = results.reference(rows), results.null(rows)
-    timed = {row.key: row.estimate(judge) for row in rows}
-    ordered = sorted(rows, key=lambda row: e.value if (e := timed[row.key]) else float("inf"))
+    first, band = rows[0], results.null(rows)
+    found = table.part(results, rows)
+    ordered = [line.row for line in found.lines if line.row is not None]
     drawn, limits = [], []
-    for row in ordered:
-        figure = timed[row.key]
+    for line, row in zip(found.lines, ordered, strict=True):
+        figure = row.estimate(first.judge)
         if row.floor and figure is not None:
             limits.append((row.name.removeprefix("floor: "), figure.value))
             continue
         words = ""
-        if row.bytes_each and figure is not None and judge == "wall":
-            words = f"{charts.duration(figure.value)}, {charts.number(row.bytes_each / figure.value)} MB/s"
-        drawn.append(charts.Bar(row.name, figure, _kind(results, row, reference, band), words))
-    concern = f", {first.write_concern}" if first.write_concern else ""
-    title = f"{first.title}{concern}"
+        if row.bytes_each and figure is not None and first.judge == "wall":
+            words = charts.duration(figure.value) + table.speed_words(row, figure)
+        kind = line.mood if line.mood == "failed" else f"{_side(row)} {line.mood}".removesuffix(" best")
+        drawn.append(charts.Bar(row.name, figure, kind.strip(), words))
     names = {"wall": f"Time per {first.unit}", "client": f"Client CPU per {first.unit}"}
-    what = names.get(judge, f"Latency at {judge}")
-    noise = "" if band is None else f" {floor_words(band).capitalize()}."
-    figures = [_figure(f"{what}, shorter is faster.{noise}", charts.bars(f"{title}: {what}", drawn, limits))]
-    timed_alone = judge in ("wall", "client")
+    what, title = names.get(first.judge, f"Latency at {first.judge}"), found.title
+    told = "" if band is None else f" {floor_words(band.spread()).capitalize()}, and are grey."
+    figures = [_figure(f"{what}, shorter is faster.{told}", charts.bars(f"{title}: {what}", drawn, limits))]
+    timed_alone = first.judge in names
     caption = "Latency by percentile, from when a request was due."
     if timed_alone:
         caption = "Latency by percentile in a closed loop: it follows from the throughput."
@@ -206,27 +196,18 @@ def _part(results: Results, part: str, rows: list[Row]) -> str:
     elif timed_alone and (cpu := list(_cpu(ordered))):
         svg = charts.bars(f"{title}: processor time", cpu, told="Processor time, client plus server")
         figures.append(_figure(f"Processor time per {first.unit}: client and server.", svg))
-    more = [_figure(*plot) for plot in _plots(ordered, title)]
     strip = charts.strips(f"{title}: rounds in time order", _strips(results, ordered))
-    more.append(
-        _figure("Rounds in time order, against the contender's own median. Hollow: disturbed.", strip)
-    )
-    told = _figures(results, ordered, reference, band) + f'<div class="charts">{"".join(more)}</div>'
+    caption = "Rounds in time order, against the contender's own median. Hollow: disturbed."
+    more = "".join(_figure(*plot) for plot in (*_plots(ordered, title), (caption, strip)))
+    inner = f'{_figures(found, ordered)}<div class="charts">{more}</div>'
     return (
         f'<h3 id="{escape(first.key[0])}-{escape(part)}">{escape(title)}</h3>'
-        f'<div class="charts">{"".join(figures)}</div>{_fold("Figures and rounds", told)}'
+        f'<div class="charts">{"".join(figures)}</div>{_fold("Figures and rounds", inner)}'
     )
 
 
-def _kind(results: Results, row: Row, reference: Row | None, band: Estimate | None) -> str:
-    if row.failures or not row.rounds:
-        return "failed"
-    kind = "ours" if is_ours(row.key[2]) else "peer"
-    if reference is not None and row is not reference:
-        speed = results.ratio(reference.key, row.key, row.judge)
-        if speed is not None and is_noise(speed, band):
-            return f"{kind} noise"
-    return kind
+def _side(row: Row) -> str:
+    return "ours" if is_ours(row.key[2]) else "peer"
 
 
 def _cpu(rows: Sequence[Row]) -> Iterator[charts.Bar]:
@@ -235,15 +216,21 @@ def _cpu(rows: Sequence[Row]) -> Iterator[charts.Bar]:
         client, server = row.estimate("tornado_us") or row.estimate("client"), row.estimate("server")
         if client is not None and (client.value or server):
             words = charts.duration(client.value) + (f" + {charts.duration(server.value)}" if server else "")
-            kind = "ours" if is_ours(row.key[2]) else "peer"
-            yield charts.Bar(row.name, client, kind, words, server.value if server else 0.0)
+            yield charts.Bar(row.name, client, _side(row), words, server.value if server else 0.0)
 
 
 def _latencies(rows: Sequence[Row]) -> list[charts.Series]:
     # In an order of names: a contender keeps its colour from chart to chart.
     ordered = sorted(rows, key=lambda row: (not is_ours(row.key[2]), row.key[2]))
-    found = [(row, by_percentile(row)) for row in ordered if not row.failures]
+    found = [(row, _by_percentile(row)) for row in ordered if not row.failures]
     return [charts.Series(row.name, points) for row, points in found if len(points) > 2]
+
+
+def _by_percentile(row: Row) -> list[tuple[float, float]]:
+    """Return latencies in µs by percentile, as medians of the samples; the last one is the worst of all."""
+    points = [(each, value) for each in PERCENTILES if (value := _middle(row, f"p{each:g}"))]
+    worst = [v for samples in row.per_round("max").values() for v in samples]
+    return [*points, (100.0, max(worst))] if points and worst else points
 
 
 def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
@@ -254,23 +241,21 @@ def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
     for name, what in (("p99", "Latency at p99"), ("cpu", f"Client CPU per {first.unit}")):
         dots = []
         for row in rows:
-            wall = _middle(row, "wall")
-            cost = (
-                (_middle(row, "tornado_us") or _middle(row, "client"))
-                if name == "cpu"
-                else _middle(row, name)
-            )
+            wall, cost = _middle(row, "wall"), _middle(row, name)
+            if name == "cpu":
+                cost = _middle(row, "tornado_us") or _middle(row, "client")
             if not row.failures and not row.key[2].endswith(registry.AGAIN) and wall > 0 and cost > 0:
-                is_less = row.floor or row.key[2] in LESS
-                kind = "less" if is_less else "ours" if is_ours(row.key[2]) else "peer"
+                kind = "less" if row.floor or row.key[2] in LESS else _side(row)
                 dots.append(charts.Series(row.name, [(1e6 / wall, cost)], kind))
         if sum(dot.kind != "less" for dot in dots) >= FEWEST:
-            caption = (
-                f"{what} against {first.unit}s per second: lower and farther right is better. Filled: nobody "
-            )
-            caption += "beats it in both. Diamonds are limits."
             across = f"{first.unit}s per second"
-            yield caption, charts.dots(f"{title}: {what} against throughput", dots, across, what)
+            better = (
+                "lower and farther right is better. Filled: nobody beats it in both. Diamonds are limits."
+            )
+            yield (
+                f"{what} against {across}: {better}",
+                charts.dots(f"{title}: {what} against throughput", dots, across, what),
+            )
 
 
 def _offered(results: Results, name: str) -> Iterator[tuple[str, str]]:
@@ -311,138 +296,94 @@ def _strips(results: Results, rows: Sequence[Row]) -> list[charts.Series]:
         at = {entry["round"]: (entry.get("at", 0.0) - begun) / 60 for entry in row.rounds}
         points = [(at[number], median(samples) / middle) for number, samples in per_round.items()]
         hollow = [(row.key[0], number) in marked for number in per_round]
-        found.append(charts.Series(row.name, points, "ours" if is_ours(row.key[2]) else "peer", hollow))
+        found.append(charts.Series(row.name, points, _side(row), hollow))
     return found
 
 
-def _figures(results: Results, rows: Sequence[Row], reference: Row | None, band: Estimate | None) -> str:
-    judge = rows[0].judge
+def _figures(found: Table, rows: Sequence[Row]) -> str:
+    """Return the table of a part, with what closing and leaving took, and what the server counted below it."""
     # What lies outside every operation, or at the end of a process, is told apart from it.
-    closing = {row.key[2]: [ns / 1000 for ns in row.closed_ns] for row in rows}
-    leaving = {row.key[2]: [v for vs in row.per_round("exit_us").values() for v in vs] for row in rows}
-    apart = {"close()": closing, "of it at exit": leaving}
-    apart = {heading: cells for heading, cells in apart.items() if any(cells.values())}
-    name = reference.name if reference else "the reference"
-    headings = [
-        "contender",
-        f"{judge} [95 %]",
-        "client CPU",
-        "server CPU",
-        "peak MB",
-        f"against {name} [95 %]",
-        *apart,
+    apart = {
+        "close()": [[ns / 1000 for ns in row.closed_ns] for row in rows],
+        "of it at exit": [[v for vs in row.per_round("exit_us").values() for v in vs] for row in rows],
+    }
+    lines, headings = found.lines, list(found.headings)
+    for heading, taken in apart.items():
+        if any(taken):
+            headings.append(heading)
+            words = [charts.duration(median(each)) if each else "" for each in taken]
+            lines = [
+                Line([*line.cells, more], line.mood, line.row)
+                for line, more in zip(lines, words, strict=True)
+            ]
+    told = _table(headings, lines, numeric=1)
+    counts = [
+        (row, [_middle(row, f"counter {each}") for each in COUNTED]) for row in rows if not row.failures
     ]
-    lines: list[Cells] = []
-    counted: list[Cells] = []
-    for row in rows:
-        figure = row.estimate(judge)
-        if figure is None:
-            why = row.failures[0][:160] if row.failures else "no samples"
-            lines.append(("failed", [row.name, why, "", "", "", "", *("" for _ in apart)]))
-            continue
-        client, server, rss = (row.estimate(each) for each in ("client", "server", "rss"))
-        speed = None
-        if reference is not None and row is not reference:
-            speed = results.ratio(reference.key, row.key, judge)
-        grey = speed is not None and is_noise(speed, band)
-        value, low, high = (charts.duration(each) for each in (figure.value, figure.low, figure.high))
-        cells = [
-            row.name + unclean(row),
-            f"{value} [{low}, {high}]",
-            charts.duration(client.value) if client else "",
-            charts.duration(server.value) if server else "",
-            f"{rss.value / 1e6:.0f}" if rss else "",
-            comparisons.interval(speed) if speed else "",
-            *(
-                charts.duration(median(each[row.key[2]])) if each[row.key[2]] else ""
-                for each in apart.values()
-            ),
-        ]
-        lines.append(("noise" if grey else "ours" if is_ours(row.key[2]) else "", cells))
-        figures = [_middle(row, f"counter {each}") for each in COUNTED]
-        if any(figures):
-            counted.append(("", [row.name, *map(charts.number, figures)]))
-    told = table(headings, lines, numeric=1)
+    counted = [[row.name, *map(charts.number, figures)] for row, figures in counts if any(figures)]
     if not counted:
         return told
     # Proof that all did the same.
-    return told + _fold(
-        "What the server counted, per operation", table(("contender", *COUNTED), counted, numeric=1)
-    )
+    inner = _table(("contender", *COUNTED), counted, numeric=1)
+    return told + _fold("What the server counted, per operation", inner)
 
 
 def _scores(results: Results, name: str) -> Iterator[str]:
     for title, headings, cells in scores.tables(results, registry.title):
         if title.startswith(f"{name}:"):
-            rows: list[Cells] = [("ours" if is_ours(row[0]) else "", row) for row in cells]
-            yield f"<h3>{escape(title.partition(': ')[2])}</h3>{table(headings, rows, numeric=1)}"
+            lines = [Line(row, "ours" if is_ours(row[0]) else "") for row in cells]
+            yield f"<h3>{escape(title.partition(': ')[2])}</h3>{_table(headings, lines, numeric=1)}"
 
 
 def _method(results: Results) -> str:
     content, name = results.content, form(results.content["plan"])
-    noise, reasons = comparisons.noise(results), unfit(results)
+    share, reasons = noise.floor(results), unfit(results)
     verdict = "<strong>Fit to be quoted</strong> by the lab's own noise check."
     if reasons:
         items = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
         verdict = f"<strong>Not fit to be quoted:</strong><ul>{items}</ul>"
-    floor = "not measured" if noise is None else comparisons.floor_words(noise)
+    floor = "not measured" if share is None else floor_words(share)
     notes = [*content.get("notes", []), *filter(None, [placement(content["fingerprint"])])]
     told = "".join(f"<p>{escape(text[:1].upper() + text[1:])}.</p>" for text in notes)
     return _fold(
         "Method, noise and caveats",
         f'<div class="{"verdict unfit" if reasons else "verdict"}">{verdict}</div>'
-        f"<p>Noise: {floor} (median of the tables). In every table one contender plays twice under two names; how far "
-        "that ratio's interval reaches from 1 is what this run cannot tell from nothing. Differences below it are "
-        f"grey.</p><p>{name.capitalize()} form, seed {content['plan']['seed']}: {method(name)}; medians with 95 % "
-        "intervals, ratios paired by round. A dashed line in a chart is a limit: what a raw socket, or a page without "
-        f"a database, takes.</p><p>{EVERYWHERE}</p>{told}",
+        f"<p>Noise: {floor} (median of the tables). In every table one contender plays twice under two names; "
+        "how far that ratio's interval reaches from 1 is what this run cannot tell from nothing. Differences below "
+        f"it are grey.</p><p>{name.capitalize()} form, seed {content['plan']['seed']}: {table.method(name)}; "
+        "medians with 95 % intervals, ratios paired by round. A dashed line in a chart is a limit: what a raw socket, "
+        f"or a page without a database, takes.</p><p>{EVERYWHERE}</p>{told}",
         "method",
     )
 
 
 def _absent(results: Results) -> str:
+    found = list(table.absent(results))
+    if not found:
+        return ""
+    failed = sum(bool(row.failures) for row in results.rows.values())
     content = results.content
-    failed: list[Cells] = [
-        ("failed", [*row.key[:2], row.name, row.failures[0][:300]])
-        for row in results.rows.values()
-        if row.failures
-    ]
-    missing: list[Cells] = [("", cells) for cells in absences(content)]
-    exits: list[Cells] = [
-        ("", [e["experiment"], e["contender"], str(e["round"] + 1), exit_words(e)]) for e in content["exits"]
-    ]
-    ended = f"Workers that did not end cleanly, {len(exits)} of {content.get('workers', len(exits))}"
-    parts = [
-        f"<h3>{title}</h3>{table(headings, rows)}"
-        for title, headings, rows in (
-            ("Failed: no figure counts", ("experiment", "part", "contender", "why"), failed),
-            ("Not taking part", ("contender", "reason", "experiments"), missing),
-            (ended, ("experiment", "contender", "round", "how"), exits),
-        )
-        if rows
-    ]
-    counts = f"{len(failed)} failed, {len(missing)} absent, {len(exits)} unclean exits"
-    return _fold(f"Absent and failed: {counts}", "".join(parts), "absent") if parts else ""
+    counts = f"{failed} failed, {len(content['missing'])} absent, {len(content['exits'])} unclean exits"
+    parts = [f"<h3>{escape(each.title.capitalize())}</h3>{_table(*each[1:])}" for each in found]
+    return _fold(f"Absent and failed: {counts}", "".join(parts), "absent")
 
 
 def _conditions(content: dict[str, Any]) -> str:
     found = content["fingerprint"]
-    rows: list[Cells] = [
-        ("", [name, _plain(value)])
+    rows = [
+        [name, _plain(value)]
         for name, value in found.items()
         if name not in ("versions", "builds") and value not in ("", {}, [])
     ]
-    versions: list[Cells] = [
-        ("", [name, version, found.get("builds", {}).get(name, "")])
-        for name, version in sorted(found["versions"].items())
-    ]
+    builds = found.get("builds", {})
+    versions = [[name, version, builds.get(name, "")] for name, version in sorted(found["versions"].items())]
     order = content["plan"]["order"]
     again = sum(entry.get("instead_of") is not None for entry in order)
     return _fold(
         "Conditions: machine, server, versions",
         f"<p>{len(order)} rounds were played, {len(content['marked'])} of them on a disturbed machine, {again} of "
         "those again at the end; both are kept in the file, the calmer one counts.</p>"
-        f"{table(('what', 'value'), rows)}<h3>Versions</h3>{table(('package', 'version', 'files'), versions)}",
+        f"{_table(('what', 'value'), rows)}<h3>Versions</h3>{_table(('package', 'version', 'files'), versions)}",
         "conditions",
     )
 
