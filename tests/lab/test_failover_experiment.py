@@ -77,7 +77,8 @@ def task(monkeypatch, *, loses: bool = False) -> failover.FailoverTask:
     contender = replace(
         registry.contender("mangonel"), blocking=lambda target: FakeDriver(server, loses), copy_of=""
     )
-    made = failover.FailoverTask(Bench(contender, Target("", "lab", "scratch"), Size(True), 1))
+    bench = Bench(contender, Target("", "lab", "scratch"), Size(True), 1)
+    made = failover.FailoverTask(failover.EXPERIMENT.parts(bench.size)[0], bench)
     made.verify()
     made.arrange()
     return made

@@ -108,7 +108,7 @@ def test_a_share_of_the_capacity_is_a_share_of_what_the_warm_up_reached(monkeypa
     task = latency.EXPERIMENT.task(part, bench)
     task.warm_up()
     monkeypatch.undo()
-    task._bench.drive_at_rate = lambda call, keys, rate, in_flight: played.append((len(keys), rate))
+    task.bench.drive_at_rate = lambda call, keys, rate, in_flight: played.append((len(keys), rate))
 
     # 500 in a quarter of a second are 2000 a second.
     assert task.act() == 3000

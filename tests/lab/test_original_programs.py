@@ -9,7 +9,7 @@ import pytest
 
 from mangonel.lab import registry
 from mangonel.lab.contender import PROGRAM, Target
-from mangonel.lab.contenders._programs import ORIGINAL_INSERTS
+from mangonel.lab.contenders._programs import INSERTS
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments._process import OriginalTask, ProgramError, ProgramTask
 
@@ -43,9 +43,9 @@ def test_every_driver_runs_the_same_program(bench, server, database_name, name, 
     assert told["lines"] == (3 if kind == "original-a" else 0)
     assert told["inside_s"] > 0
     assert told["user_s"] > 0
-    assert task.written() == ORIGINAL_INSERTS[kind]
+    assert task.written() == INSERTS[kind]
     with MongoClient(server.uri) as client:
-        assert client[database_name].users.count_documents({}) == ORIGINAL_INSERTS[kind]
+        assert client[database_name].users.count_documents({}) == INSERTS[kind]
 
 
 def changed(bench: Bench, change) -> Bench:
@@ -78,8 +78,8 @@ def test_trap_2_time_spent_at_exit_is_not_inside_the_program(bench):
 
 def test_trap_2_what_a_whole_process_waits_for_at_its_exit_is_told_apart(bench):
     sleeps = "import atexit, time\natexit.register(lambda: time.sleep(0.5))\n"
-    slow = ProgramTask(changed(bench("mangonel"), lambda source: sleeps + source), "insert-1", 1)
-    usual = ProgramTask(bench("mangonel"), "insert-1", 1)
+    slow = ProgramTask(changed(bench("mangonel"), lambda source: sleeps + source), "insert-1")
+    usual = ProgramTask(bench("mangonel"), "insert-1")
 
     for task in (slow, usual):
         task.act()

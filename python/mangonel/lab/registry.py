@@ -1,8 +1,8 @@
 """Finds contenders and experiments: in the lab's folders, in other packages, in single files. Imports no driver.
 
-A module holds `EXPERIMENT`, or `CONTENDERS`, or both. Packages name theirs as entry points of the groups
-`mangonel.lab.experiments` and `mangonel.lab.contenders`; the variable MANGONEL_LAB_PLUGINS names modules or `.py`
-files, with commas between.
+A module holds `EXPERIMENT`, or several as `EXPERIMENTS`, or `CONTENDERS`, or both kinds. Packages name theirs as entry
+points of the groups `mangonel.lab.experiments` and `mangonel.lab.contenders`; the variable MANGONEL_LAB_PLUGINS names
+modules or `.py` files, with commas between.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ def contenders() -> dict[str, Contender]:
 
 
 def experiments() -> dict[str, Experiment]:
-    """Return every experiment by its id, in the order of their files."""
-    modules = [module for module in _modules(experiments_package) if hasattr(module, "EXPERIMENT")]
-    return {module.EXPERIMENT.id: module.EXPERIMENT for module in modules}
+    """Return every experiment by its id, in the order of the ids."""
+    found: list[Experiment] = []
+    for module in _modules(experiments_package):
+        found += getattr(module, "EXPERIMENTS", ())
+        found += [module.EXPERIMENT] if hasattr(module, "EXPERIMENT") else []
+    return {experiment.id: experiment for experiment in sorted(found, key=lambda each: each.id)}
 
 
 def contender(name: str) -> Contender:

@@ -1,16 +1,16 @@
-"""Verbs that are written once for both faces: coroutines that wait where there is something to wait for.
+"""What is written once for both faces: coroutines that wait where there is something to wait for.
 
-A blocking class carries its coroutines out when they are called, since nothing in them suspends. Meant for verbs that
-take milliseconds; those that are timed by the microsecond are written for each face.
+On a blocking driver nothing in them suspends, so they are carried out at once. Meant for what takes milliseconds; what
+is timed by the microsecond is written for each face.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-__all__ = ["AtOnce", "wait"]
+__all__ = ["AtOnce", "at_once", "each", "play", "wait"]
 
 
 async def wait(value: Any) -> Any:
@@ -18,20 +18,41 @@ async def wait(value: Any) -> Any:
     return await value if hasattr(value, "__await__") else value
 
 
+async def each(found: Any) -> AsyncIterator[Any]:
+    """Yield what either face's iterator does."""
+    if hasattr(found, "__aiter__"):
+        async for one in found:
+            yield one
+    else:
+        for one in found:
+            yield one
+
+
+def at_once(steps: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of a coroutine that has nothing to wait for.
+
+    Raises:
+        RuntimeError: it waited.
+    """
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError(f"{steps} waited on a blocking driver")
+
+
+def play(bench: Any, steps: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of a coroutine on the face of a bench's contender."""
+    return bench.run(steps) if bench.is_async else at_once(steps)
+
+
 class AtOnce:
     """Makes every coroutine function of a class a plain one."""
 
     def __init_subclass__(cls) -> None:
         for name, verb in inspect.getmembers(cls, inspect.iscoroutinefunction):
-            setattr(cls, name, _carried_out(verb))
+            setattr(cls, name, _plain(verb))
 
 
-def _carried_out(verb: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-    def carry_out(*arguments: Any, **options: Any) -> Any:
-        try:
-            verb(*arguments, **options).send(None)
-        except StopIteration as end:
-            return end.value
-        raise RuntimeError(f"{verb.__qualname__} waited on a blocking driver")
-
-    return carry_out
+def _plain(verb: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    return lambda *arguments, **options: at_once(verb(*arguments, **options))

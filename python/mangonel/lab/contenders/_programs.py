@@ -18,8 +18,9 @@ from mangonel.lab.contender import Target
 from mangonel.lab.contenders._pymongo_like import uri_with
 
 INSIDE_FD = 9
-ORIGINAL_INSERTS = {"original-a": 1, "original-b": 1000, "original-c": 100, "original-c-silent": 100}
-COUNTS = {"insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}
+# Documents that a program leaves behind.
+INSERTS = {"import": 0, "insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}
+INSERTS |= {"original-a": 1, "original-b": 1000, "original-c": 100, "original-c-silent": 100}
 CPU_WORK = """\
     for _ in range(100):
         for _ in range(100):
@@ -89,7 +90,7 @@ def program(
         body += f"os.write({INSIDE_FD}, str(time.perf_counter_ns() - BEGUN).encode())\n"
     else:
         head = loop + head
-        body = f'total = 0\nfor _ in range({COUNTS[kind]}):\n    {insert}({{"1": "one", "2": "two"}})\n'
+        body = f'total = 0\nfor _ in range({INSERTS[kind]}):\n    {insert}({{"1": "one", "2": "two"}})\n'
         body += CPU_WORK if kind == "insert-mixed" else ""
         body += f"{close}\n" if ending == "closed" else ""
     opening = f"URI = {uri_with(target)!r}\nclient = {client}\n"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import sys
 import threading
 import time
-from types import TracebackType
+from typing import Any
 
-from mangonel.lab.contenders._programs import INSIDE_FD, ORIGINAL_INSERTS
+from mangonel.lab.contenders._programs import INSERTS, INSIDE_FD
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Task
 
@@ -23,17 +24,19 @@ END = f"\nimport os, time\nos.write({INSIDE_FD}, str(time.perf_counter_ns()).enc
 
 
 class ProgramTask(Task):
-    """One sample is one process; `inserts` is how many documents each leaves behind.
+    """One sample is one process.
 
     What a program waits for is told with what of it came after its last line: some drivers join threads that sleep.
     """
 
-    def __init__(self, bench: Bench, kind: str, inserts: int) -> None:
+    end = END
+
+    def __init__(self, bench: Bench, kind: str) -> None:
         self._bench = bench
         self._kind = kind
-        self._inserts = inserts
+        self._inserts = 0 if "floor" in bench.contender.offers else INSERTS[kind]
         self._runs = 0
-        self._exit_us = 0.0
+        self._told: dict[str, float] = {}
         self.status = 0
 
     def verify(self) -> str:
@@ -50,42 +53,45 @@ class ProgramTask(Task):
         return 1
 
     def extras(self) -> dict[str, float]:
-        """Return the exit status of the last run and the µs of its exit; a signal there voids no time, but is shown."""
-        return {"exit_status": float(self.status), "exit_us": self._exit_us}
+        """Return the exit status of the last run, since a signal voids no time but is shown, and what the run told."""
+        return {"exit_status": float(self.status), **self._told}
 
     def written(self) -> int | None:
         """Return how many documents all runs inserted, None for programs that write nothing."""
         return self._runs * self._inserts if self._inserts else None
 
     def run(self, kind: str) -> None:
-        """Run a program and keep its status.
+        """Run a program and keep its status and what it told.
 
         Raises:
             ProgramError: it raised; a program ended by a signal has done its work before.
         """
+        told, _ = self.start(kind)
+        # One that a signal ended before its last line had no exit.
+        self._told = {"exit_us": (self._ended - told) / 1000 if told else 0.0}
+
+    def start(self, kind: str, output: int | None = None) -> tuple[int, Any]:
+        """Run a program; return the ns that it told on its descriptor, and its resource usage."""
         make = self._bench.contender.program
         assert make is not None
-        source = make(kind, self._bench.target) + END
-        told_read, told_write = os.pipe()
+        read, write = os.pipe()
+        actions = [(os.POSIX_SPAWN_DUP2, write, INSIDE_FD)]
+        if output is not None:
+            actions.append((os.POSIX_SPAWN_DUP2, output, 1))
         try:
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-c", source],
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, told_write, INSIDE_FD)],
-            )
-            _, status, _ = os.wait4(pid, 0)
-            ended = time.perf_counter_ns()
+            words = [sys.executable, "-c", make(kind, self._bench.target) + self.end]
+            pid = os.posix_spawn(sys.executable, words, os.environ, file_actions=actions)
+            _, status, usage = os.wait4(pid, 0)
+            self._ended = time.perf_counter_ns()
         finally:
-            os.close(told_write)
-            told = os.read(told_read, 100)
-            os.close(told_read)
+            os.close(write)
+            told = os.read(read, 100)
+            os.close(read)
         self._runs += 1
         self.status = os.waitstatus_to_exitcode(status)
         if self.status > 0:
             raise ProgramError(f"the program {kind} ended with exit status {self.status}")
-        # One that a signal ended before its last line had no exit.
-        self._exit_us = (ended - int(told)) / 1000 if told else 0.0
+        return int(told or b"0"), usage
 
 
 class OriginalTask(ProgramTask):
@@ -95,54 +101,16 @@ class OriginalTask(ProgramTask):
     sleeping thread at exit would otherwise be charged with that as if it were an insert.
     """
 
-    def __init__(self, bench: Bench, kind: str) -> None:
-        super().__init__(bench, kind, ORIGINAL_INSERTS[kind])
-        self._told: dict[str, float] = {}
+    end = ""
 
     def warm_up(self) -> None:
         """Do nothing: the original had no warm-up, and its longest program prints for many seconds."""
 
-    def extras(self) -> dict[str, float]:
-        """Return the last run's times in seconds, the lines it printed, and its exit status."""
-        return {**self._told, "exit_status": float(self.status)}
-
     def run(self, kind: str) -> None:
-        """Run the program on a terminal, and keep its times.
-
-        Raises:
-            ProgramError: it raised.
-        """
-        make = self._bench.contender.program
-        assert make is not None
-        source = make(kind, self._bench.target)
-        inside_read, inside_write = os.pipe()
-        try:
-            with Terminal() as terminal:
-                actions = [
-                    (os.POSIX_SPAWN_DUP2, terminal.writer, 1),
-                    (os.POSIX_SPAWN_DUP2, inside_write, INSIDE_FD),
-                ]
-                pid = os.posix_spawn(
-                    sys.executable, [sys.executable, "-c", source], os.environ, file_actions=actions
-                )
-                _, status, usage = os.wait4(pid, 0)
-            os.close(inside_write)
-            inside_write = -1
-            inside = os.read(inside_read, 100)
-        finally:
-            os.close(inside_read)
-            if inside_write >= 0:
-                os.close(inside_write)
-        self._runs += 1
-        self.status = os.waitstatus_to_exitcode(status)
-        if self.status > 0:
-            raise ProgramError(f"the program {kind} ended with exit status {self.status}")
-        self._told = {
-            "user_s": usage.ru_utime,
-            "sys_s": usage.ru_stime,
-            "inside_s": int(inside or b"0") / 1e9,
-            "lines": float(terminal.lines),
-        }
+        with Terminal() as terminal:
+            told, usage = self.start(kind, terminal.writer)
+        times = {"user_s": usage.ru_utime, "sys_s": usage.ru_stime, "inside_s": told / 1e9}
+        self._told = {**times, "lines": float(terminal.lines)}
 
 
 class Terminal:
@@ -157,17 +125,14 @@ class Terminal:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # What is still in the terminal is read before its end is told.
         os.close(self.writer)
         self._thread.join()
         os.close(self._reader)
 
     def _drain(self) -> None:
-        try:
+        # It raises once the last writer is gone.
+        with contextlib.suppress(OSError):
             while data := os.read(self._reader, 65536):
                 self.lines += data.count(b"\n")
-        except OSError:
-            pass  # the last writer is gone

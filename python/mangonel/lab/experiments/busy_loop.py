@@ -12,8 +12,8 @@ from typing import Any
 
 from mangonel.lab.contender import ASYNCIO, DECODES, Target
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import Table, Tabled
 
 BLOCKED_S = 0.2
 FREE_S = 0.001
@@ -26,13 +26,13 @@ _servers: list[Any] = []
 class BusyLoopTask(Task):
     """Block the loop again and again, and count on the server how many heartbeats it saw."""
 
-    def __init__(self, bench: Bench, turns: int) -> None:
+    def __init__(self, part: Part, bench: Bench) -> None:
         from mangonel import server
 
         if not _servers:
             _servers.append(server.start())
         self._bench = bench
-        self._turns = turns
+        self._turns = part.operations
         self._seen = 0
         self._member = _servers[0].members[0]
         uri = f"mongodb://{self._member.address}/?directConnection=true"
@@ -66,22 +66,23 @@ class BusyLoopTask(Task):
         return {"heartbeats": float(self._seen), "due": self._turns * BLOCKED_S / HEARTBEAT_S}
 
 
-class BusyLoop(Experiment):
-    """A program that does not let its loop run."""
-
-    id = "busy-loop"
-    title = "heartbeats beside a busy event loop"
-    own_process = True
-    passes = 1
-    brief_s = 6.0
-
-    def parts(self, size: Size) -> list[Part]:
-        title = f"the loop is blocked {size.choose(*TURNS)} times for 200 ms"
-        table = [("blocked", title, (ASYNCIO, DECODES), TURNS, 1)]
-        return rows(size, table, unit="turn", server=False, sleeps=True)
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return BusyLoopTask(bench, part.operations)
+def _table(size: Size) -> Table:
+    yield (
+        "blocked",
+        f"the loop is blocked {size.choose(*TURNS)} times for 200 ms",
+        (ASYNCIO, DECODES),
+        TURNS,
+        1,
+    )
 
 
-EXPERIMENT = BusyLoop()
+EXPERIMENT = Tabled(
+    "busy-loop",
+    "heartbeats beside a busy event loop",
+    BusyLoopTask,
+    _table,
+    {"unit": "turn", "server": False, "sleeps": True},
+    own_process=True,
+    passes=1,
+    brief_s=6.0,
+)

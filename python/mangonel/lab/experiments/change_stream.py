@@ -7,8 +7,8 @@ from typing import Any
 from mangonel.lab import documents
 from mangonel.lab.contender import SESSIONS
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import FACES, rows
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import FACES, Tabled
 
 
 class ChangeStreamTask(Task):
@@ -27,8 +27,7 @@ class ChangeStreamTask(Task):
         self._bench.run(self._adapter.insert_many(inserted))
         changes = self._changes()
         for number, change in enumerate(changes):
-            found = {**change["fullDocument"]}
-            if change["operationType"] != "insert" or found != inserted[number]:
+            if change["operationType"] != "insert" or {**change["fullDocument"]} != inserted[number]:
                 raise AssertionError(f"expected the insert of {number}, got {str(change)[:200]}")
         return digest([change["documentKey"]["_id"] for change in changes])
 
@@ -43,22 +42,14 @@ class ChangeStreamTask(Task):
         return found
 
 
-class ChangeStream(Experiment):
-    """Both faces."""
-
-    id = "change-stream"
-    title = "changes read from a resume token on"
-    together = False
-
-    def parts(self, size: Size) -> list[Part]:
-        table = [
-            (name, f"{words}, from a token to the present", (face, SESSIONS), (3000, 20_000, 1500), (2, 5))
-            for name, words, face in FACES
-        ]
-        return rows(size, table, unit="change", judge="client")
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return ChangeStreamTask(part, bench)
-
-
-EXPERIMENT = ChangeStream()
+EXPERIMENT = Tabled(
+    "change-stream",
+    "changes read from a resume token on",
+    ChangeStreamTask,
+    [
+        (name, f"{words}, from a token to the present", (face, SESSIONS), (3000, 20_000, 1500), (2, 5))
+        for name, words, face in FACES
+    ],
+    {"unit": "change", "judge": "client"},
+    together=False,
+)

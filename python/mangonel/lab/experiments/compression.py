@@ -1,28 +1,99 @@
-"""Reading 100 000 small documents in large batches over a compressed wire, with each compressor."""
+"""Reading in large batches and insert_many over a compressed wire, with each compressor; and that it was compressed."""
 
 from __future__ import annotations
 
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments import _compression, find_many
+import dataclasses
+import re
+from typing import Any
+
+from mangonel.lab.contender import BATCH_SIZE, COMPRESSES
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments import find_many, insert_many
+from mangonel.lab.experiments._parts import FACES, Figure, Table, Tabled
+
+COMPRESSORS = ("none", "snappy", "zlib", "zstd")
+# Less than this of either direction would mean that most of the work went over the wire as it was.
+LEAST_BYTES = 50_000
 
 
-class Compression(Experiment):
+def _table(title: str, operations: Figure) -> Table:
+    """Yield a row for each compressor and for none, blocking; for zstd on the event loop too."""
+    for compressor in COMPRESSORS:
+        for name, words, face in FACES[: 2 if compressor == "zstd" else 1]:
+            part = compressor if name == "blocking" else f"{compressor}-asyncio"
+            needs = (face, COMPRESSES, BATCH_SIZE)
+            yield part, f"{title}, {compressor}, {words}", needs, operations, (1, 4)
+
+
+def _compressed(bench: Bench, compressor: str) -> Bench:
+    """Return the bench with a target that asks for this compressor, or for none."""
+    uri = re.sub(r"[?&]compressors=[a-z]+", "", bench.target.uri)
+    if compressor != "none":
+        query = "&" if "?" in uri else "?" if uri.count("/") > 2 else "/?"
+        uri = f"{uri}{query}compressors={compressor}"
+    bench.target = dataclasses.replace(bench.target, uri=uri)
+    return bench
+
+
+class _Compressed(Task):
+    """Asks the server, beside another experiment's own check, whether the bytes came and went compressed."""
+
+    direction, counter = "compressor", "bytesIn"
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._compressor = part.id.split("-")[0]
+        super().__init__(part, _compressed(bench, self._compressor))  # type: ignore[call-arg]
+        self._client = bench
+
+    def verify(self) -> str:
+        if self._compressor == "none":
+            return super().verify()
+        before = self._counted()
+        seen = super().verify()
+        if (moved := self._counted() - before) < LEAST_BYTES:
+            raise AssertionError(
+                f"expected at least {LEAST_BYTES} bytes compressed with {self._compressor}, the server counted {moved}"
+            )
+        return seen
+
+    def _counted(self) -> int:
+        status: Any = self._client.run(self._client.adapter.command("serverStatus"))
+        return int(status["network"]["compression"][self._compressor][self.direction][self.counter])
+
+
+class CompressedReadTask(_Compressed, find_many.IterateTask):
     """The documents of find-many, in batches of 5000."""
 
-    id = "compression"
-    title = "reading 100 000 small documents over a compressed wire"
-    at_once = 1
-    dataset = "users"
-    brief_dataset = "few-users"
-
-    def parts(self, size: Size) -> list[Part]:
-        return _compression.parts(size, "batches of 5000", find_many.COUNTS)
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        batching = find_many.BATCHINGS["batch"]
-        return _compression.task(
-            part, bench, "compressor.bytesIn", lambda: find_many.IterateTask(part, bench, batching)
-        )
+    batching = find_many.BATCHINGS["batch"]
 
 
-EXPERIMENT = Compression()
+class CompressedInsertTask(_Compressed, insert_many.InsertManyTask):
+    """The documents of insert-many."""
+
+    direction, counter = "decompressor", "bytesOut"
+
+
+def _inserts(size: Size) -> Table:
+    return _table(insert_many.in_one_call(size), insert_many.COUNTS)
+
+
+EXPERIMENTS = (
+    Tabled(
+        "compression",
+        "reading 100 000 small documents over a compressed wire",
+        CompressedReadTask,
+        list(_table("batches of 5000", find_many.COUNTS)),
+        {"unit": "document"},
+        at_once=1,
+        dataset="users",
+        brief_dataset="few-users",
+    ),
+    Tabled(
+        "compression-insert",
+        "insert_many of 50 000 over a compressed wire",
+        CompressedInsertTask,
+        _inserts,
+        insert_many.SHARED,
+        at_once=1,
+    ),
+)

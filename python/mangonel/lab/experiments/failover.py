@@ -15,9 +15,10 @@ import time
 from typing import Any
 
 from mangonel.lab.contender import SESSIONS, Target
+from mangonel.lab.contenders._faces import at_once, wait
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import FACES, rows
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import FACES, Table, Tabled
 
 WRITERS = 4
 READERS = 2
@@ -36,7 +37,6 @@ class Load:
 
     def __init__(self, bench: Bench, numbers: itertools.count[int]) -> None:
         self._bench = bench
-        self._adapter = bench.adapter
         self._numbers = numbers
         self.is_over = threading.Event()
         self.acknowledged = 0
@@ -49,47 +49,31 @@ class Load:
         if self._bench.is_async:
             self._bench.run(self._tasks(kinds))
             return
-        threads = [threading.Thread(target=self._work, args=(kind,)) for kind in kinds]
+        threads = [threading.Thread(target=lambda kind=kind: at_once(self._work(kind))) for kind in kinds]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _begin(self, kind: str) -> Any:
-        if kind == "write":
-            return self._adapter.insert_one({"_id": next(self._numbers)})
-        return self._adapter.find_one(0)
-
-    def _work(self, kind: str) -> None:
-        is_last = False
-        while not is_last:
-            is_last, begun = self.is_over.is_set(), time.monotonic()
-            try:
-                self._begin(kind)
-            except Exception:
-                self.errors += 1
-                time.sleep(PAUSE_S)
-            else:
-                self._note(kind, begun)
-
     async def _tasks(self, kinds: list[str]) -> None:
-        await asyncio.gather(*map(self._work_async, kinds))
+        await asyncio.gather(*map(self._work, kinds))
 
-    async def _work_async(self, kind: str) -> None:
+    async def _work(self, kind: str) -> None:
+        adapter, pause = self._bench.adapter, asyncio.sleep if self._bench.is_async else time.sleep
         is_last = False
         while not is_last:
             is_last, begun = self.is_over.is_set(), time.monotonic()
             try:
-                await self._begin(kind)
+                if kind == "write":
+                    await wait(adapter.insert_one({"_id": next(self._numbers)}))
+                else:
+                    await wait(adapter.find_one(0))
             except Exception:
                 self.errors += 1
-                await asyncio.sleep(PAUSE_S)
+                await wait(pause(PAUSE_S))
             else:
-                self._note(kind, begun)
-
-    def _note(self, kind: str, begun: float) -> None:
-        self.acknowledged += kind == "write"
-        self.longest_s[kind] = max(self.longest_s[kind], time.monotonic() - begun)
+                self.acknowledged += kind == "write"
+                self.longest_s[kind] = max(self.longest_s[kind], time.monotonic() - begun)
 
 
 class Killer(threading.Thread):
@@ -125,7 +109,7 @@ class Killer(threading.Thread):
 class FailoverTask(Task):
     """A sample is one failover; its time is the longest operation."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, part: Part, bench: Bench) -> None:
         from mangonel import server
 
         if not _servers:
@@ -136,8 +120,7 @@ class FailoverTask(Task):
         self._stored = 0
         bench.target = Target(self._server.uri, bench.target.database, bench.target.collection, "majority")
         self._adapter = bench.connect(WRITERS + READERS)
-        self._load: Load | None = None
-        self._killer: Killer | None = None
+        self._killer: Any = None
 
     def verify(self) -> str:
         self._bench.run(self._adapter.insert_one({"_id": 0}))
@@ -151,8 +134,6 @@ class FailoverTask(Task):
         self._killer = Killer(self._server, self._load)
 
     def act(self) -> int:
-        assert self._killer is not None
-        assert self._load is not None
         self._killer.start()
         self._load.run()
         self._killer.join()
@@ -164,8 +145,6 @@ class FailoverTask(Task):
         Raises:
             AssertionError: nobody was elected, or an acknowledged document is not there.
         """
-        assert self._killer is not None
-        assert self._load is not None
         load, election = self._load, self._killer.election_s
         if not election:
             raise AssertionError(f"expected a new primary within {TIMEOUT_S:.0f} s")
@@ -183,26 +162,21 @@ class FailoverTask(Task):
         }
 
 
-class Failover(Experiment):
+def _table(size: Size) -> Table:
     """Both faces, in the short form the blocking one."""
-
-    id = "failover"
-    title = "the primary is killed"
-    together = False
-    own_process = True
-    passes = 1
-    brief_s = 17.0
-
-    def parts(self, size: Size) -> list[Part]:
-        title = "the longest stall; a member elects after one second"
-        table = [
-            (name, f"{WRITERS} writers, {words}: {title}", (face, SESSIONS), 1, (1, 3))
-            for name, words, face in FACES[: size.choose(1, 2)]
-        ]
-        return rows(size, table, unit="failover", write_concern="w:majority", server=False)
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return FailoverTask(bench)
+    for name, words, face in FACES[: size.choose(1, 2)]:
+        title = f"{WRITERS} writers, {words}: the longest stall; a member elects after one second"
+        yield name, title, (face, SESSIONS), 1, (1, 3)
 
 
-EXPERIMENT = Failover()
+EXPERIMENT = Tabled(
+    "failover",
+    "the primary is killed",
+    FailoverTask,
+    _table,
+    {"unit": "failover", "write_concern": "w:majority", "server": False},
+    together=False,
+    own_process=True,
+    passes=1,
+    brief_s=17.0,
+)

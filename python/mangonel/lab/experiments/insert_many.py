@@ -1,4 +1,4 @@
-"""insert_many of 50 000 small documents, w:1, in one call."""
+"""insert_many of 50 000 small documents, w:1, in one call: spec task SmallDocBulkInsert with five times as many."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from mangonel.lab import documents
 from mangonel.lab.contender import BLOCKING
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import FACES, rows
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import FACES, Table, Tabled
 
 COUNTS = (50_000, 50_000, 10_000)
 
@@ -25,49 +25,38 @@ class InsertManyTask(Task):
 
     def verify(self) -> str:
         """Insert a first thousand; that they arrived is checked with the count at the end."""
-        self._insert([documents.user(number) for number in range(1000)])
+        self._make(1000)
+        self.act()
         return digest("inserted")
 
     def arrange(self) -> None:
-        """Make documents without `_id`: drivers add it, and that is part of the work."""
-        self._documents = [documents.user(number) for number in range(self._count)]
-        self._encode(self._documents)
+        self._make(self._count)
 
     def act(self) -> int:
         self._bench.run(self._adapter.insert_many(self._documents))
-        self._written += self._count
-        return self._count
+        self._written += len(self._documents)
+        return len(self._documents)
 
     def written(self) -> int | None:
         return self._written
 
-    def _insert(self, batch: list[dict[str, Any]]) -> None:
-        self._encode(batch)
-        self._bench.run(self._adapter.insert_many(batch))
-        self._written += len(batch)
-
-    def _encode(self, batch: list[dict[str, Any]]) -> None:
+    def _make(self, count: int) -> None:
+        """Make documents without `_id`: drivers add it, and that is part of the work."""
+        self._documents = [documents.user(number) for number in range(count)]
         # Only floors encode ahead: they stand for what is left when a driver's own work costs nothing.
         if hasattr(self._adapter, "arrange_many"):
-            self._adapter.arrange_many(batch)
+            self._adapter.arrange_many(self._documents)
 
 
-class InsertMany(Experiment):
-    """Spec task SmallDocBulkInsert with five times the documents."""
-
-    id = "insert-many"
-    title = "insert_many of 50 000"
-
-    def parts(self, size: Size) -> list[Part]:
-        title = f"{size.choose(*COUNTS) // 1000} 000 small documents in one call"
-        table = [
-            (name, f"{title}, {words}", flag, COUNTS, (2 if flag == BLOCKING else 1, 4))
-            for name, words, flag in FACES
-        ]
-        return rows(size, table, unit="document", write_concern="w:1")
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return InsertManyTask(part, bench)
+def in_one_call(size: Size) -> str:
+    """Return the words for what is inserted."""
+    return f"{size.choose(*COUNTS) // 1000} 000 small documents in one call"
 
 
-EXPERIMENT = InsertMany()
+def _table(size: Size) -> Table:
+    for name, words, flag in FACES:
+        yield name, f"{in_one_call(size)}, {words}", flag, COUNTS, (2 if flag == BLOCKING else 1, 4)
+
+
+SHARED = {"unit": "document", "write_concern": "w:1"}
+EXPERIMENT = Tabled("insert-many", "insert_many of 50 000", InsertManyTask, _table, SHARED)

@@ -8,11 +8,10 @@ has shares of each contender's own capacity beside them: how it behaves near its
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import Table, Tabled
 from mangonel.lab.experiments.find_one import FindOneTask
 from mangonel.lab.latency import Paced
 
@@ -26,14 +25,15 @@ OWN_S = 2
 class RateTask(FindOneTask):
     """So many find_one a second, each due at its time, whatever became of the one before."""
 
-    def __init__(self, part: Part, bench: Bench, rate: int) -> None:
+    def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench, CONNECTIONS)
-        self._rate = float(rate)
+        self.figure = int(part.id.rpartition("-")[2])
+        self.rate = float(self.figure)
         self._paced: Paced | None = None
 
     def act(self) -> int:
-        self._paced = self._bench.drive_at_rate(self._adapter.find_one, self._keys, self._rate, CONNECTIONS)
-        return len(self._keys)
+        self._paced = self.bench.drive_at_rate(self.adapter.find_one, self.keys, self.rate, CONNECTIONS)
+        return len(self.keys)
 
     def extras(self) -> dict[str, float]:
         return self._paced.extras() if self._paced else {}
@@ -45,57 +45,46 @@ class RateTask(FindOneTask):
 class ShareTask(RateTask):
     """The same at a share of what the contender can do just now, which the warm-up finds out."""
 
-    def __init__(self, part: Part, bench: Bench, percent: int) -> None:
-        super().__init__(part, bench, 1)
-        self._percent = percent
-
     def warm_up(self) -> None:
         """Find out how many a second there are at most, with as many in flight as there are connections."""
         super().warm_up()
-        probes = (self._keys * (PROBES // len(self._keys) + 1))[:PROBES]
+        probes = (self.keys * (PROBES // len(self.keys) + 1))[:PROBES]
         begun = time.perf_counter()
-        self._bench.drive(self._adapter.find_one, probes, CONNECTIONS)
-        self._rate = self._percent / 100 * PROBES / (time.perf_counter() - begun)
+        self.drive(probes)
+        self.rate = self.figure / 100 * PROBES / (time.perf_counter() - begun)
         # So many seconds, whatever the rate.
-        wanted = max(PROBES, round(OWN_S * self._rate))
-        self._keys = (self._keys * (wanted // len(self._keys) + 1))[:wanted]
+        wanted = max(PROBES, round(OWN_S * self.rate))
+        self.keys = (self.keys * (wanted // len(self.keys) + 1))[:wanted]
 
 
-class Latency(Experiment):
-    """Two rates on both faces, and shares of everybody's own capacity."""
-
-    id = "latency"
-    title = "find_one at a constant rate"
-    dataset = "small"
-    passes = 1
-    brief_s = 6.0
-    shows = (
-        "Latency from when a request was due, so that a stall is counted for every request that would have come in it. "
-        "Loads that are the same for all are far below capacity; those that are shares of it differ from contender to "
-        "contender, so there a faster one has more to do. It does not tell how much a driver can do: that is what the "
-        "other experiments are for. What lies below the generator's own lag, given with the figures, means nothing."
-    )
-
-    def parts(self, size: Size) -> list[Part]:
-        """Two rates with threads, two with tasks; in the full form four shares of each."""
-        faces = ((BLOCKING, "8 threads"), (ASYNCIO, "event loop"))
-        table: list[tuple[Any, ...]] = [
-            (f"{face}-{rate}", f"{rate} a second, {words}", (face, DECODES), (rate, 5 * rate, rate // 4), 1)
-            for face, words in faces
-            for rate in RATES
-        ]
-        if not size.quick:
-            share = "% of its own capacity"
-            table += [
-                (f"{face}-own-{percent}", f"{percent} {share}, {words}", (face, DECODES), PROBES, 1)
-                for face, words in faces
-                for percent in SHARES
-            ]
-        return rows(size, table, judge="p99")
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        figure = int(part.id.rpartition("-")[2])
-        return (ShareTask if "-own-" in part.id else RateTask)(part, bench, figure)
+def _table(size: Size) -> Table:
+    """Two rates with threads, two with tasks; in the full form four shares of each."""
+    faces = ((BLOCKING, "8 threads"), (ASYNCIO, "event loop"))
+    for face, words in faces:
+        for rate in RATES:
+            figures = (rate, 5 * rate, rate // 4)
+            yield f"{face}-{rate}", f"{rate} a second, {words}", (face, DECODES), figures, 1
+    for face, words in faces:
+        for share in () if size.quick else SHARES:
+            title = f"{share} % of its own capacity, {words}"
+            yield f"{face}-own-{share}", title, (face, DECODES), PROBES, 1
 
 
-EXPERIMENT = Latency()
+def _task(part: Part, bench: Bench) -> Task:
+    return (ShareTask if "-own-" in part.id else RateTask)(part, bench)
+
+
+EXPERIMENT = Tabled(
+    "latency",
+    "find_one at a constant rate",
+    _task,
+    _table,
+    {"judge": "p99"},
+    dataset="small",
+    passes=1,
+    brief_s=6.0,
+    shows="Latency from when a request was due, so that a stall is counted for every request that would have come in "
+    "it. Loads that are the same for all are far below capacity; those that are shares of it differ from contender to "
+    "contender, so there a faster one has more to do. It does not tell how much a driver can do: that is what the "
+    "other experiments are for. What lies below the generator's own lag, given with the figures, means nothing.",
+)

@@ -14,26 +14,21 @@ from typing import Any
 from mangonel.engines.certificates import certify
 from mangonel.lab import documents
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES, Target
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.find_one import FindOneTask
 
 # By worker process: one server serves all parts of a contender, and ends with the process.
 _servers: list[Any] = []
 
 
-def _secure_target(bench: Bench) -> Target:
+def _start() -> str:
     from mangonel import server
 
-    def start() -> str:
-        folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-tls-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _servers.append(server.start(tls=certify(folder).for_mongod()))
-        return str(_servers[0].uri)
-
-    target = bench.target
-    uri = _servers[0].uri if _servers else bench.first("tls", start)
-    return Target(uri, target.database, target.collection)
+    folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _servers.append(server.start(tls=certify(folder).for_mongod()))
+    return str(_servers[0].uri)
 
 
 class SecureFindOneTask(FindOneTask):
@@ -41,47 +36,40 @@ class SecureFindOneTask(FindOneTask):
 
     documents = 500
 
-    def __init__(self, part: Part, bench: Bench, in_flight: int) -> None:
-        bench.target = _secure_target(bench)
-        super().__init__(part, bench, in_flight)
-        if bench.run(self._adapter.find_one(0)) is None:
+    def __init__(self, part: Part, bench: Bench) -> None:
+        uri = _servers[0].uri if _servers else bench.first("tls", _start)
+        bench.target = Target(uri, bench.target.database, bench.target.collection)
+        super().__init__(part, bench)
+        if bench.run(self.adapter.find_one(0)) is None:
             made = [{"_id": key, **documents.small(key)} for key in range(self.documents)]
-            bench.run(self._adapter.insert_many(made))
+            bench.run(self.adapter.insert_many(made))
 
 
 class ConnectTask(SecureFindOneTask):
     """So many clients, each with one find_one."""
 
     def act(self) -> int:
-        for key in self._keys:
-            adapter = self._bench.connect()
-            self._bench.run(adapter.find_one(key))
-        return len(self._keys)
+        for key in self.keys:
+            adapter = self.bench.connect()
+            self.bench.run(adapter.find_one(key))
+        return len(self.keys)
 
 
-class Tls(Experiment):
-    """The price of TLS per operation and per client."""
-
-    id = "tls"
-    title = "TLS"
-    passes = 2
-    own_process = True
-
-    def parts(self, size: Size) -> list[Part]:
-        """One at a time on both faces, 100 tasks on event loops, and new clients."""
-        one, many = (BLOCKING, DECODES), (ASYNCIO, DECODES)
-        client = "a new client and its first find_one"
-        table = [
-            ("blocking", "one at a time, blocking", one, (300, 3000, 200), (2, 4)),
-            ("tasks-100", "100 tasks", many, (1000, 5000, 400), (2, 4)),
-            ("connect", client, one, (5, 20), (2, 4), {"unit": "client"}),
-        ]
-        return rows(size, table, server=False)
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        if part.id == "connect":
-            return ConnectTask(part, bench, 1)
-        return SecureFindOneTask(part, bench, 100 if part.id == "tasks-100" else 1)
+def _task(part: Part, bench: Bench) -> Task:
+    return (ConnectTask if part.id == "connect" else SecureFindOneTask)(part, bench)
 
 
-EXPERIMENT = Tls()
+ONE, MANY = (BLOCKING, DECODES), (ASYNCIO, DECODES)
+EXPERIMENT = Tabled(
+    "tls",
+    "TLS",
+    _task,
+    [
+        ("blocking", "one at a time, blocking", ONE, (300, 3000, 200), (2, 4)),
+        ("tasks-100", "100 tasks", MANY, (1000, 5000, 400), (2, 4)),
+        ("connect", "a new client and its first find_one", ONE, (5, 20), (2, 4), {"unit": "client"}),
+    ],
+    {"server": False},
+    passes=2,
+    own_process=True,
+)
