@@ -109,14 +109,14 @@ def test_upstream_bug_exported_and_downloaded_files_are_on_the_disk_when_the_clo
 ):
     import asyncio
 
-    from mangonel.lab.contenders import _spec
+    from mangonel.lab.contenders import _players
 
     for name in ("mangonel", "pymongo", "mangonel-asyncio"):
         synced: list[int] = []
         monkeypatch.setattr(os, "fsync", synced.append)
 
         async def files(name: str = name) -> None:
-            player = await _spec.open_player(name, target)
+            player = await _players.open_player(name, target)
 
             async def call(verb, *arguments):
                 result = getattr(player, verb)(*arguments)
@@ -139,10 +139,10 @@ def test_upstream_bug_exported_and_downloaded_files_are_on_the_disk_when_the_clo
 def test_upstream_bug_an_export_finds_its_range_by_an_index(target, tmp_path, name):
     import asyncio
 
-    from mangonel.lab.contenders import _spec
+    from mangonel.lab.contenders import _players
 
     async def export() -> None:
-        player = await _spec.open_player(name, target)
+        player = await _players.open_player(name, target)
 
         async def call(verb, *arguments):
             result = getattr(player, verb)(*arguments)

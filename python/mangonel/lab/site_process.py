@@ -1,14 +1,22 @@
-"""A web site in a process of its own, as the experiments load them. Knows no site."""
+"""A web site in a process of its own, as the experiments load them: how it is started, and how it serves.
+
+Knows no site.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import resource
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["SiteProcess", "end"]
+__all__ = ["BACKLOG", "SiteProcess", "cpu_seconds", "end", "serve"]
+
+BACKLOG = 1024  # the load's connections arrive at once
 
 
 class SiteProcess:
@@ -91,3 +99,25 @@ def end(process: subprocess.Popen[str]) -> None:
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+async def serve(rules: Sequence[tuple[str, Any]], settings: dict[str, Any]) -> None:
+    """Serve Tornado's handlers by their paths; print the port, and return when standard input ends."""
+    import tornado.web
+    from tornado.httpserver import HTTPServer
+    from tornado.testing import bind_unused_port
+
+    sock, port = bind_unused_port()
+    sock.listen(BACKLOG)
+    server = HTTPServer(tornado.web.Application(list(rules), **settings))
+    server.add_socket(sock)
+    print(port, flush=True)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
+    await ended.wait()
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process, all its threads included."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

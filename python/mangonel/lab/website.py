@@ -12,10 +12,12 @@ import asyncio
 import gc
 import json
 import os
-import resource
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
+
+from mangonel.lab.site_process import cpu_seconds, serve
 
 __all__ = ["main"]
 
@@ -26,126 +28,102 @@ HOUR = 3600.0
 
 def main() -> int:
     """Serve until the parent goes away."""
-    url = sys.argv[1]
-    asyncio.run(_serve(url))
+    asyncio.run(_serve(sys.argv[1]))
     return 0
 
 
 async def _serve(url: str) -> None:
-    import tornado.web
-    from tornado.httpserver import HTTPServer
-    from tornado.testing import bind_unused_port
-
     meter, settings, mixin = await _sessions(url)
-    before = [_cpu()]
+    before = cpu_seconds()
     visitors: list[str] = []
 
-    class Calls(tornado.web.RequestHandler):
-        def get(self) -> None:
-            now = _cpu()
-            self.write(json.dumps({"calls": dict(meter.by_name), "cpu": now - before[0]}))
-            before[0] = now
-            meter.by_name.clear()
+    def calls(handler: Any) -> str:
+        nonlocal before
+        now, last = cpu_seconds(), before
+        before, told = now, json.dumps({"calls": dict(meter.by_name), "cpu": now - last})
+        meter.by_name.clear()
+        return told
 
-    class Populate(tornado.web.RequestHandler):
-        async def get(self) -> None:
-            count, size = int(self.get_argument("count")), int(self.get_argument("size", "100"))
-            visitors.extend(await _populate(meter.store, count, size))
-            self.write(str(len(visitors)))
+    async def populate(handler: Any) -> str:
+        count, size = int(handler.get_argument("count")), int(handler.get_argument("size", "100"))
+        visitors.extend(await _populate(meter.store, count, size))
+        return str(len(visitors))
 
-    class Visitors(tornado.web.RequestHandler):
-        def get(self) -> None:
-            self.write(json.dumps(visitors[-VISITORS:]))
+    def count(handler: Any) -> str:
+        # Calls that nobody else makes: callgrind is told to begin at one and to end at the other.
+        if handler.get_argument("what") == "begin":
+            gc.collect()  # so that no count has one more of these than another
+            os.getppid()
+        else:
+            os.getsid(0)
+        return "counted"
 
-    class Count(tornado.web.RequestHandler):
-        def get(self) -> None:
-            # Calls that nobody else makes: callgrind is told to begin at one and to end at the other.
-            if self.get_argument("what") == "begin":
-                gc.collect()  # so that no count has one more of these than another
-                os.getppid()
-            else:
-                os.getsid(0)
-            self.write("counted")
-
-    own = [("/calls", Calls), ("/populate", Populate), ("/visitors", Visitors), ("/count", Count)]
-    application = tornado.web.Application(
-        [*_handlers(mixin), *own], log_function=lambda handler: None, **settings
-    )
-    # A backlog for the load's 300 connections, which arrive at once.
-    sock, port = bind_unused_port()
-    sock.listen(1024)
-    server = HTTPServer(application)
-    server.add_socket(sock)
-    print(port, flush=True)
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    await reader.read()
+    own: dict[str, Callable[[Any], Any]] = {
+        "/calls": calls,
+        "/populate": populate,
+        "/visitors": lambda handler: json.dumps(visitors[-VISITORS:]),
+        "/count": count,
+        "/health": lambda handler: "reader",
+    }
+    pages = STORED if mixin else PLAIN
+    rules = [(path, _handler(answer, mixin)) for path, answer in pages.items()]
+    rules += [(path, _handler(answer, None)) for path, answer in own.items()]
+    await serve(rules, {"log_function": lambda handler: None, **settings})
     # A client with a thread of its own would keep the process.
     if hasattr(meter.store, "aclose"):
         await meter.store.aclose()
 
 
-def _handlers(mixin: Any) -> list[Any]:
+def _handler(answer: Callable[[Any], Any], mixin: Any) -> Any:
+    """Return a handler that writes what `answer` returns, or what it promises."""
     import tornado.web
 
-    if mixin is None:
+    bases = (mixin, tornado.web.RequestHandler) if mixin else (tornado.web.RequestHandler,)
 
-        class Write(tornado.web.RequestHandler):
-            async def get(self) -> None:
-                self.write(self.get_argument("v"))
+    async def get(self: Any) -> None:
+        body = answer(self)
+        body = await body if asyncio.iscoroutine(body) else body
+        if body is not None:
+            self.write(body)
 
-        class Read(tornado.web.RequestHandler):
-            async def get(self) -> None:
-                self.write("reader")
+    return type("Handler", bases, {"get": get})
 
-        return [("/", Write), ("/read", Read), ("/anonymous", Read), ("/health", Read)]
 
-    class WriteStored(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        async def get(self) -> None:
-            # The original handler: a parameter of the request is stored.
-            self.session["v"] = value = self.get_argument("v")
-            self.write(value)
+def _write(handler: Any) -> str:
+    # The original handler: a parameter of the request is stored.
+    handler.session["v"] = value = handler.get_argument("v")
+    return str(value)
 
-    class ReadStored(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        async def get(self) -> None:
-            self.session.get("v")
-            self.write("reader")
 
-    class Add(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        async def get(self) -> None:
-            self.session[self.get_argument("key")] = 1
-            self.write("added")
+def _read(handler: Any) -> str:
+    handler.session.get("v")
+    return "reader"
 
-    class Keys(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        async def get(self) -> None:
-            self.write(str(len(self.session)))
 
-    class Login(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        async def get(self) -> None:
-            self.session.login(self.get_argument("user"))
-            self.redirect("/page")
+def _add(handler: Any) -> str:
+    handler.session[handler.get_argument("key")] = 1
+    return "added"
 
-    class Page(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        async def get(self) -> None:
-            self.write(self.session.user or "nobody")
 
-    class Health(mixin, tornado.web.RequestHandler):  # type: ignore[misc]
-        use_session = False
+def _login(handler: Any) -> None:
+    handler.session.login(handler.get_argument("user"))
+    handler.redirect("/page")
 
-        def get(self) -> None:
-            self.write("reader")
 
-    return [
-        ("/", WriteStored),
-        ("/read", ReadStored),
-        ("/anonymous", ReadStored),
-        ("/add", Add),
-        ("/keys", Keys),
-        ("/login", Login),
-        ("/page", Page),
-        ("/health", Health),
-    ]
+STORED: dict[str, Callable[[Any], Any]] = {
+    "/": _write,
+    "/read": _read,
+    "/anonymous": _read,
+    "/add": _add,
+    "/keys": lambda handler: str(len(handler.session)),
+    "/login": _login,
+    "/page": lambda handler: handler.session.user or "nobody",
+}
+PLAIN: dict[str, Callable[[Any], Any]] = {
+    "/": lambda handler: handler.get_argument("v"),
+    "/read": lambda handler: "reader",
+    "/anonymous": lambda handler: "reader",
+}
 
 
 async def _populate(store: Any, count: int, size: int) -> list[str]:
@@ -167,10 +145,8 @@ async def _populate(store: Any, count: int, size: int) -> list[str]:
             token = new_token()
             key = cookie.key_of(token)
             # Neither a touch nor a renewal comes due in a run, so the store's calls can be foretold.
-            record = Record(
-                key, data, 1, now, now + 6 * HOUR, now + 12 * HOUR, issued=now + HOUR, sid=key[:8]
-            )
-            if not await store.put(record, 0):
+            times: Any = {"issued": now + HOUR, "sid": key[:8]}
+            if not await store.put(Record(key, data, 1, now, now + 6 * HOUR, now + 12 * HOUR, **times), 0):
                 raise RuntimeError("the store refused a new websession")
             if number % step == 0:
                 kept.append(f"sid={token}")
@@ -180,6 +156,7 @@ async def _populate(store: Any, count: int, size: int) -> list[str]:
 
 
 async def _sessions(url: str) -> tuple[Any, dict[str, Any], Any]:
+    """Return a meter of the store's calls, the application's settings, and the class of handlers with sessions."""
     from mangonel.websessions.stores.meter import Meter
 
     if url == "none":
@@ -187,29 +164,22 @@ async def _sessions(url: str) -> tuple[Any, dict[str, Any], Any]:
     from mangonel.websessions import WebSessions
     from mangonel.websessions.cookies import new_token
     from mangonel.websessions.frameworks.tornado import SessionMixin
+    from mangonel.websessions.stores.mongodb import MongoStore
     from mangonel.websessions.stores.urls import open_store
 
-    store = _pymongo_store(url) if url.startswith("pymongo+") else open_store(url)
+    if url.startswith("pymongo+"):
+        from pymongo import AsyncMongoClient
+
+        client: Any = AsyncMongoClient(url.removeprefix("pymongo+"))
+        store: Any = MongoStore(client.get_default_database().websessions)
+    else:
+        store = open_store(url)
     if hasattr(store, "setup"):
         await store.setup()
     meter = Meter(store)
     seal = new_token() if url.startswith("cookie:") else None
     sessions: Any = WebSessions(url if seal else meter, secure=False, seal=seal)
     return meter, {"sessions": sessions}, SessionMixin
-
-
-def _pymongo_store(url: str) -> Any:
-    from pymongo import AsyncMongoClient
-
-    from mangonel.websessions.stores.mongodb import MongoStore
-
-    client: Any = AsyncMongoClient(url.removeprefix("pymongo+"))
-    return MongoStore(client.get_default_database().websessions)
-
-
-def _cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

@@ -6,11 +6,18 @@ is timed by the microsecond is written for each face.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-__all__ = ["AtOnce", "at_once", "each", "play", "wait"]
+__all__ = ["AtOnce", "at_once", "each", "named", "play", "wait"]
+
+
+def named(path: str) -> Any:
+    """Return what a "module:name" stands for."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 async def wait(value: Any) -> Any:

@@ -1,11 +1,13 @@
 """Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class.
 
-What the verbs do is said where they are declared, in `contender.py`; here are those besides.
+What most verbs do is said where they are declared, in `contender.py`. Besides: `transact` inserts documents one by one
+in a transaction, in a session of its own; `mark` returns the resume token of this moment and `changes` so many changes
+behind it; `command` runs one without arguments on `admin`, for checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from mangonel.lab.contender import Batching, Document, Target
@@ -31,9 +33,7 @@ class _Adapter:
         self._collection = client[target.database][target.collection]
 
     def documents(self, batching: Batching) -> Any:
-        options: dict[str, Any] = {}
-        if batching.size:
-            options["batch_size"] = batching.size
+        options: dict[str, Any] = {"batch_size": batching.size} if batching.size else {}
         if batching.exhaust:
             options["cursor_type"] = EXHAUST_CURSOR
         cursor = self._collection.find({}, **options)
@@ -68,17 +68,11 @@ class BlockingAdapter(_Adapter):
             count += 1
         return count
 
-    def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
-        cursor: Iterator[Mapping[str, Any]] = super().documents(batching)
-        return cursor
-
     def to_list(self) -> list[Any]:
         documents: list[Any] = self._collection.find({}).to_list()
         return documents
 
     def transact(self, documents: list[Document]) -> None:
-        """Insert the documents one by one in a transaction, in a session of its own."""
-
         def insert(session: Any) -> None:
             for document in documents:
                 self._collection.insert_one(document, session=session)
@@ -87,18 +81,15 @@ class BlockingAdapter(_Adapter):
             session.with_transaction(insert)
 
     def mark(self) -> Any:
-        """Return the resume token of this moment."""
         with self._collection.watch() as stream:
             return stream.resume_token
 
     def changes(self, token: Any, count: int) -> list[Any]:
-        """Return so many changes behind the token."""
         with self._collection.watch(resume_after=token) as stream:
             # The numbers come first, or a change more than there are would be waited for.
             return [change for _, change in zip(range(count), stream, strict=False)]
 
     def command(self, name: str) -> Any:
-        """Run a command without arguments on `admin`; for checks."""
         return self._client.admin.command(name)
 
     def close(self) -> None:
@@ -134,17 +125,11 @@ class AsyncAdapter(_Adapter):
             count += 1
         return count
 
-    def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
-        cursor: AsyncIterator[Mapping[str, Any]] = super().documents(batching)
-        return cursor
-
     async def to_list(self) -> list[Any]:
         documents: list[Any] = await self._collection.find({}).to_list(None)
         return documents
 
     async def transact(self, documents: list[Document]) -> None:
-        """Insert the documents one by one in a transaction, in a session of its own."""
-
         async def insert(session: Any) -> None:
             for document in documents:
                 await self._collection.insert_one(document, session=session)
@@ -153,12 +138,10 @@ class AsyncAdapter(_Adapter):
             await session.with_transaction(insert)
 
     async def mark(self) -> Any:
-        """Return the resume token of this moment."""
         async with await self._collection.watch() as stream:
             return stream.resume_token
 
     async def changes(self, token: Any, count: int) -> list[Any]:
-        """Return so many changes behind the token."""
         found = []
         async with await self._collection.watch(resume_after=token) as stream:
             async for change in stream:
@@ -168,7 +151,6 @@ class AsyncAdapter(_Adapter):
         return found
 
     async def command(self, name: str) -> Any:
-        """Run a command without arguments on `admin`; for checks."""
         return await self._client.admin.command(name)
 
     async def close(self) -> None:

@@ -155,17 +155,16 @@ class Commands:
     def find_list(self, limit: int) -> bytearray:
         """Return the message that asks for the first documents."""
         if limit not in self._lists:
-            self._lists[limit] = self._message({"find": "", "filter": {}, "limit": limit})
+            self._lists[limit] = self.find({"limit": limit})
         return self._lists[limit]
 
-    def find_page(self, limit: int, options: dict[str, Any]) -> bytearray:
-        """Return the message that asks for the first documents in an order of its own."""
-        return self._message({"find": "", "filter": {}, "limit": limit, **options})
+    def find(self, options: dict[str, Any]) -> bytearray:
+        """Return the message that opens a cursor."""
+        return self._message({"find": "", "filter": {}, **options})
 
     def find_all(self, batching: Batching) -> bytearray:
         """Return the message that opens a cursor over the collection."""
-        size = {"batchSize": batching.size} if batching.size else {}
-        return self._message({"find": "", "filter": {}, **size})
+        return self.find({"batchSize": batching.size} if batching.size else {})
 
     def get_more(self, asked: tuple[int, Batching]) -> bytearray:
         """Return the message that asks for a cursor's next batch, or for all of them when it exhausts."""

@@ -9,37 +9,21 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from mangonel.lab.contender import (
-    ASYNCIO,
-    BLOCKING,
-    BULK_WRITE,
-    CODEC,
-    COMPRESSES,
-    DRIVER,
-    EXHAUST,
-    EXITS,
-    GRIDFS,
-    GRIDFS_READS,
-    GRIDFS_SHARES,
-    IMPORT,
-    PREFETCH,
-    PROGRAM,
-    SESSIONS,
-    SPEC,
-    THREADS,
-    Codec,
-    Contender,
-    Target,
-)
+from mangonel.lab import contender as flags
+from mangonel.lab.contender import Codec, Contender, Target
 from mangonel.lab.contenders import _programs
+from mangonel.lab.contenders._faces import named
 from mangonel.lab.contenders._mongojet import MongojetAdapter
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter
 
 BSON_NAMES = ("mangonel.bson:encode", "mangonel.bson:decode", "mangonel.bson:decode_all")
-# What this driver and PyMongo offer on either face, and what of it both loops are asked for.
-FULL = DRIVER | GRIDFS | {BULK_WRITE, COMPRESSES, EXHAUST, PROGRAM, SESSIONS, SPEC}
-LOOP = DRIVER | {ASYNCIO, EXHAUST, SESSIONS}
-OURS = frozenset({EXITS, GRIDFS_SHARES, PREFETCH})
+# What drivers offer beside reading and writing: files, programs and the specification's tasks; and on two loops.
+FILES = flags.DRIVER | flags.GRIDFS
+TASKS = FILES | {flags.PROGRAM, flags.SPEC}
+FULL = TASKS | {flags.BULK_WRITE, flags.COMPRESSES, flags.EXHAUST, flags.SESSIONS}
+LOOP = flags.DRIVER | {flags.EXHAUST, flags.SESSIONS}
+OURS = frozenset({flags.EXITS, flags.GRIDFS_SHARES, flags.PREFETCH})
+THREADED = frozenset({flags.IMPORT, flags.THREADS})
 
 
 def _driver(
@@ -68,8 +52,7 @@ def _driver(
     module, _, name = client.partition(":")
 
     def connect(target: Target) -> Any:
-        found: Any = getattr(importlib.import_module(module), name)
-        return (AsyncAdapter if loop else BlockingAdapter)(found, target)
+        return (AsyncAdapter if loop else BlockingAdapter)(named(client), target)
 
     def program(kind: str, target: Target) -> str:
         statement = imports if imports and kind == "import" else f"from {module} import {name}"
@@ -80,14 +63,14 @@ def _driver(
     return Contender(
         id,
         title,
-        offers,
+        offers | ({flags.ASYNCIO if loop else flags.BLOCKING} if flags.DECODES in offers else set()),
         packages=packages or (module.partition(".")[0],),
         names=(client,),
         loop=loop,
         blocking=None if loop else adapter or connect,
         asynchronous=(adapter or connect) if loop else None,
         codec=codec,
-        program=program if PROGRAM in offers else None,
+        program=program if flags.PROGRAM in offers else None,
     )
 
 
@@ -120,34 +103,24 @@ class PyMongoTypes:
 
 
 def _our_bson(id: str, title: str, **environment: str) -> Contender:
-    offers = frozenset({CODEC})
-    packages = ("mangonel",)
-    return Contender(
-        id, title, offers, packages=packages, names=BSON_NAMES, codec=_codec, environment=environment
-    )
+    about: Any = {"packages": ("mangonel",), "names": BSON_NAMES, "environment": environment}
+    return Contender(id, title, frozenset({flags.CODEC}), codec=_codec, **about)
 
 
+OUR_LOOP, THEIR_LOOP = "mangonel:AsyncMongoClient", "pymongo:AsyncMongoClient"
+THEIR_CLIENT, MOTORS_CLIENT = "pymongo:MongoClient", "motor.motor_asyncio:AsyncIOMotorClient"
+BARE = frozenset({flags.PROGRAM, flags.IMPORT, "floor"})
+CHUNKED = frozenset({flags.GRIDFS_READS})
 CONTENDERS = (
-    Contender(
-        "bare",
-        "bare interpreter",
-        frozenset({PROGRAM, IMPORT, "floor"}),
-        program=lambda kind, target: "pass\n",
-    ),
+    Contender("bare", "bare interpreter", BARE, program=lambda kind, target: "pass\n"),
     # The import experiment names the client: a lazy package would otherwise import nothing.
-    _driver("mangonel", "mangonel", "mangonel:MongoClient", FULL | OURS | {BLOCKING, IMPORT, THREADS}),
-    _driver(
-        "mangonel-asyncio",
-        "mangonel, asyncio",
-        "mangonel:AsyncMongoClient",
-        FULL | OURS | {ASYNCIO},
-        loop="asyncio",
-    ),
+    _driver("mangonel", "mangonel", "mangonel:MongoClient", FULL | OURS | THREADED),
+    _driver("mangonel-asyncio", "mangonel, asyncio", OUR_LOOP, FULL | OURS, loop="asyncio"),
     _driver(
         "mangonel-uvloop",
         "mangonel, uvloop",
-        "mangonel:AsyncMongoClient",
-        LOOP | GRIDFS | {GRIDFS_SHARES, PREFETCH},
+        OUR_LOOP,
+        LOOP | FILES | (OURS - {flags.EXITS}),
         loop="uvloop",
         packages=("mangonel", "uvloop"),
     ),
@@ -157,7 +130,7 @@ CONTENDERS = (
         "mongojet",
         "mongojet",
         "mongojet:create_client",
-        DRIVER | GRIDFS | {ASYNCIO, PROGRAM, IMPORT, EXITS, SPEC},
+        TASKS | {flags.IMPORT, flags.EXITS},
         loop="asyncio",
         adapter=MongojetAdapter,
         expression="await create_client(URI)",
@@ -165,8 +138,8 @@ CONTENDERS = (
     _driver(
         "motor",
         "Motor",
-        "motor.motor_asyncio:AsyncIOMotorClient",
-        DRIVER | GRIDFS | {ASYNCIO, BULK_WRITE, PROGRAM, SPEC},
+        MOTORS_CLIENT,
+        TASKS | {flags.BULK_WRITE},
         loop="asyncio",
         packages=("motor", "pymongo"),
         close="client.close()",
@@ -174,23 +147,17 @@ CONTENDERS = (
     _driver(
         "pymongo",
         "PyMongo",
-        "pymongo:MongoClient",
-        FULL | {BLOCKING, CODEC, IMPORT, THREADS},
+        THEIR_CLIENT,
+        FULL | THREADED | {flags.CODEC},
         codec=_pymongo_codec,
         imports="import pymongo",
     ),
-    _driver("by-chunk", "PyMongo, one find_one per chunk", "pymongo:MongoClient", frozenset({GRIDFS_READS})),
-    _driver(
-        "pymongo-async",
-        "PyMongo Async",
-        "pymongo:AsyncMongoClient",
-        FULL | {ASYNCIO},
-        loop="asyncio",
-    ),
+    _driver("by-chunk", "PyMongo, one find_one per chunk", THEIR_CLIENT, CHUNKED),
+    _driver("pymongo-async", "PyMongo Async", THEIR_LOOP, FULL, loop="asyncio"),
     _driver(
         "pymongo-uvloop",
         "PyMongo Async, uvloop",
-        "pymongo:AsyncMongoClient",
+        THEIR_LOOP,
         LOOP,
         loop="uvloop",
         packages=("pymongo", "uvloop"),

@@ -10,20 +10,16 @@ from mangonel.lab.contender import Contender
 
 LIVE = "live"
 WATCHED = "live-watched"
-BROWSERS = {"live-alone": 0, "live-beside": 200, "live-200": 200}
 BESIDE = "live-beside"
+BROWSERS = {"live-alone": 0, BESIDE: 200, "live-200": 200}
 TITLES = {
     "live-alone": "the demo, no browsers",
-    "live-beside": "the demo, 200 browsers at another process",
+    BESIDE: "the demo, 200 browsers at another process",
     "live-200": "the demo, 200 browsers",
 }
+PACKAGES = ("mangonel", "tornado", "msgspec", "annotated_types")
 
 CONTENDERS = tuple(
-    Contender(
-        id=name,
-        title=TITLES[name],
-        offers=frozenset({LIVE, WATCHED} if count and name != BESIDE else {LIVE}),
-        packages=("mangonel", "tornado", "msgspec", "annotated_types"),
-    )
-    for name, count in BROWSERS.items()
+    Contender(name, title, frozenset({LIVE, WATCHED} if name == "live-200" else {LIVE}), packages=PACKAGES)
+    for name, title in TITLES.items()
 )

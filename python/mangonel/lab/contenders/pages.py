@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mangonel.lab.contender import Contender
 from mangonel.lab.contenders import _wire
 
@@ -16,61 +14,39 @@ ORIGINAL = "page-original"
 PREFIX = "page-"
 
 PYMONGO, MONGOENGINE, BEANIE = ("pymongo",), ("mongoengine", "pymongo"), ("beanie", "pymongo")
+FLAGS = {"p": PAGE, "b": DATABASE, "s": SHORT, "d": SHORT_DELAYED, "o": ORIGINAL}
 
-# Name, title, packages, and how it takes part: "s" in the short form, "d" there with a database far away as well,
-# "o" in the original's form; "-" has no database.
+# Name, title, packages, and how it takes part: "p" in the long form, "b" with a database, "s" in the short form, "d" in
+# that with a database far away as well, "o" in the original's form. A mapper on the shim finds its PyMongo in this
+# package, whether or not PyMongo is installed.
 _ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
-    ("nothing", "no database, the same page", (), "s-"),
-    ("ready", "no database, ready bytes", (), "s-"),
-    ("thin", "floor: thin asyncio, PyMongo's C codec", PYMONGO, ""),
-    ("pymongo", "PyMongo", PYMONGO, "o"),
-    ("pymongo-gevent", "PyMongo, gevent", (*PYMONGO, "gevent"), "o"),
-    ("pymongo-threads", "PyMongo, 16 threads", PYMONGO, "sd"),
-    ("pymongo-async", "PyMongo Async", PYMONGO, "sd"),
-    ("motor", "Motor", ("motor", "pymongo"), "sdo"),
-    ("mongojet", "mongojet", ("mongojet",), "sd"),
-    ("mongoengine", "MongoEngine", MONGOENGINE, "so"),
-    ("beanie", "Beanie", BEANIE, "s"),
-    ("mangonel", "mangonel, dicts", (), "sd"),
-    ("mangonel-json", "mangonel, to_json", (), "sd"),
-    ("mangonel-blocking", "mangonel, blocking in the loop", (), "o"),
-    ("mangonel-threads", "mangonel, 16 threads", (), ""),
-    ("mangonel-gevent", "mangonel, gevent", ("gevent",), "o"),
-    ("mongoengine-mangonel", "MongoEngine on mangonel", MONGOENGINE, "s"),
-    ("beanie-mangonel", "Beanie on mangonel", BEANIE, "s"),
+    ("nothing", "no database, the same page", (), "ps"),
+    ("ready", "no database, ready bytes", (), "ps"),
+    ("thin", "floor: thin asyncio, PyMongo's C codec", PYMONGO, "pb"),
+    ("pymongo", "PyMongo", PYMONGO, "pbo"),
+    ("pymongo-gevent", "PyMongo, gevent", (*PYMONGO, "gevent"), "pbo"),
+    ("pymongo-threads", "PyMongo, 16 threads", PYMONGO, "pbsd"),
+    ("pymongo-async", "PyMongo Async", PYMONGO, "pbsd"),
+    ("motor", "Motor", ("motor", "pymongo"), "pbsdo"),
+    ("mongojet", "mongojet", ("mongojet",), "pbsd"),
+    ("mongoengine", "MongoEngine", MONGOENGINE, "pbso"),
+    ("beanie", "Beanie", BEANIE, "pbs"),
+    ("mangonel", "mangonel, dicts", (), "pbsd"),
+    ("mangonel-json", "mangonel, to_json", (), "pbsd"),
+    ("mangonel-blocking", "mangonel, blocking in the loop", (), "pbo"),
+    ("mangonel-threads", "mangonel, 16 threads", (), "pb"),
+    ("mangonel-gevent", "mangonel, gevent", ("gevent",), "pbo"),
+    ("mongoengine-mangonel", "MongoEngine on mangonel", ("mongoengine",), "pbs"),
+    ("beanie-mangonel", "Beanie on mangonel", ("beanie",), "pbs"),
 )
-
-
-def _offers(how: str) -> frozenset[str]:
-    offers = {PAGE}
-    if "-" not in how:
-        offers.add(DATABASE)
-    for letter, flag in (("s", SHORT), ("d", SHORT_DELAYED), ("o", ORIGINAL)):
-        if letter in how:
-            offers.add(flag)
-    return frozenset(offers)
-
-
-def _packages(name: str, packages: tuple[str, ...]) -> tuple[str, ...]:
-    # A mapper on the shim finds its PyMongo in this package, whether or not PyMongo is installed.
-    below = tuple(
-        package for package in packages if not (name.endswith("-mangonel") and package == "pymongo")
-    )
-    ours = ("mangonel",) if "mangonel" in name else ()
-    return (*ours, "tornado", *below)
-
-
-def _unsuited(name: str) -> Callable[[str], str] | None:
-    return _wire.unsuited if name == "thin" else None
-
 
 CONTENDERS = tuple(
     Contender(
-        id=PREFIX + name,
-        title=title,
-        offers=_offers(how),
-        packages=_packages(name, packages),
-        unsuited=_unsuited(name),
+        PREFIX + name,
+        title,
+        frozenset(FLAGS[letter] for letter in how),
+        packages=(*(("mangonel",) if "mangonel" in name else ()), "tornado", *packages),
+        unsuited=_wire.unsuited if name == "thin" else None,
     )
     for name, title, packages, how in _ROWS
 )

@@ -12,14 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeAlias
 
-from mangonel.lab.contender import (
-    ASYNCIO,
-    BATCH_SIZE,
-    Batching,
-    Contender,
-    Document,
-    Target,
-)
+from mangonel.lab.contender import ASYNCIO, BATCH_SIZE, Batching, Contender, Document, Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._wire import Commands
 
@@ -30,25 +23,13 @@ CONNECTIONS = 20
 class Connection:
     """One connection with its own session: the loop's reader callback receives, then sends what waits."""
 
-    __slots__ = (
-        "_buffer",
-        "_filled",
-        "_recv_into",
-        "_socket",
-        "_view",
-        "_waiter",
-        "commands",
-        "pool",
-        "send",
-    )
-
     def __init__(self, target: Target, pool: RawAsyncio) -> None:
         self._socket = _wire.connect(target.uri)
         self._buffer = bytearray(65536)
         self._view = memoryview(self._buffer)
         self._filled = 0
-        self._waiter: asyncio.Future[int] | None = None
-        self.pool = pool
+        self._waiter: asyncio.Future[Any] | None = None
+        self._pool = pool
         self._socket.sendall(_wire.hello())
         size = self._socket.recv_into(self._buffer)
         self.commands = Commands(target, _wire.cluster_time(self._view[:size]))
@@ -57,17 +38,17 @@ class Connection:
         self.send = self._socket.send
         pool.loop.add_reader(self._socket.fileno(), self._readable)
 
-    def exchange(self, waiter: asyncio.Future[int], make: Make, argument: Any) -> None:
+    def exchange(self, waiter: asyncio.Future[Any], make: Make, argument: Any) -> None:
         """Send a small message; its reply's length becomes the waiter's result."""
         self._waiter = waiter
         self.send(make(self.commands, argument))
 
     async def exchange_large(self, message: bytearray) -> int:
         """Send a message that may not fit into the socket's buffer, and return its reply's length."""
-        waiter: asyncio.Future[int] = self.pool.loop.create_future()
+        waiter: asyncio.Future[Any] = self._pool.loop.create_future()
         self._waiter = waiter
-        await self.pool.loop.sock_sendall(self._socket, message)
-        return await waiter
+        await self._pool.loop.sock_sendall(self._socket, message)
+        return int(await waiter)
 
     def reply(self, size: int) -> memoryview:
         """Return the last reply."""
@@ -75,7 +56,7 @@ class Connection:
 
     def close(self) -> None:
         """Take the socket out of the loop and close it."""
-        self.pool.loop.remove_reader(self._socket.fileno())
+        self._pool.loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
     def _readable(self) -> None:
@@ -89,20 +70,20 @@ class Connection:
         (length,) = _wire.INT32.unpack_from(self._buffer)
         if filled == length:
             self._filled = 0
-            waiter.set_result(length)
-            waiting = self.pool.waiting
+            waiter.set_result(bytes(self._view[:length]) if self._pool.keeps else length)
+            waiting = self._pool.waiting
             if waiting:
                 self.exchange(*waiting.popleft())
             else:
                 self._waiter = None
-                self.pool.idle.append(self)
+                self._pool.idle.append(self)
             return
         if length > len(self._buffer):
             self._buffer, self._view = _wire.larger(self._view, filled, length)
         self._filled = filled
 
     def _fail(self, error: Exception) -> None:
-        self.pool.loop.remove_reader(self._socket.fileno())
+        self._pool.loop.remove_reader(self._socket.fileno())
         if self._waiter is not None:
             self._waiter.set_exception(error)
 
@@ -111,30 +92,33 @@ class RawAsyncio(_wire.Checked):
     """The verbs as bare commands over a pool of connections, last used first."""
 
     loop: asyncio.AbstractEventLoop
+    most = CONNECTIONS
+    # Whether replies are handed out, not their lengths.
+    keeps = False
 
     def __init__(self, target: Target) -> None:
         super().__init__()
         self._target = target
         self.idle: deque[Connection] = deque()
-        self.waiting: deque[tuple[asyncio.Future[int], Make, Any]] = deque()
+        self.waiting: deque[tuple[asyncio.Future[Any], Make, Any]] = deque()
         self._connections: list[Connection] = []
         self._bulk = bytearray()
 
     async def open(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._connections = [
-            Connection(self._target, self) for _ in range(min(CONNECTIONS, self._target.connections))
+            Connection(self._target, self) for _ in range(min(self.most, self._target.connections))
         ]
         self.idle.extend(self._connections)
 
     async def insert_one(self, document: Document) -> int:
-        return self._checked("insert_one", await self._ask(Commands.insert_next, None))
+        return self._checked("insert_one", await self.ask(Commands.insert_next, None))
 
     async def find_one(self, key: int) -> int:
-        return self._checked("find_one", await self._ask(Commands.find_one_key, key))
+        return self._checked("find_one", await self.ask(Commands.find_one_key, key))
 
     async def find_list(self, limit: int) -> int:
-        return self._checked("find_list", await self._ask(Commands.find_list, limit))
+        return self._checked("find_list", await self.ask(Commands.find_list, limit))
 
     def arrange_many(self, documents: list[Document]) -> None:
         """Encode the message of the next insert_many, untimed: the floor sends and receives only."""
@@ -171,8 +155,9 @@ class RawAsyncio(_wire.Checked):
         for connection in self._connections:
             connection.close()
 
-    def _ask(self, make: Make, argument: Any) -> asyncio.Future[int]:
-        waiter: asyncio.Future[int] = self.loop.create_future()
+    def ask(self, make: Make, argument: Any) -> asyncio.Future[Any]:
+        """Send the message that `make` returns for a connection and an argument, now or when one is free."""
+        waiter: asyncio.Future[Any] = self.loop.create_future()
         if self.idle:
             self.idle.pop().exchange(waiter, make, argument)
         else:
@@ -180,7 +165,7 @@ class RawAsyncio(_wire.Checked):
         return waiter
 
     async def _replies(self, batching: Batching) -> AsyncIterator[memoryview]:
-        size = await self._ask(Commands.find_all, batching)
+        size = await self.ask(Commands.find_all, batching)
         array_at = _wire.FIRST_ARRAY
         while True:
             reply = self.idle[-1].reply(size)
@@ -188,27 +173,19 @@ class RawAsyncio(_wire.Checked):
             cursor = _wire.cursor_id(reply, array_at)
             if not cursor:
                 return
-            size = await self._ask(Commands.get_more, (cursor, batching))
+            size = await self.ask(Commands.get_more, (cursor, batching))
             array_at = _wire.NEXT_ARRAY
 
 
-CONTENDERS = (
+CONTENDERS = tuple(
     Contender(
-        "raw-asyncio",
-        "floor: raw asyncio",
+        f"raw-{loop}",
+        f"floor: raw {loop}",
         frozenset({ASYNCIO, BATCH_SIZE, "floor"}),
-        packages=("pymongo",),
-        loop="asyncio",
+        packages=packages,
+        loop=loop,
         asynchronous=RawAsyncio,
         unsuited=_wire.unsuited,
-    ),
-    Contender(
-        "raw-uvloop",
-        "floor: raw uvloop",
-        frozenset({ASYNCIO, BATCH_SIZE, "floor"}),
-        packages=("pymongo", "uvloop"),
-        loop="uvloop",
-        asynchronous=RawAsyncio,
-        unsuited=_wire.unsuited,
-    ),
+    )
+    for loop, packages in (("asyncio", ("pymongo",)), ("uvloop", ("pymongo", "uvloop")))
 )

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mangonel.lab.contender import (
-    BATCH_SIZE,
-    BLOCKING,
-    EXHAUST,
-    GRIDFS_READS,
-    Batching,
-    Contender,
-    Document,
-    Target,
-)
+from mangonel.lab import contender
+from mangonel.lab.contender import Batching, Contender, Document, Target
 from mangonel.lab.contenders import _wire
 
 
@@ -48,7 +40,11 @@ class RawSocket(_wire.Checked):
 
     def iterate(self, batching: Batching) -> int:
         """Drain the collection and compare the bytes with those of the checked reading."""
-        return self._drained(batching, sum(len(reply) for reply in self._replies(batching)))
+        return self._drained(batching, sum(map(len, self._replies(batching))))
+
+    def drain(self, options: dict[str, Any]) -> int:
+        """Return how many bytes the replies to another find have."""
+        return sum(map(len, self._replies(Batching(), self._commands.find(options))))
 
     def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
         """Yield the documents, decoded, and note how many bytes they came in."""
@@ -66,8 +62,8 @@ class RawSocket(_wire.Checked):
     def close(self) -> None:
         self._socket.close()
 
-    def _replies(self, batching: Batching) -> Iterator[memoryview]:
-        size = self._receive(self._commands.find_all(batching))
+    def _replies(self, batching: Batching, opening: bytearray | None = None) -> Iterator[memoryview]:
+        size = self._receive(opening or self._commands.find_all(batching))
         reply = self._view[:size]
         cursor = _wire.cursor_id(reply, _wire.FIRST_ARRAY)
         yield reply
@@ -118,7 +114,9 @@ CONTENDERS = (
     Contender(
         "raw-socket",
         "floor: raw socket",
-        frozenset({BLOCKING, BATCH_SIZE, EXHAUST, GRIDFS_READS, "floor"}),
+        frozenset(
+            {contender.BLOCKING, contender.BATCH_SIZE, contender.EXHAUST, contender.GRIDFS_READS, "floor"}
+        ),
         packages=("pymongo",),
         blocking=RawSocket,
         unsuited=_wire.unsuited,

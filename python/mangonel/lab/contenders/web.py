@@ -15,40 +15,31 @@ COUNTED = "web-counted"  # its instructions for a reader are counted
 STALLS = "web-stalls"  # has a server or a lock that can be stopped
 WIRE = "web-wire"  # has a connection, which can be encrypted
 
-TITLES = {
-    "none": "no sessions",
-    "memory": "memory",
-    "cookie": "sealed cookie",
-    "mongodb": "MongoDB (mangonel)",
-    "pymongo": "MongoDB (PyMongo Async)",
-    "redis": "Redis",
-    "memcached": "Memcached",
-    "mysql": "MariaDB",
-    "postgresql": "PostgreSQL",
-    "sqlite": "SQLite",
-    "directory": "directory of files",
-}
-
-# The program that each engine needs; MongoDB is the lab's own.
-PROGRAMS = {"redis": "redis-server", "memcached": "memcached", "mysql": "mariadbd", "postgresql": "initdb"}
-CLIENTS = {
-    "redis": ("redis",),
-    "memcached": ("emcache",),
-    "mysql": ("asyncmy",),
-    "postgresql": ("asyncpg",),
-    "sqlite": ("aiosqlite",),
-    "pymongo": ("pymongo",),
-    "cookie": ("cryptography",),
-}
+SERVED = frozenset({DURABLE, STORED, KNOWN, STALLS, WIRE})
+# Store, title, the client that it needs, the program, and what it offers. MongoDB's program is the lab's own. A reader
+# who is nobody calls no store, so one store is counted for all: one without threads.
+_ROWS: tuple[tuple[str, str, str, str, frozenset[str]], ...] = (
+    ("none", "no sessions", "", "", frozenset({DURABLE, COUNTED})),
+    ("memory", "memory", "", "", frozenset({LAYER, COUNTED, STORED, KNOWN})),
+    ("cookie", "sealed cookie", "cryptography", "", frozenset({KNOWN})),
+    ("mongodb", "MongoDB (mangonel)", "", "", SERVED),
+    ("pymongo", "MongoDB (PyMongo Async)", "pymongo", "", SERVED),
+    ("redis", "Redis", "redis", "redis-server", SERVED),
+    ("memcached", "Memcached", "emcache", "memcached", SERVED - {DURABLE}),
+    ("mysql", "MariaDB", "asyncmy", "mariadbd", SERVED),
+    ("postgresql", "PostgreSQL", "asyncpg", "initdb", SERVED),
+    ("sqlite", "SQLite", "aiosqlite", "", SERVED - {WIRE}),
+    ("directory", "directory of files", "", "", SERVED - {WIRE}),
+)
+STORES = tuple(row[0] for row in _ROWS)
 
 
-def _needs(store: str) -> Callable[[str], str]:
+def _needs(program: str) -> Callable[[str], str]:
     def unsuited(uri: str) -> str:
         from mangonel.engines.programs import Missing, find_program
 
         try:
-            if store in PROGRAMS:
-                find_program(PROGRAMS[store])
+            find_program(program)
         except Missing as error:
             return str(error)
         return ""
@@ -56,33 +47,13 @@ def _needs(store: str) -> Callable[[str], str]:
     return unsuited
 
 
-def _offers(store: str) -> frozenset[str]:
-    offers = {WEB}
-    if store not in ("memory", "cookie", "memcached"):
-        offers.add(DURABLE)
-    # A reader who is nobody calls no store, so one store stands for all; this one has no threads to be counted.
-    if store in ("none", "memory"):
-        offers.add(COUNTED)
-    if store == "memory":
-        offers.add(LAYER)
-    if store not in ("none", "cookie", "memory", "sqlite", "directory"):
-        offers.add(WIRE)
-    if store != "none":
-        offers.add(KNOWN)
-    if store not in ("none", "cookie"):
-        offers.add(STORED)
-    if store not in ("none", "cookie", "memory"):
-        offers.add(STALLS)
-    return frozenset(offers)
-
-
 CONTENDERS = tuple(
     Contender(
-        id=f"web-{store}",
-        title=title,
-        offers=_offers(store),
-        packages=("mangonel", "tornado", "msgspec", *CLIENTS.get(store, ())),
-        unsuited=_needs(store),
+        f"web-{store}",
+        title,
+        offers | {WEB},
+        packages=("mangonel", "tornado", "msgspec", *([client] if client else [])),
+        unsuited=_needs(program) if program else None,
     )
-    for store, title in TITLES.items()
+    for store, title, client, program, offers in _ROWS
 )

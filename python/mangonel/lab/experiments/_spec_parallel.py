@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contenders._spec import CHUNK
+from mangonel.lab.contenders._players import CHUNK
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part
 from mangonel.lab.experiments._spec_tasks import SpecTask, content
 from mangonel.lab.protocol import Child
 
-HELPER = "mangonel.lab.contenders._spec_helper"
+HELPER = "mangonel.lab.contenders._player_helper"
 TIMEOUT = 300.0
 PHOTO_BYTES = 5 * 1024 * 1024
 

@@ -5,13 +5,13 @@ Each checks what it did after every sample, outside the time.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import random
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contenders._spec import open_player
+from mangonel.lab.contenders._faces import play
+from mangonel.lab.contenders._players import open_player
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 
@@ -20,15 +20,17 @@ TWEETS = 10_000
 
 
 class SpecTask(Task):
-    """What all have: the contender's player, which the bench closes as its adapter."""
+    """What all have: the contender's player, which the bench closes as its adapter, and a verb of it that is timed."""
+
+    verb = ""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self.part = part
         self._bench = bench
         bench.close_adapter()
         name = bench.contender.copy_of or bench.contender.id
-        opening = open_player(name, bench.target)
-        self._player: Any = bench.run(opening) if bench.is_async else asyncio.run(opening)
+        self._player: Any = play(bench, open_player(name, bench.target))
+        self._arguments: list[Any] = [part.operations]
         self._result: Any = None
         bench.adapter = self
 
@@ -41,6 +43,10 @@ class SpecTask(Task):
         self.arrange()
         self.act()
         return self.check()
+
+    def act(self) -> int:
+        self._result = self.call(self.verb, *self._arguments)
+        return self.part.operations
 
     def extras(self) -> dict[str, float]:
         self.check()
@@ -69,9 +75,7 @@ class SpecTask(Task):
 class RunCommand(SpecTask):
     """A command and its reply."""
 
-    def act(self) -> int:
-        self._result = self.call("hello", self.part.operations)
-        return self.part.operations
+    verb = "hello"
 
     def check(self) -> str:
         self.expect("ok", self._result["ok"], 1)
@@ -81,9 +85,7 @@ class RunCommand(SpecTask):
 class FindOne(SpecTask):
     """One document after the other by its `_id`."""
 
-    def act(self) -> int:
-        self._result = self.call("find_one", self.part.operations)
-        return self.part.operations
+    verb = "find_one"
 
     def check(self) -> str:
         self.expect("document", dict(self._result), {"_id": self.part.operations, **documents.tweet()})
@@ -115,23 +117,17 @@ class WriteTask(SpecTask):
         size, _, way = part.id.partition("-doc-")
         self._document = _large() if size == "large" else documents.small()
         self._is_mixed = way.endswith("-mixed")
-        way = way.removesuffix("-mixed")
-        self._verb = {"insert-one": "insert_each", "bulk-insert": "insert_many"}.get(
-            way, way.replace("-", "_")
-        )
-        self._arguments: list[Any] = []
+        way = way.removesuffix("-mixed").replace("-", "_")
+        self.verb = {"insert_one": "insert_each", "bulk_insert": "insert_many"}.get(way, way)
 
     def arrange(self) -> None:
         """Make the collection anew, and copies without an `_id`."""
         self.call("create")
-        self._arguments = [dict(self._document) for _ in range(self.part.operations)]
-        if self._verb.endswith("bulk_write"):
-            database = self._bench.target.database if self._verb.startswith("client") else ""
-            self._arguments = self._player.models(self._arguments, database, mixed=self._is_mixed)
-
-    def act(self) -> int:
-        self._result = self.call(self._verb, self._arguments)
-        return self.part.operations
+        made = [dict(self._document) for _ in range(self.part.operations)]
+        if self.verb.endswith("bulk_write"):
+            database = self._bench.target.database if self.verb.startswith("client") else ""
+            made = self._player.models(made, database, mixed=self._is_mixed)
+        self._arguments = [made]
 
     def check(self) -> str:
         """Count what was written; of a mixed write nothing is left, and the result has the counts."""
@@ -161,12 +157,11 @@ class FileTask(SpecTask):
 class Upload(FileTask):
     """Store it from memory."""
 
+    verb = "upload"
+
     def arrange(self) -> None:
         self.call("empty_bucket")
-
-    def act(self) -> int:
-        self.call("upload", self._data)
-        return 1
+        self._arguments = [self._data]
 
     def check(self) -> str:
         self.expect("lengths", [length for _, length in self.call("stored")], [FILE_BYTES])

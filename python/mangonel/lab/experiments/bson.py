@@ -1,4 +1,7 @@
-"""Encoding and decoding without a server, on documents of the benchmarking specification's shapes."""
+"""Encoding and decoding without a server, on documents of the benchmarking specification's shapes.
+
+Spec tasks FlatEncoding to FullDecoding, a tweet, and small documents.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,47 @@ from collections.abc import Callable
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import CODEC, Codec
+from mangonel.lab.contender import CODEC
 from mangonel.lab.digest import digest, digest_bytes
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 
 BATCH = 200
 # How often a document is coded per sample in the short form, for a sample of about 20 ms.
 TIMES = {"flat": 1000, "deep": 1000, "full": 600, "tweet": 2500, "small": 8000, "user": 8000}
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "flat": documents.flat,
+    "deep": lambda types: documents.deep(),
+    "full": documents.full,
+    "tweet": lambda types: documents.tweet(),
+    "small": lambda types: documents.small(),
+    "user": lambda types: documents.users(types, 1)[0],
+}
 
 
 class CodecTask(Task):
     """One direction on one document, again and again."""
 
-    def __init__(self, bench: Bench, part: Part, direction: str, shape: str) -> None:
-        self._codec = _codec(bench)
-        self._times = part.operations
-        self._document = _documents(self._codec.types)[shape]
-        self._data = self._codec.encode(self._document)
-        self._call: Callable[[Any], Any] = self._codec.decode if direction == "decode" else self._codec.encode
-        self._argument: Any = self._data if direction == "decode" else self._document
+    each = 1
+
+    def __init__(self, part: Part, bench: Bench, direction: str = "", shape: str = "") -> None:
+        assert bench.contender.codec is not None
+        codec = bench.contender.codec()
+        self._times = part.operations // self.each
+        if not shape:
+            direction, _, shape = part.id.partition("-")
+        self._call, self._argument, self._data, self._value = self.work(codec, direction, shape)
+
+    def work(self, codec: Any, direction: str, shape: str) -> tuple[Callable[[Any], Any], Any, bytes, Any]:
+        """Return what is called with what, the bytes, and the value that they stand for."""
+        document = SHAPES[shape](codec.types)
+        data = codec.encode(document)
+        call, argument = (codec.decode, data) if direction == "decode" else (codec.encode, document)
+        return call, argument, data, codec.decode(data)
 
     def verify(self) -> str:
-        """Encode and decode once; all contenders must give the same bytes and the same values."""
-        return f"{digest_bytes(self._data)}-{digest(self._codec.decode(self._data))}"
+        """All contenders must give the same bytes and the same values."""
+        return f"{digest_bytes(self._data)}-{digest(self._value)}"
 
     def warm_up(self) -> None:
         """Code it until caches of keys and shapes are full."""
@@ -40,73 +60,36 @@ class CodecTask(Task):
         call, argument = self._call, self._argument
         for _ in range(self._times):
             call(argument)
-        return self._times
+        return self._times * self.each
 
 
-class BatchTask(Task):
+class BatchTask(CodecTask):
     """Decode a batch of small documents to a list; an operation is a document."""
 
-    def __init__(self, bench: Bench, part: Part) -> None:
-        codec = _codec(bench)
-        self._times = part.operations // BATCH
-        self._decode_all = codec.decode_all
-        self._data = b"".join(codec.encode(document) for document in documents.users(codec.types, BATCH))
+    each = BATCH
 
-    def verify(self) -> str:
-        found = self._decode_all(self._data)
-        return f"{digest_bytes(self._data)}-{digest(found)}"
-
-    def warm_up(self) -> None:
-        for _ in range(self._times // 4):
-            self._decode_all(self._data)
-
-    def act(self) -> int:
-        call, argument = self._decode_all, self._data
-        for _ in range(self._times):
-            call(argument)
-        return self._times * BATCH
+    def work(self, codec: Any, direction: str, shape: str) -> tuple[Callable[[Any], Any], Any, bytes, Any]:
+        data = b"".join(map(codec.encode, documents.users(codec.types, BATCH)))
+        return codec.decode_all, data, data, codec.decode_all(data)
 
 
-class Bson(Experiment):
-    """Spec tasks FlatEncoding to FullDecoding, a tweet, and small documents."""
+def _task(part: Part, bench: Bench) -> Task:
+    return (BatchTask if "batch" in part.id else CodecTask)(part, bench)
 
-    id = "bson"
-    title = "BSON"
-    brief_s = 4.0
 
-    def parts(self, size: Size) -> list[Part]:
-        """Both directions for each shape, and the batch."""
-        table = [
+BATCHED = (f"decode-batch-{BATCH}", f"decode a batch of {BATCH} users of 5 keys", CODEC)
+EXPERIMENT = Tabled(
+    "bson",
+    "BSON",
+    _task,
+    [
+        *(
             (f"{direction}-{shape}", f"{direction} {shape}", CODEC, (times, 4 * times), (5, 11))
             for direction in ("decode", "encode")
             for shape, times in TIMES.items()
-        ]
-        title = f"decode a batch of {BATCH} users of 5 keys"
-        table.append((f"decode-batch-{BATCH}", title, CODEC, (BATCH * 100, BATCH * 400), (5, 11)))
-        return rows(size, table, unit="document", judge="client", server=False)
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of one document or of the batch."""
-        if "batch" in part.id:
-            return BatchTask(bench, part)
-        direction, _, shape = part.id.partition("-")
-        return CodecTask(bench, part, direction, shape)
-
-
-def _codec(bench: Bench) -> Codec:
-    assert bench.contender.codec is not None
-    return bench.contender.codec()
-
-
-def _documents(types: Any) -> dict[str, Any]:
-    return {
-        "flat": documents.flat(types),
-        "deep": documents.deep(),
-        "full": documents.full(types),
-        "tweet": documents.tweet(),
-        "small": documents.small(),
-        "user": documents.users(types, 1)[0],
-    }
-
-
-EXPERIMENT = Bson()
+        ),
+        (*BATCHED, (BATCH * 100, BATCH * 400), (5, 11)),
+    ],
+    {"unit": "document", "judge": "client", "server": False},
+    brief_s=4.0,
+)

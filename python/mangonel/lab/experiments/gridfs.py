@@ -1,8 +1,11 @@
-"""Files of 50 MiB: reading and storing one, on this machine and over a line of 5 ms, one connection and several."""
+"""Files of 50 MiB: reading and storing one, on this machine and over a line of 5 ms, one connection and several.
+
+Spec tasks GridFSUpload and GridFSDownload, with a line of some milliseconds as well. The file that is read was stored
+before by PyMongo, the same for all.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import hashlib
 import random
@@ -11,17 +14,17 @@ from typing import Any
 from mangonel.engines.delay import Delay
 from mangonel.lab.contender import GRIDFS_READS, GRIDFS_SHARES, GRIDFS_WRITES
 from mangonel.lab.contenders import _wire
-from mangonel.lab.contenders._pymongo_like import uri_with
-from mangonel.lab.contenders._shelves import BUCKET, open_shelf
+from mangonel.lab.contenders._faces import play
+from mangonel.lab.contenders._players import open_player
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import Table, Tabled
 
 SIZE = 50 * 2**20
 SMALL = 8 * 2**20
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 CONNECTIONS = 4
-FILE_ID = "lab"
+BUCKET, FILE_ID = "fs", "lab"
 
 
 def content(size: int) -> bytes:
@@ -30,12 +33,13 @@ def content(size: int) -> bytes:
 
 
 class FileTask(Task):
-    """What reading and storing share: the shelf of the contender, behind a delay where the part asks for one."""
+    """What reading and storing share: the contender's player, behind a delay where the part asks for one."""
 
-    def __init__(self, part: Part, bench: Bench, size: int) -> None:
+    def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
         self._part = part
-        self._data = content(size)
+        self._data = content(_bytes(bench.size))
+        self._digest = digest(hashlib.sha256(self._data).hexdigest())
         self._delay: Delay | None = None
         target = bench.target
         if part.id.endswith("-delayed"):
@@ -44,8 +48,7 @@ class FileTask(Task):
             target = dataclasses.replace(target, uri=nearby)
         bench.close_adapter()
         name = bench.contender.copy_of or bench.contender.id
-        opened = open_shelf(name, uri_with(target), target.database)
-        self._shelf: Any = bench.run(opened) if bench.is_async else asyncio.run(opened)
+        self._player: Any = play(bench, open_player(name, target, BUCKET))
         bench.adapter = self
 
     def warm_up(self) -> None:
@@ -54,9 +57,9 @@ class FileTask(Task):
             self.act()
 
     def close(self) -> Any:
-        """Close the shelf and the delay: the bench takes this task for its adapter."""
+        """Close the player and the delay: the bench takes this task for its adapter."""
         try:
-            self._bench.run(self._shelf.close())
+            self._bench.run(self._player.close())
         finally:
             if self._delay is not None:
                 self._delay.close()
@@ -65,21 +68,20 @@ class FileTask(Task):
 class ReadTask(FileTask):
     """A sample is one reading of the whole file into memory."""
 
-    def __init__(self, part: Part, bench: Bench, size: int) -> None:
-        super().__init__(part, bench, size)
-        self._is_floor = "floor" in bench.contender.offers
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
         self._found: Any = b""
         self._ensure_file()
 
     def verify(self) -> str:
         """Read once and compare; of a floor, only that it drained so much."""
         self.act()
-        if self._is_floor:
+        if "floor" in self._bench.contender.offers:
             if int.from_bytes(self._found, "little") < len(self._data):
                 raise AssertionError(f"expected more than {len(self._data)} bytes of replies")
-        elif hashlib.sha256(self._found).digest() != hashlib.sha256(self._data).digest():
+        elif self._found != self._data:
             raise AssertionError("expected the file's bytes, got others")
-        return digest(hashlib.sha256(self._data).hexdigest())
+        return self._digest
 
     def arrange(self) -> None:
         """Let the last result go, untimed: freeing it is not reading."""
@@ -87,9 +89,9 @@ class ReadTask(FileTask):
 
     def act(self) -> int:
         if self._part.id.startswith("download-shared"):
-            reading = self._shelf.read_over(FILE_ID, CONNECTIONS)
+            reading = self._player.download_over(FILE_ID, CONNECTIONS)
         else:
-            reading = self._shelf.read(FILE_ID)
+            reading = self._player.download(FILE_ID)
         if self._bench.is_async:
             self._bench.run(self._keep(reading))
         else:
@@ -106,35 +108,34 @@ class ReadTask(FileTask):
         import gridfs
 
         with pymongo.MongoClient[Any](self._bench.target.uri) as client:
-            bucket = gridfs.GridFSBucket(client[self._bench.target.database], BUCKET)
-            known = client[self._bench.target.database][BUCKET]["files"].find_one(FILE_ID)
-            if known is not None and known["length"] != len(self._data):
-                bucket.delete(FILE_ID)
-                known = None
-            if known is None:
+            database = client[self._bench.target.database]
+            bucket = gridfs.GridFSBucket(database, BUCKET)
+            known = database[BUCKET]["files"].find_one(FILE_ID)
+            if known is None or known["length"] != len(self._data):
+                if known is not None:
+                    bucket.delete(FILE_ID)
                 bucket.upload_from_stream_with_id(FILE_ID, "lab", self._data)
 
 
 class StoreTask(FileTask):
     """A sample is one upload of the whole file from memory."""
 
-    def __init__(self, part: Part, bench: Bench, size: int) -> None:
-        super().__init__(part, bench, size)
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
         self._stored: list[Any] = []
 
     def verify(self) -> str:
         self.act()
-        found = self._bench.run(self._shelf.read(self._stored[-1]))
-        if found != self._data:
+        if self._bench.run(self._player.download(self._stored[-1])) != self._data:
             raise AssertionError("expected the stored bytes, got others")
-        return digest(hashlib.sha256(self._data).hexdigest())
+        return self._digest
 
     def arrange(self) -> None:
         while self._stored:
-            self._bench.run(self._shelf.remove(self._stored.pop()))
+            self._bench.run(self._player.remove(self._stored.pop()))
 
     def act(self) -> int:
-        self._stored.append(self._bench.run(self._shelf.store(self._data)))
+        self._stored.append(self._bench.run(self._player.upload(self._data)))
         return 1
 
     def close(self) -> Any:
@@ -142,34 +143,27 @@ class StoreTask(FileTask):
         return super().close()
 
 
-class GridFS(Experiment):
-    """Spec tasks GridFSUpload and GridFSDownload, with a line of some milliseconds as well."""
-
-    id = "gridfs"
-    title = "a file of 50 MiB in GridFS"
-    brief_s = 5.0
-
-    def parts(self, size: Size) -> list[Part]:
-        """Reading first: its file is stored by whoever comes first."""
-        file, over = f"{_bytes(size) // 2**20} MiB", f"over {CONNECTIONS} connections"
-        here, there, w1 = "this machine", "2.5 ms each way", {"write_concern": "w:1"}
-        table: list[tuple[Any, ...]] = [
-            ("download", f"read {file}, {here}", GRIDFS_READS, 1, (3, 6)),
-            ("download-delayed", f"read {file}, {there}", GRIDFS_READS, 1, (1, 3)),
-            ("download-shared", f"read {file} {over}, {here}", GRIDFS_SHARES, 1, (3, 6)),
-            ("download-shared-delayed", f"read {file} {over}, {there}", GRIDFS_SHARES, 1, (1, 3)),
-            ("upload", f"store {file}, {here}", GRIDFS_WRITES, 1, (2, 4), w1),
-            ("upload-delayed", f"store {file}, {there}", GRIDFS_WRITES, 1, (1, 3), w1),
-        ]
-        return rows(size, table, unit="file")
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench, _bytes(bench.size))
-
-
 def _bytes(size: Size) -> int:
     """Return how many bytes the file has: of the brief form, fewer."""
     return size.parameters.get("mebibytes", 0) * 2**20 or size.choose(SIZE, SIZE, SMALL)
 
 
-EXPERIMENT = GridFS()
+def _table(size: Size) -> Table:
+    """Reading first: its file is stored by whoever comes first."""
+    file, over = f"{_bytes(size) // 2**20} MiB", f"over {CONNECTIONS} connections"
+    here, there, w1 = "this machine", "2.5 ms each way", {"write_concern": "w:1"}
+    return [
+        ("download", f"read {file}, {here}", GRIDFS_READS, 1, (3, 6)),
+        ("download-delayed", f"read {file}, {there}", GRIDFS_READS, 1, (1, 3)),
+        ("download-shared", f"read {file} {over}, {here}", GRIDFS_SHARES, 1, (3, 6)),
+        ("download-shared-delayed", f"read {file} {over}, {there}", GRIDFS_SHARES, 1, (1, 3)),
+        ("upload", f"store {file}, {here}", GRIDFS_WRITES, 1, (2, 4), w1),
+        ("upload-delayed", f"store {file}, {there}", GRIDFS_WRITES, 1, (1, 3), w1),
+    ]
+
+
+def _task(part: Part, bench: Bench) -> Task:
+    return (StoreTask if part.id.startswith("upload") else ReadTask)(part, bench)
+
+
+EXPERIMENT = Tabled("gridfs", "a file of 50 MiB in GridFS", _task, _table, {"unit": "file"}, brief_s=5.0)

@@ -119,7 +119,7 @@ class Spec(Experiment):
     def task(self, part: Part, bench: Bench) -> Task:
         if part.id in BSON:
             shape, _, direction = part.id.partition("-")
-            return CodecTask(bench, part, direction.replace("coding", "code"), shape)
+            return CodecTask(part, bench, direction.replace("coding", "code"), shape)
         tasks = {**_spec_tasks.TASKS, **_spec_parallel.TASKS}
         return tasks.get(part.id, _spec_tasks.WriteTask)(part, bench)
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import resource
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 __all__ = ["main"]
-
-BACKLOG = 1024  # the load's connections arrive at once
 
 
 def main() -> int:
@@ -28,121 +27,127 @@ def main() -> int:
         monkey: Any = importlib.import_module("gevent.monkey")
         monkey.patch_all()
         if not order["original"]:
-            from mangonel.lab.pages.greenlets import serve
-
-            serve(order)
+            _serve_greenlets(order)
             return 0
     import asyncio
 
-    asyncio.run(_serve(order))
-    return 0
+    from mangonel.lab.site_process import serve
 
-
-def places(order: dict[str, Any]) -> dict[str, Any]:
-    """Return the paths that are served and where each one's posts are."""
-    from mangonel.lab.pages.stacks import Place
-
-    database, collection = order["database"], order["collection"]
-    found = {
-        "/": Place(order["uri"], database, collection),
-        "/newest": Place(order["uri"], database, collection, "newest", newest=True),
-    }
-    if order["delayed"]:
-        found["/delayed"] = Place(order["delayed"], database, collection, "delayed")
-    return found
-
-
-def cpu_seconds() -> float:
-    """Return the processor time of this process, all its threads included."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-async def _serve(order: dict[str, Any]) -> None:
-    import asyncio
-
-    import tornado.web
-    from tornado.httpserver import HTTPServer
-    from tornado.testing import bind_unused_port
-
-    class Cpu(tornado.web.RequestHandler):
-        def get(self) -> None:
-            self.write(json.dumps(cpu_seconds()))
-
-    page = _original_page if order["original"] else _page
-    rules = [(path, page(order, place)) for path, place in places(order).items()]
-    settings: dict[str, Any]
+    settings: dict[str, Any] = {"log_function": lambda handler: None}
     if order["original"]:
         # As printed: reloading on changes, and a line of log for each request.
         import logging
 
         logging.basicConfig(level=logging.DEBUG)
         settings = {"debug": True}
-    else:
-        settings = {"log_function": lambda handler: None}
-    application = tornado.web.Application([*rules, ("/cpu", Cpu)], **settings)
-    sock, port = bind_unused_port()
-    sock.listen(BACKLOG)
-    server = HTTPServer(application)
-    server.add_socket(sock)
-    print(port, flush=True)
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(sys.stdin.fileno(), ended.set)
-    await ended.wait()
+    rules = [(path, _handler(order, opened)) for path, opened in _openers(order).items()]
+    asyncio.run(serve([*rules, ("/cpu", _cpu_handler())], settings))
+    return 0
 
 
-def _page(order: dict[str, Any], place: Any) -> Any:
-    """Return a handler that opens its stack with the first request and gives bytes to Tornado."""
+def _openers(order: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Return for each path what opens the stack and returns its reading."""
+    from mangonel.lab.pages.stacks import ORIGINALS, STACKS, Place
+
+    where = order["database"], order["collection"]
+    places = {
+        "/": Place(order["uri"], *where),
+        "/newest": Place(order["uri"], *where, "newest", newest=True),
+        "/delayed": Place(order["delayed"], *where, "delayed"),
+    }
+    stacks = ORIGINALS if order["original"] else STACKS
+    return {path: partial(stacks[order["kind"]], place) for path, place in places.items() if place.uri}
+
+
+def _cpu_handler() -> Any:
+    import tornado.web
+
+    from mangonel.lab.site_process import cpu_seconds
+
+    class Cpu(tornado.web.RequestHandler):
+        def get(self) -> None:
+            self.write(json.dumps(cpu_seconds()))
+
+    return Cpu
+
+
+def _handler(order: dict[str, Any], opened: Callable[[], Any]) -> Any:
+    """Return a handler that opens its stack with the first request; blocking drivers block the loop."""
     import asyncio
 
     import tornado.web
 
-    from mangonel.lab.pages.stacks import STACKS
-
-    opened: list[Any] = []
-    is_async = [False]
+    read: Any = None
+    is_async = False
 
     class Page(tornado.web.RequestHandler):
         async def get(self) -> None:
-            if not opened:
-                opened.append(STACKS[order["kind"]](place))
-                found = opened[0]()
-                is_async[0] = asyncio.iscoroutine(found) or asyncio.isfuture(found)
+            nonlocal read, is_async
+            if read is None:
+                read = opened()
+                found = read()
+                is_async = asyncio.iscoroutine(found) or asyncio.isfuture(found)
             else:
-                found = opened[0]()
-            body = await found if is_async[0] else found
+                found = read()
+            body = await found if is_async else found
             self.set_header("Content-Type", "application/json")
             self.finish(body)
 
-    return Page
-
-
-def _original_page(order: dict[str, Any], place: Any) -> Any:
-    """Return the handler of 2015: blocking drivers block the loop."""
-    import tornado.web
-
-    from mangonel.lab.pages.stacks import ORIGINALS
-
-    opened: list[Any] = []
-
-    if order["kind"] == "motor":
-
-        class Waits(tornado.web.RequestHandler):
-            async def get(self) -> None:
-                if not opened:
-                    opened.append(ORIGINALS["motor"](place))
-                self.write(await opened[0]())
-
-        return Waits
-
     class Blocks(tornado.web.RequestHandler):
         def get(self) -> None:
-            if not opened:
-                opened.append(ORIGINALS[order["kind"]](place))
-            self.write(opened[0]())
+            nonlocal read
+            read = read or opened()
+            self.write(read())
 
-    return Blocks
+    class Waits(tornado.web.RequestHandler):
+        async def get(self) -> None:
+            nonlocal read
+            read = read or opened()
+            self.write(await read())
+
+    if not order["original"]:
+        return Page
+    # The handlers of 2015.
+    return Waits if order["kind"] == "motor" else Blocks
+
+
+def _serve_greenlets(order: dict[str, Any]) -> None:
+    """Serve on gevent's own server: a greenlet for each connection, as a program that runs under gevent has it.
+
+    Tornado's loop knows nothing of gevent: a patched driver below it still blocks everybody. That combination is the
+    original's; this is the one that can help.
+    """
+    import os
+
+    socket: Any = importlib.import_module("gevent.socket")
+    pywsgi: Any = importlib.import_module("gevent.pywsgi")
+    files: Any = importlib.import_module("gevent.os")
+
+    from mangonel.lab.site_process import BACKLOG, cpu_seconds
+
+    known = _openers(order)
+    opened: dict[str, Any] = {"/cpu": lambda: json.dumps(cpu_seconds()).encode()}
+
+    def page(environment: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environment["PATH_INFO"]
+        if path not in opened:
+            opened[path] = known[path]()
+        body = opened[path]()
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    listener = socket.socket()
+    # gevent's server sends head and body apart; without this, on a kept connection, the body waits 40 ms for the
+    # client's delayed acknowledgement. Accepted connections inherit it; Tornado sets it by itself.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(BACKLOG)
+    server = pywsgi.WSGIServer(listener, page, log=None)
+    server.start()
+    print(listener.getsockname()[1], flush=True)
+    os.set_blocking(sys.stdin.fileno(), False)
+    files.nb_read(sys.stdin.fileno(), 1)
+    server.stop(1)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import importlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
+
+from mangonel.lab.contender import Target
+from mangonel.lab.contenders._faces import named
 
 PAGE = 30
 Read: TypeAlias = Callable[[], "bytes | Awaitable[bytes]"]
@@ -39,6 +43,10 @@ class Place:
         """Return the keyword for `find`, empty for natural order."""
         return {"sort": [("created", -1)]} if self.newest else {}
 
+    def posts(self, client: str) -> Any:
+        """Return the collection, of a client's class as "module:name"."""
+        return named(client)(self.uri)[self.database][self.collection]
+
 
 def render(documents: Iterable[Mapping[str, Any]]) -> bytes:
     """Return a page as JSON, in the form of `to_json("plain")`."""
@@ -62,58 +70,24 @@ def render_2015(documents: Iterable[Mapping[str, Any]]) -> bytes:
     return json.dumps(page).encode()
 
 
-def open_stack(kind: str, place: Place) -> Read:
-    """Return the function that reads the page; its answer is bytes, or on event loops something to wait for.
-
-    Raises:
-        KeyError: there is no such kind.
-    """
-    return STACKS[kind](place)
-
-
-def _posts() -> list[dict[str, Any]]:
+def _ready(place: Place, is_rendered: bool) -> Read:
     from mangonel.bson import ObjectId
-    from mangonel.lab.documents import EPOCH
+    from mangonel.lab.documents import post
 
-    return [
-        {
-            "_id": ObjectId(f"{number:024x}"),
-            "title": "Post title",
-            "created": EPOCH + datetime.timedelta(minutes=number),
-        }
-        for number in range(PAGE)
-    ]
+    posts = [{**post(number), "_id": ObjectId(f"{number:024x}")} for number in range(PAGE)]
+    body = render(posts)
+    return (lambda: body) if is_rendered else (lambda: render(posts))
 
 
-def _nothing(place: Place) -> Read:
-    posts = _posts()
-    return lambda: render(posts)
-
-
-def _ready(place: Place) -> Read:
-    body = render(_posts())
-    return lambda: body
-
-
-def _pymongo(place: Place, renderer: Render = render) -> Read:
-    import pymongo
-
-    posts = pymongo.MongoClient[Any](place.uri)[place.database][place.collection]
+def _blocking(place: Place, client: str, renderer: Render = render) -> Read:
+    posts = place.posts(client)
     return lambda: renderer(posts.find(limit=PAGE, **place.sort))
 
 
-def _pymongo_threads(place: Place) -> Read:
-    return _in_threads(_pymongo(place))
-
-
-def _mangonel_threads(place: Place) -> Read:
-    return _in_threads(_mangonel_blocking(place))
-
-
-def _in_threads(read: Read) -> Read:
+def _in_threads(place: Place, client: str) -> Read:
     from concurrent.futures import ThreadPoolExecutor
 
-    pool = ThreadPoolExecutor(16)
+    read, pool = _blocking(place, client), ThreadPoolExecutor(16)
 
     async def page() -> bytes:
         return await asyncio.get_running_loop().run_in_executor(pool, read)  # type: ignore[arg-type]
@@ -121,34 +95,17 @@ def _in_threads(read: Read) -> Read:
     return page
 
 
-def _pymongo_async(place: Place) -> Read:
-    import pymongo
-
-    posts = pymongo.AsyncMongoClient[Any](place.uri)[place.database][place.collection]
+def _on_loop(place: Place, client: str) -> Read:
+    posts = place.posts(client)
 
     async def page() -> bytes:
-        return render(await posts.find(limit=PAGE, **place.sort).to_list())
-
-    return page
-
-
-def _motor(place: Place) -> Read:
-    from motor.motor_asyncio import AsyncIOMotorClient
-
-    client: Any = AsyncIOMotorClient(place.uri)
-    posts = client[place.database][place.collection]
-
-    async def page() -> bytes:
-        return render(await posts.find(limit=PAGE, **place.sort).to_list(PAGE))
+        return render(await posts.find(limit=PAGE, **place.sort).to_list(None))
 
     return page
 
 
 def _motor_2015(place: Place) -> Read:
-    from motor.motor_asyncio import AsyncIOMotorClient
-
-    client: Any = AsyncIOMotorClient(place.uri)
-    posts = client[place.database][place.collection]
+    posts = place.posts(MOTOR)
 
     async def page() -> bytes:
         # As printed: no limit, so the server sends a first batch of 101 posts for a page of 30.
@@ -223,74 +180,83 @@ def _beanie(place: Place) -> Read:
     return page
 
 
-def _mangonel(place: Place) -> Read:
-    import mangonel
-
-    posts: Any = mangonel.AsyncMongoClient[Any](place.uri)[place.database][place.collection]
-
-    async def page() -> bytes:
-        return render(await posts.find(limit=PAGE, **place.sort).to_list())
-
-    return page
-
-
-def _mangonel_json(place: Place) -> Read:
-    import mangonel
-
-    posts: Any = mangonel.AsyncMongoClient[Any](place.uri)[place.database][place.collection]
+def _json(place: Place) -> Read:
+    posts = place.posts(OUR_LOOP)
     return lambda: posts.find(limit=PAGE, **place.sort).to_json("plain")
 
 
-def _mangonel_blocking(place: Place, renderer: Render = render) -> Read:
-    import mangonel
-
-    posts: Any = mangonel.MongoClient[Any](place.uri)[place.database][place.collection]
-    return lambda: renderer(posts.find(limit=PAGE, **place.sort))
-
-
 def _below(opened: Callable[..., Read]) -> Callable[..., Read]:
-    def open_on_the_shim(place: Place, **options: Any) -> Read:
+    def open_on_the_shim(place: Place) -> Read:
         # A program's own first line; as a name, since the lab as such does not stand on the shim.
-        compat: Any = importlib.import_module("mangonel.compat")
-        compat.install_as_pymongo()
-        return opened(place, **options)
+        named("mangonel.compat:install_as_pymongo")()
+        return opened(place)
 
     return open_on_the_shim
 
 
 def _thin(place: Place) -> Read:
-    from mangonel.lab.pages.thin import open_thin
+    """The least that an asyncio driver in Python can do: nonblocking sockets, a future per reply, PyMongo's C codec.
 
-    return open_thin(place.uri, place.database, place.collection, newest=place.newest)
+    No server selection, no retries, no timeouts: what is left is the ceiling for a driver without native code.
+    """
+    import bson
+
+    from mangonel.lab.contenders import _wire, raw_asyncio
+
+    class Thin(raw_asyncio.RawAsyncio):
+        most, keeps = 100, True
+
+    messages: dict[_wire.Commands, bytearray] = {}
+    options: dict[str, Any] = {"limit": PAGE, **({"sort": {"created": -1}} if place.newest else {})}
+    thin: Thin | None = None
+
+    def message(commands: _wire.Commands, _: None) -> bytearray:
+        if commands not in messages:
+            messages[commands] = commands.find(options)
+        return messages[commands]
+
+    async def page() -> bytes:
+        nonlocal thin
+        if thin is None:
+            thin = Thin(Target(place.uri, place.database, place.collection, connections=Thin.most))
+            await thin.open()
+        reply = await thin.ask(message, None)
+        return render(bson.decode(reply[_wire.BODY :])["cursor"]["firstBatch"])
+
+    return page
 
 
-STACKS: dict[str, Callable[..., Read]] = {
-    "nothing": _nothing,
-    "ready": _ready,
+OURS, OUR_LOOP = "mangonel:MongoClient", "mangonel:AsyncMongoClient"
+PYMONGO, THEIR_LOOP = "pymongo:MongoClient", "pymongo:AsyncMongoClient"
+MOTOR = "motor.motor_asyncio:AsyncIOMotorClient"
+part = functools.partial
+STACKS: dict[str, Callable[[Place], Read]] = {
+    "nothing": part(_ready, is_rendered=False),
+    "ready": part(_ready, is_rendered=True),
     "thin": _thin,
-    "pymongo": _pymongo,
-    "pymongo-gevent": _pymongo,
-    "pymongo-threads": _pymongo_threads,
-    "pymongo-async": _pymongo_async,
-    "motor": _motor,
+    "pymongo": part(_blocking, client=PYMONGO),
+    "pymongo-gevent": part(_blocking, client=PYMONGO),
+    "pymongo-threads": part(_in_threads, client=PYMONGO),
+    "pymongo-async": part(_on_loop, client=THEIR_LOOP),
+    "motor": part(_on_loop, client=MOTOR),
     "mongojet": _mongojet,
     "mongoengine": _mongoengine,
     "beanie": _beanie,
-    "mangonel": _mangonel,
-    "mangonel-json": _mangonel_json,
-    "mangonel-blocking": _mangonel_blocking,
-    "mangonel-threads": _mangonel_threads,
-    "mangonel-gevent": _mangonel_blocking,
+    "mangonel": part(_on_loop, client=OUR_LOOP),
+    "mangonel-json": _json,
+    "mangonel-blocking": part(_blocking, client=OURS),
+    "mangonel-threads": part(_in_threads, client=OURS),
+    "mangonel-gevent": part(_blocking, client=OURS),
     "mongoengine-mangonel": _below(_mongoengine),
     "beanie-mangonel": _below(_beanie),
 }
 
 # As printed in 2015: dates by strftime, JSON with blanks, Motor's query without a limit.
 ORIGINALS: dict[str, Callable[[Place], Read]] = {
-    "pymongo": lambda place: _pymongo(place, render_2015),
-    "pymongo-gevent": lambda place: _pymongo(place, render_2015),
+    "pymongo": part(_blocking, client=PYMONGO, renderer=render_2015),
+    "pymongo-gevent": part(_blocking, client=PYMONGO, renderer=render_2015),
     "motor": _motor_2015,
-    "mongoengine": lambda place: _mongoengine(place, render_2015),
-    "mangonel-blocking": lambda place: _mangonel_blocking(place, render_2015),
-    "mangonel-gevent": lambda place: _mangonel_blocking(place, render_2015),
+    "mongoengine": part(_mongoengine, renderer=render_2015),
+    "mangonel-blocking": part(_blocking, client=OURS, renderer=render_2015),
+    "mangonel-gevent": part(_blocking, client=OURS, renderer=render_2015),
 }

@@ -1,6 +1,6 @@
 """A process that plays files of the parallel tasks beside others: a client of its own, two files at a time.
 
-Started by the task as `python -m mangonel.lab.contenders._spec_helper DESCRIPTOR`, before the clock runs.
+Started by the task as `python -m mangonel.lab.contenders._player_helper DESCRIPTOR`, before the clock runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from mangonel.lab import protocol
 from mangonel.lab.contender import Target
-from mangonel.lab.contenders._spec import open_player
+from mangonel.lab.contenders._players import open_player
 
 AT_A_TIME = 2
 

@@ -1,4 +1,4 @@
-"""How each contender does the tasks of the driver benchmarking specification, as its users would write them.
+"""How each contender does the tasks of the benchmarking specification and stores and reads files, as its users would.
 
 A player is made inside a worker, or in one of its helpers, of a contender's id; the driver is imported then. A verb
 does its task as often as it is told, so that nothing of the lab's stands between two operations.
@@ -7,12 +7,16 @@ does its task as often as it is told, so that nothing of the lab's stands betwee
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import importlib
 import os
+import struct
 from typing import Any
 
 from mangonel.lab.contender import Document, Target
-from mangonel.lab.contenders._faces import AtOnce, wait
+from mangonel.lab.contenders._faces import AtOnce, named, wait
 from mangonel.lab.contenders._pymongo_like import uri_with
+from mangonel.lab.contenders.raw_socket import RawSocket
 
 CORPUS = "perftest_corpus"  # what a task writes
 BUCKET = "perftest_fs"
@@ -24,19 +28,24 @@ class Player:
     """A client with PyMongo's names on an event loop.
 
     Args:
-        driver: a module with `InsertOne`, `ReplaceOne` and `DeleteOne`; None where there are none.
-        text: one with `dumps` and `loads` of extended JSON.
-        client, bucket: a client that is connected, and a class of buckets.
+        buckets: the class of its buckets, as "module:name"; "" where files have verbs of their own.
+        bucket: the bucket's name.
     """
 
-    def __init__(self, driver: Any, text: Any, client: Any, bucket: Any, target: Target) -> None:
-        self._driver, self._text = driver, text
+    def __init__(self, client: Any, buckets: str, target: Target, bucket: str) -> None:
+        is_ours = buckets.startswith("mangonel")
+        self._driver = importlib.import_module("mangonel" if is_ours else "pymongo")
+        self._text = importlib.import_module("mangonel.bson.json_util" if is_ours else "bson.json_util")
         self._client = client
         self._database = self._client[target.database]
         self._corpus = self._database[CORPUS]
         self._tweets = self._database[target.collection]
         self._lines = self._database[LINES]
-        self._bucket = bucket(self._database, BUCKET)
+        self._name = bucket
+        self._bucket = self._open_bucket(buckets)
+
+    def _open_bucket(self, buckets: str) -> Any:
+        return named(buckets)(self._database, self._name)
 
     async def hello(self, times: int) -> Any:
         """Run the command so often; return its last reply."""
@@ -80,7 +89,7 @@ class Player:
 
         With a database they are for the client's bulk write, mixed ones over ten collections.
         """
-        driver = self._driver
+        driver: Any = self._driver
         found: list[Any] = []
         for number, document in enumerate(documents):
             name = f"{database}.{CORPUS}" + (f"_{number % 10}" if mixed else "")
@@ -108,15 +117,23 @@ class Player:
         source = await wait(self._bucket.open_download_stream(file_id))
         return await wait(source.read())
 
+    async def download_over(self, file_id: Any, connections: int) -> Any:
+        """Return a file, read over several connections."""
+        return await wait(self._bucket.download(file_id, connections))
+
+    async def remove(self, file_id: Any) -> None:
+        """Remove a file."""
+        await wait(self._bucket.delete(file_id))
+
     async def empty_bucket(self) -> None:
         """Leave one file of one byte in the bucket, so that its indexes are there."""
         for name in ("files", "chunks"):
-            await wait(self._database[f"{BUCKET}.{name}"].drop())
+            await wait(self._database[f"{self._name}.{name}"].drop())
         await wait(self.upload(b"x", "small"))
 
     async def stored(self) -> list[tuple[Any, int]]:
         """Return id and length of the files in the bucket, but for the small one."""
-        cursor = self._database[f"{BUCKET}.files"].find({"length": {"$gt": 1}})
+        cursor = self._database[f"{self._name}.files"].find({"length": {"$gt": 1}})
         return [(file["_id"], file["length"]) for file in await wait(cursor.to_list(None))]
 
     async def fill_lines(self, document: Document, count: int) -> None:
@@ -197,8 +214,21 @@ class BlockingPlayer(AtOnce, Player):
         _sync(file)
 
 
+class ByChunkPlayer(BlockingPlayer):
+    """PyMongo as it read files until 2019: one `find_one` for each chunk."""
+
+    def download(self, file_id: Any) -> Any:
+        file = self._database[self._name].files.find_one(file_id)
+        chunks = self._database[self._name].chunks
+        count = -(-file["length"] // file["chunkSize"])
+        return b"".join(chunks.find_one({"files_id": file_id, "n": n})["data"] for n in range(count))
+
+
 class MongojetPlayer(Player):
     """mongojet's own verbs; it has no bulk_write, and files go in and out in one piece."""
+
+    def _open_bucket(self, buckets: str) -> Any:
+        return self._database.gridfs_bucket(bucket_name=self._name)
 
     async def hello(self, times: int) -> Any:
         for _ in range(times):
@@ -212,7 +242,7 @@ class MongojetPlayer(Player):
         return await self._bucket.get_by_id(file_id)
 
     async def stored(self) -> list[tuple[Any, int]]:
-        files = await self._database[f"{BUCKET}.files"].find_many({"length": {"$gt": 1}})
+        files = await self._database[f"{self._name}.files"].find_many({"length": {"$gt": 1}})
         return [(file["_id"], file["length"]) for file in files]
 
     async def upload_file(self, path: str) -> None:
@@ -226,50 +256,47 @@ class MongojetPlayer(Player):
             await self._sync(file)
 
 
+class RawPlayer:
+    """The floor: a socket that asks for the chunks in batches of the server's choice, and drains them."""
+
+    def __init__(self, target: Target, bucket: str) -> None:
+        self._socket = RawSocket(dataclasses.replace(target, collection=f"{bucket}.chunks"))
+
+    def download(self, file_id: Any) -> bytes:
+        """Return how many bytes the replies have, as bytes: what they hold nobody looks at."""
+        return struct.pack("<q", self._socket.drain({"filter": {"files_id": file_id}, "sort": {"n": 1}}))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 def _sync(file: Any) -> None:
     """Bring what was written down to the disk: the specification asks for that within the time."""
     file.flush()
     os.fsync(file.fileno())
 
 
-async def open_player(contender: str, target: Target) -> Any:
+OURS, THEIRS, MOTORS = "mangonel.gridfs:", "gridfs:", "motor.motor_asyncio:AsyncIOMotor"
+# By contender: the player, the class of its clients, and that of its buckets.
+PLAYERS: dict[str, tuple[type[Player], str, str]] = {
+    "mangonel": (BlockingPlayer, "mangonel:MongoClient", f"{OURS}GridFSBucket"),
+    "mangonel-asyncio": (Player, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
+    "mangonel-uvloop": (Player, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
+    "pymongo": (BlockingPlayer, "pymongo:MongoClient", f"{THEIRS}GridFSBucket"),
+    "by-chunk": (ByChunkPlayer, "pymongo:MongoClient", f"{THEIRS}GridFSBucket"),
+    "pymongo-async": (Player, "pymongo:AsyncMongoClient", f"{THEIRS}AsyncGridFSBucket"),
+    "motor": (Player, f"{MOTORS}Client", f"{MOTORS}GridFSBucket"),
+    "mongojet": (MongojetPlayer, "mongojet:create_client", ""),
+}
+
+
+async def open_player(contender: str, target: Target, bucket: str = BUCKET) -> Any:
     """Return a contender's player, connected; on its event loop where it has one.
 
     Raises:
         KeyError: nobody said how this contender does the tasks.
     """
-    uri = uri_with(target)
-    if contender in ("mangonel", "mangonel-asyncio"):
-        import mangonel
-        from mangonel import gridfs as ours
-        from mangonel.bson import json_util as own_text
-
-        if contender == "mangonel":
-            client: Any = mangonel.MongoClient(uri)
-            return BlockingPlayer(mangonel, own_text, client, ours.GridFSBucket, target)
-        client = mangonel.AsyncMongoClient(uri)
-        return Player(mangonel, own_text, client, ours.AsyncGridFSBucket, target)
-    import pymongo
-    from bson import json_util
-
-    import gridfs
-
-    if contender == "pymongo":
-        client = pymongo.MongoClient(uri)
-        return BlockingPlayer(pymongo, json_util, client, gridfs.GridFSBucket, target)
-    if contender == "pymongo-async":
-        client = pymongo.AsyncMongoClient(uri)
-        return Player(pymongo, json_util, client, gridfs.AsyncGridFSBucket, target)
-    if contender == "motor":
-        from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorGridFSBucket
-
-        client = AsyncIOMotorClient(uri)
-        return Player(pymongo, json_util, client, AsyncIOMotorGridFSBucket, target)
-    if contender == "mongojet":
-        from mongojet import create_client
-
-        client = await create_client(uri)
-        return MongojetPlayer(
-            None, json_util, client, lambda db, name: db.gridfs_bucket(bucket_name=name), target
-        )
-    raise KeyError(f"no player for {contender!r}")
+    if contender == "raw-socket":
+        return RawPlayer(target, bucket)
+    player, client, buckets = PLAYERS[contender]
+    return player(await wait(named(client)(uri_with(target))), buckets, target, bucket)
