@@ -138,7 +138,6 @@ class Load:
         self._lags: list[int] = []
         self._sent = 0
         self._deepest = 0
-        self._size = 0
 
     def run(self) -> dict[str, Any]:
         """Send them all, and return what was seen; times in µs.
@@ -150,99 +149,80 @@ class Load:
             raise ValueError(
                 "a constant rate needs connections that stay: the time to open one is not the site's"
             )
-        begun = clock()
         cpu = time.process_time()
         try:
-            seconds = self._constant() if self._rate else self._closed()
+            seconds = self._play()
         finally:
             for connection in self._connections.values():
                 connection.socket.close()
             self._epoll.close()
         return {
             "seconds": seconds,
-            "answered": len(self._latencies),
             "latencies_us": self._latencies,
             "services_us": self._services,
             "lags_us": self._lags,
             "waiting": self._deepest,
-            "body_bytes": self._size,
             "cpu_s": time.process_time() - cpu,
-            "whole_s": clock() - begun,
         }
 
-    def _closed(self) -> float:
-        """Send the next request of each connection when its answer is there."""
+    def _play(self) -> float:
+        """Send each request at its own moment over whichever connection is free; without a rate, once one is."""
         begun = clock()
-        lines = [self._open() for _ in range(self._at_once)] if self._keep_alive else []
-        if lines:
-            begun = clock()
-        for number in range(self._at_once):
-            self._next(lines[number] if lines else self._open())
-        while len(self._latencies) < self._count:
-            for number, _ in self._poll(TIMEOUT, begun):
-                connection = self._connections[number]
-                if connection.is_idle:
-                    if connection.ended():
-                        self._close(number, connection)
-                    continue
-                body = connection.receive()
-                if body is None:
-                    continue
-                self._answered(connection, body)
-                if self._keep_alive:
-                    if self._sent < self._count:
-                        self._next(connection)
-                    continue
-                if connection.ended():
-                    self._close(number, connection)
-                if self._sent < self._count:
-                    self._next(self._open())
-        return clock() - begun
-
-    def _constant(self) -> float:
-        """Send each request at its own moment, over whichever connection is free."""
-        for _ in range(self._at_once):
-            self._open()
-        free = deque(self._connections.values())
+        slots = [self._open() if self._keep_alive else None for _ in range(self._at_once)]
+        if self._keep_alive:
+            begun = clock() + (START if self._rate else 0.0)
+        for slot in () if self._rate else slots:
+            self._send(slot)
+        free = deque(slots if self._rate else ())
         late: deque[float] = deque()
-        interval = 1 / self._rate
-        begun = clock() + START
-        due = 0
+        due = 0 if self._rate else self._count
         while len(self._latencies) < self._count:
-            while due < self._count and (intended := begun + due * interval) <= clock():
+            while due < self._count and (intended := begun + due / self._rate) <= clock():
                 due += 1
                 if free:
-                    connection = free.pop()
-                    connection.send(self._request_for(self._sent), intended)
-                    self._sent += 1
+                    sent = self._send(free.pop(), intended)
                     # Only what the generator itself is to blame for: a request that waits for a free connection
                     # waits for the site.
-                    self._lags.append(round((connection.sent - intended) * 1e6))
+                    self._lags.append(round((sent - intended) * 1e6))
                 else:
                     late.append(intended)
             self._deepest = max(self._deepest, len(late))
-            pause = begun + due * interval - clock() if due < self._count else TIMEOUT
+            pause = begun + due / self._rate - clock() if due < self._count else TIMEOUT
             for number, _ in self._poll(max(0.0, pause), begun):
-                connection = self._connections[number]
-                body = None if connection.is_idle else connection.receive()
-                if body is None:
-                    if connection.is_idle and connection.ended():
-                        raise WrongAnswer("the site closed a connection that was to stay")
+                connection: Connection | None = self._connections[number]
+                if not self._received(number):
                     continue
-                self._answered(connection, body)
+                if not self._keep_alive:
+                    connection = None
                 if late:
-                    connection.send(self._request_for(self._sent), late.popleft())
-                    self._sent += 1
+                    self._send(connection, late.popleft())
+                elif not self._rate and self._sent < self._count:
+                    self._send(connection)
                 else:
                     free.append(connection)
         return clock() - begun
 
-    def _next(self, connection: Connection) -> None:
-        connection.send(self._request_for(self._sent), clock())
-        self._sent += 1
+    def _received(self, number: int) -> bool:
+        """Return whether a connection's answer is complete now; a connection that has ended is closed."""
+        connection = self._connections[number]
+        body = None if connection.is_idle else connection.receive()
+        if body is not None:
+            self._answered(connection, body)
+        if connection.is_idle and (body is None or not self._keep_alive) and connection.ended():
+            if self._rate:
+                raise WrongAnswer("the site closed a connection that was to stay")
+            del self._connections[number]
+            self._epoll.unregister(number)
+            connection.socket.close()
+        return body is not None
 
-    def _request_for(self, number: int) -> bytes:
-        return self._requests[number % len(self._requests)]
+    def _send(self, connection: Connection | None, intended: float | None = None) -> float:
+        """Send the next request over a connection, or a new one, at its intended moment or now; return when."""
+        connection = connection or self._open()
+        request = self._requests[self._sent % len(self._requests)]
+        connection.send(request, clock() if intended is None else intended)
+        self._sent += 1
+        return connection.sent
 
     def _answered(self, connection: Connection, body: bytes) -> None:
         now = clock()
@@ -250,18 +230,12 @@ class Load:
         self._services.append(round((now - connection.sent) * 1e6))
         if self._expected is not None and body != self._expected:
             raise WrongAnswer(f"expected {self._expected[:60]!r}..., got {body[:60]!r}...")
-        self._size += len(body)
 
     def _open(self) -> Connection:
         connection = Connection(self._address)
         self._connections[connection.socket.fileno()] = connection
         self._epoll.register(connection.socket.fileno(), select.EPOLLIN)
         return connection
-
-    def _close(self, number: int, connection: Connection) -> None:
-        del self._connections[number]
-        self._epoll.unregister(number)
-        connection.socket.close()
 
     def _poll(self, seconds: float, begun: float) -> list[tuple[int, int]]:
         # epoll waits in whole milliseconds, select in microseconds.

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mangonel.engines.programs import find_program
 from mangonel.lab import cores
 
-__all__ = ["PERCENTILES", "AbRun", "Seen", "asked", "generate", "run_ab", "run_wrk", "visit_all"]
+__all__ = ["AbRun", "Ask", "Seen", "generate", "percentile", "players", "run_ab", "run_wrk", "visit_all"]
+
+# Sends a GET for a path with a cookie; returns the status, the cookie that was set, and the body.
+Ask: TypeAlias = "Callable[[str, str], Awaitable[tuple[int, str, bytes]]]"
 
 TIMEOUT = 110.0
 # The points of the original's chart, and the far end.
@@ -58,19 +62,15 @@ def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -
         RuntimeError: a request failed; the figure would mean nothing.
         Missing: there is no `ab`.
     """
-    command = [find_program("ab"), "-q", "-s", "60", *([] if same_length else ["-l"])]
-    command += ["-n", str(requests), "-c", str(at_once), url]
-    with cores.kept("load"):
-        result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-    failed = sum(int(count) for count in _FAILURES.findall(result.stdout))
-    if result.returncode or failed:
-        raise RuntimeError(
-            f"ab: {failed} of {requests} requests failed: {result.stderr[-300:].decode(errors='replace')}"
-        )
-    rate, took = _RATE.search(result.stdout), _TOOK.search(result.stdout)
+    length = [] if same_length else ["-l"]
+    found = _run("ab", "-q", "-s", "60", *length, "-n", str(requests), "-c", str(at_once), url)
+    failed = sum(int(count) for count in _FAILURES.findall(found.stdout))
+    if found.returncode or failed:
+        raise RuntimeError(f"ab: {failed} of {requests} requests failed: {_end(found.stderr)}")
+    rate, took = _RATE.search(found.stdout), _TOOK.search(found.stdout)
     if rate is None or took is None:
-        raise RuntimeError(f"ab printed no figures: {result.stdout[-300:].decode(errors='replace')}")
-    lines = {int(share): int(ms) for share, ms in _PERCENTILE.findall(result.stdout)}
+        raise RuntimeError(f"ab printed no figures: {_end(found.stdout)}")
+    lines = {int(share): int(ms) for share, ms in _PERCENTILE.findall(found.stdout)}
     return AbRun(float(rate[1]), float(took[1]), lines)
 
 
@@ -84,17 +84,25 @@ def run_wrk(url: str, seconds: float, at_once: int, *, script: str = "") -> floa
         RuntimeError: an answer was not 2xx, or a connection failed.
         Missing: there is no `wrk`.
     """
-    command = [find_program("wrk"), "-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s"]
-    command += [*(["-s", script] if script else []), url]
-    with cores.kept("load"):
-        result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-    wrong = _WRK_WRONG.search(result.stdout)
-    count = _WRK_COUNT.search(result.stdout)
-    if result.returncode or wrong or count is None:
-        words = wrong[1] if wrong else result.stderr[-300:] or result.stdout[-300:]
-        raise RuntimeError(f"wrk: {words.decode(errors='replace')}")
+    words = ["-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s"]
+    found = _run("wrk", *words, *(["-s", script] if script else []), url)
+    wrong = _WRK_WRONG.search(found.stdout)
+    count = _WRK_COUNT.search(found.stdout)
+    if found.returncode or wrong or count is None:
+        raise RuntimeError(f"wrk: {_end(wrong[1] if wrong else found.stderr or found.stdout)}")
     scale = {b"ms": 0.001, b"s": 1.0, b"m": 60.0}[count[3]]
     return int(count[1]) / (float(count[2]) * scale)
+
+
+def _run(program: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    with cores.kept("load"):
+        return subprocess.run(
+            [find_program(program), *words], capture_output=True, timeout=TIMEOUT, check=False
+        )
+
+
+def _end(output: bytes) -> str:
+    return output[-300:].decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -120,9 +128,8 @@ class Seen:
     @property
     def is_void(self) -> bool:
         """Return whether the generator's own lateness may be taken for the site's."""
-        if not self.lags_us:
-            return False
-        return percentile(self.lags_us, 99.0) > LAG_SHARE * percentile(self.latencies_us, 99.0)
+        lags = self.lags_us
+        return bool(lags) and percentile(lags, 99.0) > LAG_SHARE * percentile(self.latencies_us, 99.0)
 
     def histograms(self) -> dict[str, str]:
         """Return what the result file keeps, in HdrHistogram's own format; nothing for a void run.
@@ -131,13 +138,11 @@ class Seen:
         """
         from mangonel.lab.latency import Latencies
 
-        if self.is_void:
-            return {}
         measured = {"service": self.services_us}
         if self.lags_us:
             measured |= {"response": self.latencies_us, "lag": self.lags_us}
         found = {}
-        for name, values in measured.items():
+        for name, values in () if self.is_void else measured.items():
             kept = Latencies()
             for value in values:
                 kept.record(value * 1000)
@@ -149,15 +154,12 @@ class Seen:
 
         A void run has no percentiles, but says how late the generator was.
         """
+        lag = {"lag_p99": float(percentile(self.lags_us, 99.0))} if self.lags_us else {}
         if self.is_void:
-            return {"lag_p99": float(percentile(self.lags_us, 99.0)), "void": 1.0}
+            return {**lag, "void": 1.0}
         found = {f"p{share:g}": float(percentile(self.latencies_us, share)) for share in PERCENTILES}
         found["max"] = float(self.latencies_us[-1])
-        if self.lags_us:
-            found["lag_p99"] = float(percentile(self.lags_us, 99.0))
-            found["void"] = 0.0
-            found["waiting"] = float(self.waiting)
-        return found
+        return found | ({**lag, "void": 0.0, "waiting": float(self.waiting)} if lag else {})
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
@@ -199,16 +201,8 @@ def generate(
     Raises:
         RuntimeError: an answer was wrong, or did not come.
     """
-    order: dict[str, Any] = {
-        "port": port,
-        "requests": requests,
-        "at_once": at_once,
-        "rate": rate,
-        "keep_alive": keep_alive,
-        "targets": [list(target) for target in targets],
-        "expected": expected,
-        "seconds": seconds,
-    }
+    order: dict[str, Any] = {"port": port, "requests": requests, "at_once": at_once, "rate": rate}
+    order |= {"keep_alive": keep_alive, "targets": list(targets), "expected": expected, "seconds": seconds}
     with tempfile.TemporaryFile() as words, cores.kept("load"):
         result = subprocess.run(
             [sys.executable, "-m", "mangonel.lab.generator"],
@@ -220,18 +214,13 @@ def generate(
         )
         if result.returncode:
             words.seek(0)
-            raise RuntimeError(f"the load generator broke: {words.read()[-500:].decode(errors='replace')}")
-    told = json.loads(result.stdout)
+            raise RuntimeError(f"the load generator broke: {_end(words.read())}")
+    told: dict[str, Any] = json.loads(result.stdout)
     if "error" in told:
         raise RuntimeError(f"the load generator stopped: {told['error']}")
-    return Seen(
-        told["seconds"],
-        sorted(told["latencies_us"]),
-        sorted(told["services_us"]),
-        sorted(told["lags_us"]),
-        told["waiting"],
-        told["cpu_s"],
-    )
+    for name in ("latencies_us", "services_us", "lags_us"):
+        told[name].sort()
+    return Seen(**told)
 
 
 async def asked(reader: Any, writer: Any, path: str, cookie: str) -> tuple[int, str, bytes]:
@@ -249,20 +238,29 @@ async def asked(reader: Any, writer: Any, path: str, cookie: str) -> tuple[int, 
     return int(head.split(b" ", 2)[1]), given, await reader.readexactly(length)
 
 
-async def visit_all(port: int, requests: Sequence[tuple[str, str]], at_once: int) -> list[str]:
+async def players(port: int, at_once: int, play: Callable[[Ask, int], Awaitable[None]]) -> None:
+    """Have so many play at once, each told its number and how to ask, over a connection that stays."""
+
+    async def one(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.closing(writer):
+            await play(functools.partial(asked, reader, writer), number)
+
+    await asyncio.gather(*map(one, range(at_once)))
+
+
+def visit_all(port: int, requests: Sequence[tuple[str, str]], at_once: int) -> list[str]:
     """Send a GET for each path and cookie over so many connections that stay; return the cookies that were set."""
     found: list[str] = []
 
     # Each has a share of its own: where cookies go round in step with it, no visitor overlaps itself.
-    async def visitor(number: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        with contextlib.closing(writer):
-            for path, cookie in requests[number::at_once]:
-                status, given, _ = await asked(reader, writer, path, cookie)
-                if status != 200:
-                    raise RuntimeError(f"expected 200 for {path}, got {status}")
-                if given:
-                    found.append(given)
+    async def visit(ask: Ask, number: int) -> None:
+        for path, cookie in requests[number::at_once]:
+            status, given, _ = await ask(path, cookie)
+            if status != 200:
+                raise RuntimeError(f"expected 200 for {path}, got {status}")
+            if given:
+                found.append(given)
 
-    await asyncio.gather(*(visitor(number) for number in range(at_once)))
+    asyncio.run(players(port, at_once, visit))
     return found

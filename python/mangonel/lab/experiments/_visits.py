@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import tempfile
-import threading
 import time
 import urllib.error
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from mangonel.engines.programs import has_program
 from mangonel.lab.contenders.web import STORES
 from mangonel.lab.digest import digest
 from mangonel.lab.environment import Environment, Layout, Site, environment_for
 from mangonel.lab.experiment import Bench, Part, Task
-from mangonel.lab.webload import asked, generate, percentile, run_ab, run_wrk, visit_all
+from mangonel.lab.webload import Ask, generate, percentile, players, run_ab, run_wrk, visit_all
 
-__all__ = ["CountTask", "LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask", "VisitTask"]
+__all__ = ["CountTask", "LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask"]
 
 AT_ONCE = 300
 VISITORS = 50
@@ -32,6 +31,16 @@ COUNT_WARM_UP = 60
 WRK_SECONDS = 3
 # A visitor's next request comes a thousand later; one that the system held up for so long meets it, and writes again.
 MEETINGS = 0.002
+
+# What wrk is told: the visitors in turn.
+WRK_VISITS = """\
+local c, i = {}, 0
+for l in io.lines("COOKIES") do c[#c + 1] = l end
+request = function()
+  i = i % #c + 1
+  return wrk.format("GET", "/read", {Cookie = c[i]})
+end
+"""
 
 # Store calls for each request, by part; those of the mix are counted, see `_mixed`.
 CALLS: dict[str, dict[str, int]] = {
@@ -94,7 +103,7 @@ class VisitTask(Task):
         return {"tornado_us": cpu / operations * 1e6}
 
     def _visit(self, requests: list[tuple[str, str]], at_once: int = VISITORS) -> list[str]:
-        return asyncio.run(visit_all(self._site.port, requests, min(at_once, len(requests))))
+        return visit_all(self._site.port, requests, min(at_once, len(requests)))
 
 
 class SiteTask(VisitTask):
@@ -121,9 +130,8 @@ class SiteTask(VisitTask):
         """Open the connections of the store's client; find the fastest rate where that is asked for."""
         if self._kind == "mixed-steady":
             count = max(500, self._part.operations // 5)
-            targets = [self._request(number) for number in range(count)]
             self._loads += 1
-            self._rate = SHARE * count / generate(self._site.port, count, VISITORS, targets=targets).seconds
+            self._rate = SHARE * count / (self._generated(count)["wall_ns"] / 1e9)
         else:
             self._load(max(300, self._part.operations // 5))
         self._site.used()
@@ -170,22 +178,19 @@ class SiteTask(VisitTask):
             # The first load is the warm-up.
             self._wrk(base, self._bench.size.parameters.get("wrk", WRK_SECONDS) if self._loads > 1 else 1)
         else:
-            targets = [self._request(number) for number in range(operations)]
-            seen = generate(self._site.port, operations, VISITORS, rate=self._rate, targets=targets)
-            self._seen = {**seen.figures(), "wall_ns": seen.seconds * 1e9}
+            self._seen = self._generated(operations)
+
+    def _generated(self, operations: int) -> dict[str, float]:
+        targets = [self._request(number) for number in range(operations)]
+        seen = generate(self._site.port, operations, VISITORS, rate=self._rate, targets=targets)
+        return {**seen.figures(), "wall_ns": seen.seconds * 1e9}
 
     def _wrk(self, base: str, seconds: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            cookies, script = os.path.join(folder, "cookies"), os.path.join(folder, "visits.lua")
-            with open(cookies, "w") as file:
-                file.write("\n".join(self._cookies) + "\n")
-            with open(script, "w") as file:
-                file.write(
-                    f'local c, i = {{}}, 0\nfor l in io.lines("{cookies}") do c[#c + 1] = l end\n'
-                    "request = function()\n  i = i % #c + 1\n"
-                    '  return wrk.format("GET", "/read", {Cookie = c[i]})\nend\n'
-                )
-            rate = run_wrk(f"{base}/read", seconds, VISITORS, script=script)
+            cookies, script = Path(folder, "cookies"), Path(folder, "visits.lua")
+            cookies.write_text("\n".join(self._cookies) + "\n")
+            script.write_text(WRK_VISITS.replace("COOKIES", str(cookies)))
+            rate = run_wrk(f"{base}/read", seconds, VISITORS, script=str(script))
         self._wrk_requests = rate * seconds
         self._seen = {"requests_per_second": rate, "wall_ns": 1e9 / rate * self._part.operations}
 
@@ -286,21 +291,16 @@ class LoginTask(VisitTask):
         return self._counted({"put": stories, "get": gets * stories}, stories)
 
     def _tell(self, count: int) -> None:
-        async def told() -> None:
-            await asyncio.gather(*(player(number) for number in range(WRITERS)))
+        async def stories(ask: Ask, number: int) -> None:
+            for story in range(number, count, WRITERS):
+                status, cookie, _ = await ask(f"/login?user=user{story}", "")
+                if status != 302 or not cookie:
+                    raise RuntimeError(f"expected a redirect with a cookie, got {status}")
+                status, _, body = await ask("/page", cookie)
+                if (status, body) != (200, f"user{story}".encode()):
+                    raise RuntimeError(f"the page does not know who logged in: {status} {body!r}")
 
-        async def player(number: int) -> None:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._site.port)
-            with contextlib.closing(writer):
-                for story in range(number, count, WRITERS):
-                    status, cookie, _ = await asked(reader, writer, f"/login?user=user{story}", "")
-                    if status != 302 or not cookie:
-                        raise RuntimeError(f"expected a redirect with a cookie, got {status}")
-                    status, _, body = await asked(reader, writer, "/page", cookie)
-                    if (status, body) != (200, f"user{story}".encode()):
-                        raise RuntimeError(f"the page does not know who logged in: {status} {body!r}")
-
-        asyncio.run(told())
+        asyncio.run(players(self._site.port, WRITERS, stories))
 
 
 class CountTask(VisitTask):
@@ -351,41 +351,20 @@ class StallTask(VisitTask):
     def act(self) -> int:
         """Stall the store in the middle of a steady load of bystanders."""
         told: dict[str, float] = {}
-        trouble: list[BaseException] = []
-
-        def stall() -> None:
-            try:
-                time.sleep(0.6)  # until the load has begun
-                self._environment.stall()
-                try:
-                    waiting = threading.Thread(target=self._wait_for_the_store, args=(told,))
-                    waiting.start()
-                    time.sleep(self._seconds)
-                finally:
-                    self._environment.resume()
-                told["recovery_ms"] = self._recovery()
-                waiting.join()
-                if not self._bench.size.quick and self._environment.restart():
-                    told["restart_ms"] = self._recovery()
-            except BaseException as error:
-                trouble.append(error)
-
-        thread = threading.Thread(target=stall)
-        thread.start()
-        seen = generate(
-            self._site.port,
-            self._part.operations,
-            VISITORS,
-            rate=BYSTANDERS_PER_SECOND,
-            targets=[("/health", "")],
-        )
-        thread.join()
-        if trouble:
-            raise trouble[0]
+        with ThreadPoolExecutor(2) as pool:
+            stalled = pool.submit(self._stall, told, pool)
+            seen = generate(
+                self._site.port,
+                self._part.operations,
+                VISITORS,
+                rate=BYSTANDERS_PER_SECOND,
+                targets=[("/health", "")],
+            )
+            stalled.result()
         # A generator that was late by milliseconds voids no figure that is about seconds.
-        shares = {f"p{share:g}": float(percentile(seen.latencies_us, share)) for share in (50.0, 99.0)}
-        slowest = seen.latencies_us[-1] / 1e6
-        self._seen = {**shares, "max": slowest * 1e6, **told, "wall_ns": seen.seconds * 1e9}
+        shares = {f"p{share:g}": float(percentile(seen.latencies_us, share)) for share in (50.0, 99.0, 100.0)}
+        shares["max"] = shares.pop("p100")
+        self._seen = {**shares, **told, "wall_ns": seen.seconds * 1e9}
         # Of a loop that is blocked, most of the requests of the stall would have waited; one that was late is noise.
         waited = percentile(seen.latencies_us, 75.0) / 1e6
         if waited > self._seconds / 4:
@@ -397,19 +376,27 @@ class StallTask(VisitTask):
         self._site.used()
         return self._seen
 
+    def _stall(self, told: dict[str, float], pool: ThreadPoolExecutor) -> None:
+        time.sleep(0.6)  # until the load has begun
+        self._environment.stall()
+        try:
+            waiting = pool.submit(self._wait_for_the_store, told)
+            time.sleep(self._seconds)
+        finally:
+            self._environment.resume()
+        told["recovery_ms"] = self._recovery()
+        waiting.result()
+        if not self._bench.size.quick and self._environment.restart():
+            told["restart_ms"] = self._recovery()
+
     def _wait_for_the_store(self, told: dict[str, float]) -> None:
-        statuses = asyncio.run(self._writers())
-        told["waited"] = float(statuses.count(200))
-        told["refused"] = float(len(statuses) - statuses.count(200))
+        statuses: Counter[bool] = Counter()
 
-    async def _writers(self) -> list[int]:
-        async def one() -> int:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._site.port)
-            with contextlib.closing(writer):
-                status, _, _ = await asked(reader, writer, f"/?v={self._payload}", "")
-            return status
+        async def write(ask: Ask, number: int) -> None:
+            statuses[(await ask(f"/?v={self._payload}", ""))[0] == 200] += 1
 
-        return list(await asyncio.gather(*(one() for _ in range(WRITERS))))
+        asyncio.run(players(self._site.port, WRITERS, write))
+        told["waited"], told["refused"] = float(statuses[True]), float(statuses[False])
 
     def _recovery(self) -> float:
         """Return the ms until a write is answered."""
