@@ -21,8 +21,8 @@ from urllib.parse import urlencode
 
 from mangonel.lab.contenders.live import BESIDE, BROWSERS, LIVE, WATCHED
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.latency import Latencies
 from mangonel.lab.meters import cpu_ns
 from mangonel.lab.site_process import SiteProcess
@@ -48,13 +48,11 @@ class Site:
         try:
             demo = ["mangonel", "demo", "--uri", uri, "--database", database, "--port", "0", "--rate", "0"]
             self._web = self._start(*demo, "--password", PASSWORD)
-            self.port = self._web.port
+            self.port, self._browsers = self._web.port, None
             self.cookie = self._log_in()
-            self._browsers = None
             if browsers:
-                self._browsers = self._start(
-                    "mangonel.lab.browsers", HOST, str(self.port), self.cookie, str(browsers)
-                )
+                words = HOST, str(self.port), self.cookie, str(browsers)
+                self._browsers = self._start("mangonel.lab.browsers", *words)
         except BaseException:
             self._stack.close()
             raise
@@ -115,7 +113,8 @@ class LiveTask(Task):
         self._browsers = BROWSERS[name]
         uri, is_beside = bench.target.uri, name == BESIDE
         self._sites = ExitStack()
-        bench.adapter = _Adapter(self._sites)
+        # Which has the one verb that the bench wants, to be closed.
+        bench.adapter = self._sites
         self._asked = self._open(uri, 0 if is_beside else self._browsers)
         self._watched = self._open(uri, self._browsers) if is_beside else self._asked
         self._made = 0
@@ -125,27 +124,25 @@ class LiveTask(Task):
         self._wall = 0.0
 
     def _open(self, uri: str, browsers: int) -> Site:
-        site = Site(uri, self._database, browsers)
-        self._sites.callback(site.close)
-        return site
+        return self._sites.enter_context(contextlib.closing(Site(uri, self._database, browsers)))
 
     def verify(self) -> str:
-        self._bench.run(self._load(RATE // 10))
-        if len(self._deliveries) != RATE // 10 * self._browsers:
-            raise RuntimeError(
-                f"expected {RATE // 10} in each of {self._browsers}, got {len(self._deliveries)}"
-            )
+        self._deliver(RATE // 10)
         return digest("delivered")
 
     def warm_up(self) -> None:
         self._bench.run(self._load(RATE // 2))
 
     def act(self) -> int:
-        self._bench.run(self._load(self._part.operations))
-        expected = self._part.operations * self._browsers
-        if len(self._deliveries) != expected:
-            raise RuntimeError(f"expected {expected} deliveries, counted {len(self._deliveries)}")
+        self._deliver(self._part.operations)
         return self._part.operations
+
+    def _deliver(self, count: int) -> None:
+        self._bench.run(self._load(count))
+        if len(self._deliveries) != count * self._browsers:
+            raise RuntimeError(
+                f"expected {count} deliveries to each of {self._browsers}, counted {len(self._deliveries)}"
+            )
 
     def extras(self) -> dict[str, float]:
         """Return the part's latencies in µs, and the web process's processor time in place of ours."""
@@ -203,46 +200,20 @@ class LiveTask(Task):
         await asyncio.gather(*(play() for _ in range(IN_FLIGHT)))
 
 
-class _Adapter:
-    """The sites, as the bench closes them."""
-
-    def __init__(self, sites: ExitStack) -> None:
-        self._sites = sites
-
-    def close(self) -> None:
-        """End them."""
-        self._sites.close()
-
-
-class Live(Experiment):
-    """Deliveries, and other people's requests."""
-
-    id = "live"
-    version = 2
-    title = "1000 inserts a second on the demo's live page"
-    together = False
-    own_process = True
-    passes = 1
-    brief_s = 18.0
-    references = ("live-alone",)
-
-    def parts(self, size: Size) -> list[Part]:
-        """Return the parts; each plays at the same rate."""
-        table = [
-            ("requests", f"a request for posts beside {RATE} inserts a second", LIVE),
-            ("delivery", "from the acknowledged insert to 200 browsers", WATCHED),
-        ]
-        inserts = RATE * size.choose(2, 15, 1)
-        return rows(
-            size,
-            [(*row, inserts, (1, 3)) for row in table],
-            judge="p50",
-            unit="insert",
-            write_concern="majority",
-        )
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return LiveTask(part, bench)
-
-
-EXPERIMENT = Live()
+INSERTS = (2 * RATE, 15 * RATE, RATE)
+EXPERIMENT = Tabled(
+    "live",
+    "1000 inserts a second on the demo's live page",
+    LiveTask,
+    [
+        ("requests", f"a request for posts beside {RATE} inserts a second", LIVE, INSERTS, (1, 3)),
+        ("delivery", "from the acknowledged insert to 200 browsers", WATCHED, INSERTS, (1, 3)),
+    ],
+    {"judge": "p50", "unit": "insert", "write_concern": "majority"},
+    version=2,
+    together=False,
+    own_process=True,
+    passes=1,
+    brief_s=18.0,
+    references=("live-alone",),
+)

@@ -16,21 +16,14 @@ from mangonel.engines.programs import has_program
 from mangonel.lab import cores, documents
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
-from mangonel.lab.contenders.pages import (
-    DATABASE,
-    ORIGINAL,
-    PAGE,
-    PREFIX,
-    SHORT,
-    SHORT_DELAYED,
-)
+from mangonel.lab.contenders.pages import DATABASE, ORIGINAL, PAGE, PREFIX, SHORT, SHORT_DELAYED
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
-from mangonel.lab.experiments._parts import rows
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import Table, Tabled
 from mangonel.lab.experiments._process import Terminal
 from mangonel.lab.fixtures import DATASETS, modules, numbered_post
 from mangonel.lab.site_process import SiteProcess
-from mangonel.lab.webload import AbRun, Seen, generate, run_ab, run_wrk
+from mangonel.lab.webload import Seen, generate, run_ab, run_wrk
 
 ALL_POSTS, FEW_POSTS = "web-posts", "few-web-posts"
 BATCH = 10_000
@@ -101,87 +94,82 @@ class PageTask(Task):
     """So many pages under one kind of load."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
-        self._part = part
-        self._bench = bench
-        self._count = bench.size.parameters.get("posts", DATASETS[_dataset(bench.size)][0])
+        self._id = part.id
+        self._posts = bench.size.parameters.get("posts", DATASETS[_dataset(bench.size)][0])
         # Filled before the first round, unless somebody asked for another number of posts.
         is_filled = "posts" not in bench.size.parameters
-        self._collection = bench.target.collection if is_filled else f"web_posts_{self._count}"
+        collection = bench.target.collection if is_filled else f"web_posts_{self._posts}"
         self._is_original = part.id.startswith("original")
         self._path = {"delayed": "/delayed", "newest": "/newest"}.get(part.id, "/")
         kind = (bench.contender.copy_of or bench.contender.id).removeprefix(PREFIX)
         self._is_slow = part.id == "delayed" and kind in IN_TURN
+        self._count = min(part.operations, REQUESTS_IN_TURN) if self._is_slow else part.operations
         if DATABASE in bench.contender.offers:
-            ensure_posts(bench.target, self._collection, self._count)
-        self._site = _site_of(bench, kind, self._collection, original=self._is_original)
+            ensure_posts(bench.target, collection, self._posts)
+        self._site = _site_of(bench, kind, collection, original=self._is_original)
+        self._url = f"http://127.0.0.1:{self._site.port}/"
         self._body = ""
         self._seen: Seen | None = None
         self._told: dict[str, float] = {}
-        self._rate = 0.0
+        rate = part.id.removeprefix("rate-")
+        self._rate = float(rate) if rate.isdigit() else 0.0
 
     def verify(self) -> str:
         """Compare a page with what was stored, and say what it holds."""
-        body = self._site.get(self._path)
-        first = self._count - 1 if self._path == "/newest" else 0
-        step = -1 if self._path == "/newest" else 1
-        wanted = [_post(first + step * number, original=self._is_original) for number in range(POSTS)]
-        found = json.loads(body)
+        self._body = self._site.get(self._path)
+        numbers = (
+            range(self._posts - 1, self._posts - 1 - POSTS, -1) if self._path == "/newest" else range(POSTS)
+        )
+        wanted = [_post(number, original=self._is_original) for number in numbers]
+        found = json.loads(self._body)
         if found != wanted:
             raise AssertionError(f"expected the page {str(wanted)[:200]}, got {str(found)[:200]}")
-        self._body = body
         return digest(json.dumps(found, sort_keys=True))
 
     def warm_up(self) -> None:
         """Open the driver's connections; where the rate is a share of the capacity, find that out."""
-        requests = max(min(WARM, 2 * self._part.operations), self._part.operations // 10)
+        requests = max(min(WARM, 2 * self._count), self._count // 10)
         if self._is_slow:
             requests = min(requests, REQUESTS_IN_TURN)
-        if self._part.id == "rate-own":
+        if self._id == "rate-own":
             requests = max(1000, requests)
         seen = generate(self._site.port, requests, AT_ONCE, targets=[(self._path, "")], expected=self._body)
-        if self._part.id == "rate-own":
+        if self._id == "rate-own":
             self._rate = SHARE * requests / seen.seconds
-        elif self._part.id.startswith("rate-"):
-            self._rate = float(self._part.id.removeprefix("rate-"))
+            # So many seconds, whatever the rate.
+            self._count = max(200, round(self._count * self._rate / 450))
 
     def arrange(self) -> None:
         self._site.cpu()
 
     def act(self) -> int:
-        count = self._part.operations
-        if self._is_slow:
-            count = min(count, REQUESTS_IN_TURN)
-        at_once = AT_ONCE
-        if self._is_original:
-            at_once = int(self._part.id.removeprefix("original-"))
-            if has_program("ab"):
-                self._told = _as_extras(run_ab(f"http://127.0.0.1:{self._site.port}/", count, at_once))
-                return count
-        if self._part.id == "wrk":
-            rate = run_wrk(f"http://127.0.0.1:{self._site.port}/", WRK_SECONDS, AT_ONCE)
-            self._told = {"wall_ns": count / rate * 1e9}
-            return count
-        if self._part.id == "rate-own":
-            # So many seconds, whatever the rate.
-            count = max(200, round(count * self._rate / 450))
-        self._seen = seen = generate(
-            self._site.port,
-            count,
-            at_once,
-            rate=self._rate,
-            keep_alive=self._part.id != "new-connections" and not self._is_original,
-            targets=[(self._path, "")],
-            expected=self._body,
-        )
-        self._told = {"wall_ns": seen.seconds * 1e9, "load_us": seen.cpu_s / count * 1e6, **seen.figures()}
-        if self._rate:
-            self._told["rate"] = self._rate
+        count = self._count
+        at_once = int(self._id.removeprefix("original-")) if self._is_original else AT_ONCE
+        if self._is_original and has_program("ab"):
+            run = run_ab(self._url, count, at_once)
+            figures = {f"p{share}": ms * 1000.0 for share, ms in run.percentiles_ms.items()}
+            self._told = {"wall_ns": run.seconds * 1e9, **figures}
+        elif self._id == "wrk":
+            self._told = {"wall_ns": count / run_wrk(self._url, WRK_SECONDS, AT_ONCE) * 1e9}
+        else:
+            self._seen = seen = generate(
+                self._site.port,
+                count,
+                at_once,
+                rate=self._rate,
+                keep_alive=self._id != "new-connections" and not self._is_original,
+                targets=[(self._path, "")],
+                expected=self._body,
+            )
+            load_us = seen.cpu_s / count * 1e6
+            self._told = {"wall_ns": seen.seconds * 1e9, "load_us": load_us, **seen.figures()}
+            self._told |= {"rate": self._rate} if self._rate else {}
         return count
 
     def extras(self) -> dict[str, float]:
         """Return the load's time, the site's processor time, and percentiles of the latency in µs."""
         used = self._site.cpu()
-        if self._part.id == "wrk":
+        if self._id == "wrk":
             # It sends for so many seconds, not so many requests.
             used *= self._told["wall_ns"] / 1e9 / WRK_SECONDS
         return {**self._told, "cpu_ns": used * 1e9}
@@ -191,11 +179,6 @@ class PageTask(Task):
         if self._seen is None or importlib.util.find_spec("hdrh") is None:
             return {}
         return self._seen.histograms()
-
-
-def _as_extras(run: AbRun) -> dict[str, float]:
-    figures = {f"p{share}": ms * 1000.0 for share, ms in run.percentiles_ms.items()}
-    return {"wall_ns": run.seconds * 1e9, **figures}
 
 
 def ensure_posts(target: Target, collection: str, count: int) -> None:
@@ -222,76 +205,59 @@ def _dataset(size: Size) -> str:
     return FEW_POSTS if size.quick or size.brief else ALL_POSTS
 
 
-class Web(Experiment):
+class Web(Tabled):
     """Tornado, or gevent's server, and a page of 30 posts of a million."""
-
-    id = "web"
-    version = 2
-    title = "a page of 30 posts over HTTP"
-    passes = 2
-    own_process = True
-    loads_site = True
-    brief_s = 12.0
-    references = ("page-pymongo-async",)
-    shows = (
-        "What a site pays for reading a page, with the load, the site and the server on one machine: where all three "
-        "share the cores, the client CPU of a row, which is the site's, says more than its requests per second. "
-        "gevent's rows run on gevent's own server, not on Tornado, so they compare as sites, not as drivers. The "
-        "parts as printed keep the original's flaws."
-    )
 
     def filled(self, size: Size) -> str:
         """Return the posts of the form; another number of them is filled in by the first worker."""
         return "" if "posts" in size.parameters else _dataset(size)
 
-    def parts(self, size: Size) -> list[Part]:
-        """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
-        # Ten rounds of the full form make ten thousand requests, and its pairs of rounds an interval.
-        requests = size.parameters.get("requests", size.choose(500, 1_000, 150))
-        page = SHORT if size.quick else PAGE
-        delayed = SHORT_DELAYED if size.quick else DATABASE
 
-        seconds, half = size.parameters.get("seconds", 2), requests // 2
-        own = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
-        kept, newest = "100 at once, connections kept", "the newest 30 by an index, connections kept"
-        tool = "ab" if has_program("ab") else "the lab's own load, since ab is missing"
-        form = f"as printed in 2015: {tool}, no keep-alive, debug and log on"
-        slow, once = {"judge": "p50", "rounds": FEW_ROUNDS}, {"rounds": FEW_ROUNDS}
-        # To start a site takes longer than to load it: each is asked twice for what wins or loses.
-        table: list[tuple[Any, ...]] = [
-            ("new-connections", "100 at once, a connection for each request", page, requests, 2),
-            ("delayed", "100 at once, the database 5 ms away", delayed, requests if size.quick else half, 2),
-        ]
-        if not size.quick:
-            table += [
-                ("kept-connections", kept, page, half, 2),
-                ("newest", newest, DATABASE, half, 2),
-                *(
-                    (
-                        f"rate-{n}",
-                        f"{n} requests per second at even intervals; latency at p50",
-                        page,
-                        n * seconds,
-                        1,
-                        slow,
-                    )
-                    for n in (150, 450)
-                ),
-                ("rate-own", own, page, 450 * seconds, 1, slow),
-            ]
-            if has_program("wrk"):
-                # Its server time is for all of its seconds, so that is not asked for.
-                words = "100 at once, connections kept, as wrk counts it"
-                table.append(("wrk", words, page, requests, 1, {"rounds": 1, "server": False}))
-            count = size.parameters.get("original", 10_000)
-            table += [
-                ("original-100", f"{form}; -n 10000 -c 100", ORIGINAL, count, 1, {"rounds": 1}),
-                ("original-10", f"{form}; -n 100 -c 10", ORIGINAL, 100, 1, once),
-            ]
-        return rows(size, table, unit="request")
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        return PageTask(part, bench)
+def _table(size: Size) -> Table:
+    """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
+    # Ten rounds of the full form make ten thousand requests, and its pairs of rounds an interval.
+    requests = size.parameters.get("requests", size.choose(500, 1_000, 150))
+    page, delayed = (SHORT, SHORT_DELAYED) if size.quick else (PAGE, DATABASE)
+    seconds, half = size.parameters.get("seconds", 2), requests // 2
+    # To start a site takes longer than to load it: each is asked twice for what wins or loses.
+    yield "new-connections", "100 at once, a connection for each request", page, requests, 2
+    far = requests if size.quick else half
+    yield "delayed", "100 at once, the database 5 ms away", delayed, far, 2
+    if size.quick:
+        return
+    yield "kept-connections", "100 at once, connections kept", page, half, 2
+    yield "newest", "the newest 30 by an index, connections kept", DATABASE, half, 2
+    slow, once = {"judge": "p50", "rounds": FEW_ROUNDS}, {"rounds": FEW_ROUNDS}
+    for n in (150, 450):
+        title = f"{n} requests per second at even intervals; latency at p50"
+        yield f"rate-{n}", title, page, n * seconds, 1, slow
+    own = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
+    yield "rate-own", own, page, 450 * seconds, 1, slow
+    if has_program("wrk"):
+        # Its server time is for all of its seconds, so that is not asked for.
+        words = "100 at once, connections kept, as wrk counts it"
+        yield "wrk", words, page, requests, 1, {**once, "server": False}
+    tool = "ab" if has_program("ab") else "the lab's own load, since ab is missing"
+    form = f"as printed in 2015: {tool}, no keep-alive, debug and log on"
+    count = size.parameters.get("original", 10_000)
+    yield "original-100", f"{form}; -n 10000 -c 100", ORIGINAL, count, 1, once
+    yield "original-10", f"{form}; -n 100 -c 10", ORIGINAL, 100, 1, once
 
 
-EXPERIMENT = Web()
+EXPERIMENT = Web(
+    "web",
+    "a page of 30 posts over HTTP",
+    PageTask,
+    _table,
+    {"unit": "request"},
+    version=2,
+    passes=2,
+    own_process=True,
+    loads_site=True,
+    brief_s=12.0,
+    references=("page-pymongo-async",),
+    shows="What a site pays for reading a page, with the load, the site and the server on one machine: where all three "
+    "share the cores, the client CPU of a row, which is the site's, says more than its requests per second. "
+    "gevent's rows run on gevent's own server, not on Tornado, so they compare as sites, not as drivers. The "
+    "parts as printed keep the original's flaws.",
+)
