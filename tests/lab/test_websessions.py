@@ -201,7 +201,10 @@ def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
     pytest.importorskip("redis")
     needed("redis-server")
     size = Size(quick=True, parameters={**SIZE.parameters, "tls": 1})
-    assert play("web-redis", part_of("new-visitor", size), size)["tornado_us"] > 0
+    bench = Bench(registry.contender("web-redis"), NOWHERE, size, 1)
+    site: Any = EXPERIMENT.task(part_of("new-visitor", size), bench)
+    assert site._visit([("/?v=1", "")])
+    assert site._site.used()[0] == {"put": 1}
     where = next(iter(environment._environments.values())).url
     assert where.startswith("rediss://")
     assert "tlsCAFile=" in where
