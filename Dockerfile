@@ -2,9 +2,9 @@
 #
 #   docker build -t mangonel-demo .
 #   docker run --rm -p 8000:8000 mangonel-demo                       # a replica set of its own, gone with the container
-#   docker run --rm -p 8000:8000 mangonel-demo --uri mongodb://...   # yours
+#   docker run --rm -p 8000:8000 mangonel-demo mongodb://...         # yours
 #
-# x86-64 only as it stands: the mongod that the demo starts comes from the wheel of mangonel[server]. With --uri it needs none.
+# x86-64 only as it stands: the mongod that the demo starts comes from the wheel of mangonel[server]. With a URI it needs none.
 
 FROM rust:1.95-slim-bookworm AS build
 # The versions are those of the image's release of Debian.

@@ -54,7 +54,7 @@ RUN_NEEDS := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.quick $(VEN
 run:    ## The five old comparisons and find_one against the peers, on one screen, in 90 seconds
 	@$(MAKE) --no-print-directory --jobs 2 $(RUN_NEEDS)
 	@$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
-	@$(BIN)/mangonel lab first --out target/lab
+	@$(BIN)/mangonel lab first -o target/lab
 
 # Tests wait for servers more than they work, so there are two workers for each core; each has servers of its own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')

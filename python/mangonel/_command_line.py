@@ -1,16 +1,188 @@
-"""What every sub-command of `mangonel` shares: exit statuses, the error for wrong use.
+"""What every sub-command of `mangonel` shares: its parser, the place of a URI, exit statuses, the error for wrong use.
 
 Must stay light, since the command line loads it first; knows no sub-command.
 """
 
 from __future__ import annotations
 
-__all__ = ["EXIT_FAILURE", "EXIT_INTERRUPTED", "EXIT_USAGE", "UsageProblem"]
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+__all__ = [
+    "EXIT_FAILURE",
+    "EXIT_INTERRUPTED",
+    "EXIT_USAGE",
+    "LOCAL",
+    "Parser",
+    "UsageProblem",
+    "add_command",
+    "add_output",
+    "add_uri",
+    "children",
+    "explain",
+    "parsers",
+]
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
+LOCAL = "mongodb://localhost:27017"
+FAILURE = "something failed"
+STATUSES = "exit status: 0 done; 1 {failure}; 2 wrong arguments; 130 Ctrl-C"
+
+# What tells users of failures, by where it is defined: only a module that is loaded can have raised one.
+EXPECTED = {
+    "mangonel.errors": "PyMongoError",
+    "mangonel.server.errors": "ServerError",
+    "mangonel.engines.programs": "Missing",
+    "mangonel.websessions.errors": "WebSessionError",
+}
+WRONG_USE = {"mangonel.errors": "InvalidURI"}
+UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
+# What of `pip install "mangonel[…]"` brings a module; of the others the command's own name does.
+EXTRAS = {"dns": "srv", "publicsuffixlist": "srv", "botocore": "aws", "cryptography": "sealing"}
+
 
 class UsageProblem(Exception):
     """An argument that parses but cannot be meant; `main` prints it as argparse prints its own."""
+
+
+class Help(argparse.HelpFormatter):
+    """Wraps texts line by line, and leaves lines that are indented, such as examples, as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = (
+            line if line.startswith(" ") else super(Help, self)._fill_text(line, width, indent)
+            for line in text.splitlines()
+        )
+        return "\n".join(lines)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose options may stand anywhere, and whose first word may be a URI or left out.
+
+    What does not look like a URI, where other words may follow it, is the first of those.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("formatter_class", Help)
+        super().__init__(*arguments, **options)
+        self.uri: argparse.Action | None = None
+        self._is_within = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; see the class for what differs from argparse."""
+        if self._is_within or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._is_within = True
+        try:
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
+            if self.uri is None or not self._is_misplaced(found):
+                return found, unknown
+            usual, self.uri.nargs = self.uri.nargs, argparse.SUPPRESS
+            try:
+                again = argparse.Namespace()
+                return self.parse_known_intermixed_args(args, again)
+            finally:
+                self.uri.nargs = usual
+        finally:
+            self._is_within = False
+
+    def _is_misplaced(self, found: argparse.Namespace) -> bool:
+        assert self.uri is not None
+        given, words = getattr(found, self.uri.dest), self._get_positional_actions()
+        return len(words) > 1 and given != self.uri.default and "://" not in given
+
+
+def add_command(
+    commands: argparse._SubParsersAction[Any],
+    name: str,
+    help: str,
+    *,
+    description: str = "",
+    example: str,
+    failure: str = FAILURE,
+    statuses: str = "",
+) -> Parser:
+    """Add a command with its help.
+
+    Args:
+        help: one line, without a full stop.
+        description: more of it, in sentences.
+        example: a command line, or several, each on its line.
+        failure: what exit status 1 means.
+        statuses: all of the exit statuses in words, where they are not the usual ones.
+    """
+    parser: Parser = commands.add_parser(name, help=help)
+    parser.description = f"{help[0].upper()}{help[1:]}. {description}".strip()
+    lines = "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
+    parser.epilog = f"example:\n{lines}\n\n{statuses or STATUSES.format(failure=failure)}"
+    parser.set_defaults(parser=parser)
+    return parser
+
+
+def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None = LOCAL) -> None:
+    """Add the URI, which every command takes as its first word.
+
+    Args:
+        help: what it is of, and what happens without one where no default says so.
+        default: where none is given; "" makes it required.
+    """
+    told = f"{help} (default: {default})" if default else help
+    if default == "":
+        parser.add_argument("uri", metavar="URI", help=told)
+    else:
+        parser.uri = parser.add_argument("uri", nargs="?", default=default, metavar="URI", help=told)
+
+
+def add_output(parser: argparse.ArgumentParser, help: str, metavar: str = "FILE", **more: Any) -> None:
+    """Add -o, which every command has that writes a file."""
+    parser.add_argument("-o", "--output", metavar=metavar, help=help, **more)
+
+
+def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's sub-commands, by their names."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found.update(action.choices)
+    return found
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and all below it; their `prog` is what one types to get there."""
+    yield parser
+    for child in children(parser).values():
+        yield from parsers(child)
+
+
+def explain(error: Exception, extra: str) -> tuple[str, int]:
+    """Return what to tell of an error that is no bug of ours, with what helps, and the exit status; "" for a bug.
+
+    Args:
+        extra: of `pip install "mangonel[…]"`, what brings the modules that the command needs.
+    """
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("mangonel"):
+        extra = EXTRAS.get(error.name.partition(".")[0], extra)
+        return f'{error.name} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE
+    said = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        said = f"{error.strerror}: {error.filename}"
+    if _is_one_of(error, UNREACHED):
+        said += "; `mangonel doctor URI` says what is in the way"
+    if _is_one_of(error, WRONG_USE):
+        return said, EXIT_USAGE
+    is_expected = isinstance(error, ImportError | OSError) or _is_one_of(error, EXPECTED)
+    return said if is_expected else "", EXIT_FAILURE
+
+
+def _is_one_of(error: Exception, kinds: dict[str, str]) -> bool:
+    """Return whether this is the kind of an error or of what caused it."""
+    found = [getattr(sys.modules.get(where), name, None) for where, name in kinds.items()]
+    known = tuple(kind for kind in found if kind is not None)
+    return isinstance(error, known) or isinstance(error.__cause__, known)

@@ -1,44 +1,47 @@
 """The command `mangonel`: a table of sub-commands, each a module with its arguments and who runs it.
 
 Must stay light: a sub-command's module is imported when it is named, so that `mangonel --help` is instant. To add one,
-write a module with `add_arguments(parser)` and `dispatch(options)`, and give it a row in COMMANDS.
+write a module with `add_arguments(commands, name, purpose)` and `dispatch(options)`, and give it a row in COMMANDS.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from mangonel._command_line import EXIT_FAILURE, EXIT_INTERRUPTED, UsageProblem
+from mangonel._command_line import EXIT_FAILURE, EXIT_INTERRUPTED, Parser, UsageProblem, explain
 from mangonel._version import __version__
 
-__all__ = ["COMMANDS", "add_command", "main"]
+__all__ = ["COMMANDS", "main", "parser_of"]
 
 # Name -> its module, what it is for.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("mangonel.server.serve", "run a real mongod on loopback until Ctrl-C"),
     "doctor": ("mangonel.doctor.cli", "say what keeps a client from its deployment, and what to do"),
-    "lab": ("mangonel.lab.cli", "compare this driver with its peers on this machine"),
     "gridfs": ("mangonel.gridfs.cli", "store, fetch, list and remove files in a database"),
     "odm": ("mangonel.odm.cli", "look after the indexes, schemas and documents of models"),
     "websessions": ("mangonel.websessions.cli", "look after a store of HTTP sessions"),
+    "lab": ("mangonel.lab.cli", "compare this driver with its peers on this machine"),
     "demo": ("mangonel.demo.cli", "run the demo: a shop's admin pages, live"),
+    "completion": ("mangonel._completion", "print what makes a shell complete these commands"),
 }
+EPILOG = """\
+example:
+  mangonel serve --replica-set 1
+  mangonel doctor mongodb://localhost:27017
+
+Every command takes its URI as the first word, writes files to -o, and explains itself with --help.
+exit status: 0 done; 1 something was found or failed; 2 wrong arguments; 130 Ctrl-C; the doctor has more"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(prog="mangonel", description="A MongoDB stack for Python.")
-    parser.add_argument("--version", action="version", version=f"mangonel {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        if given[:1] == [name]:
-            add_command(commands, name)
-        else:
-            # Seen in the help and in the message for a slip, and never run.
-            commands.add_parser(name, help=COMMANDS[name][1])
+    try:
+        parser = parser_of(given[:1])
+    except ImportError as error:
+        return _fail(f"mangonel {given[0]}", error, given[0])
     options, unknown = parser.parse_known_args(given)
     # argparse would blame the main parser, whose usage line does not help.
     chosen: argparse.ArgumentParser = options.parser
@@ -55,12 +58,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone, as in `mangonel … | head`; it knows.
         sys.stderr.close()
         return EXIT_FAILURE
+    except Exception as error:
+        return _fail(chosen.prog, error, given[0])
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str) -> None:
-    """Add a sub-command with its arguments, which imports its module."""
-    where, purpose = COMMANDS[name]
-    module = __import__(where, fromlist=["dispatch"])
-    parser = commands.add_parser(name, help=purpose, description=purpose)
-    parser.set_defaults(parser=parser, run=module.dispatch)
-    module.add_arguments(parser)
+def _fail(prog: str, error: Exception, extra: str) -> int:
+    """Say what happened and return the exit status; raise what is a bug."""
+    said, status = explain(error, extra)
+    if not said:
+        raise error
+    print(f"{prog}: {said}", file=sys.stderr)
+    return status
+
+
+def parser_of(names: Iterable[str]) -> Parser:
+    """Return the parser, in which these sub-commands have their arguments; that imports their modules.
+
+    Raises:
+        ImportError: one of the modules needs what is not installed.
+    """
+    parser = Parser(prog="mangonel", description="A MongoDB stack for Python.", epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"mangonel {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, (where, purpose) in COMMANDS.items():
+        if name in names:
+            module = __import__(where, fromlist=["dispatch"])
+            module.add_arguments(commands, name, purpose).set_defaults(run=module.dispatch)
+        else:
+            # Seen in the help and in the message for a slip, and never run.
+            commands.add_parser(name, help=purpose)
+    return parser

@@ -32,7 +32,7 @@ class Site:
 
     def start(self, port: int = 0) -> None:
         """Start it, and return when it listens."""
-        command = [sys.executable, "-m", "mangonel", "demo", "--uri", self.uri, "--database", self.database]
+        command = [sys.executable, "-m", "mangonel", "demo", self.uri, "--database", self.database]
         command += ["--port", str(port), *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None

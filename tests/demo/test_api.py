@@ -206,7 +206,7 @@ def test_a_page_token_belongs_to_its_websession(site: Site, ada: Visitor) -> Non
 
 
 def test_a_port_that_is_taken_is_named_with_what_to_do(site: Site) -> None:
-    command = [sys.executable, "-m", "mangonel", "demo", "--uri", site.uri, "--database", site.database]
+    command = [sys.executable, "-m", "mangonel", "demo", site.uri, "--database", site.database]
     done = subprocess.run(
         [*command, "--rate", "0", "--port", str(site.port)], capture_output=True, text=True, timeout=60
     )

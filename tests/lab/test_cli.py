@@ -21,8 +21,8 @@ def lab(words: str, *more: object) -> int:
 
 def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, capsys):
     out = tmp_path / "r.json"
-    words = "run find-one --quick --rounds 1 --plain --contender pymongo --contender raw-socket --uri"
-    assert lab(words, server.uri, "--out", out) == 0
+    words = f"run {server.uri} find-one --quick --rounds 1 --plain --contender pymongo --contender raw-socket"
+    assert lab(words, "-o", out) == 0
 
     text = capsys.readouterr().out
     assert "find-one: one at a time, blocking  (noise: the reference against itself" in text
@@ -42,8 +42,8 @@ def test_writes_are_counted_in_the_collection(server, tmp_path, monkeypatch, cap
     from mangonel.lab.contenders import raw_socket
 
     out = tmp_path / "r.json"
-    words = "run insert --quick --rounds 1 --plain --contender raw-socket --uri"
-    assert lab(words, server.uri, "--out", out) == 0
+    words = f"run {server.uri} insert --quick --rounds 1 --plain --contender raw-socket"
+    assert lab(words, "-o", out) == 0
     assert raw_socket.CONTENDERS[0].id in out.read_text()
     assert "w:1" in capsys.readouterr().out
 
@@ -60,7 +60,7 @@ def plan_of(monkeypatch, *words: str):
 
     monkeypatch.setattr(play, "Record", record)
     with pytest.raises(Seen) as seen:
-        main(["lab", "run", *words, "--uri", "mongodb://127.0.0.1:1"])
+        main(["lab", "run", "mongodb://127.0.0.1:1", *words])
     return seen.value.args[0]
 
 
@@ -149,13 +149,13 @@ def test_a_wrong_name_is_refused_with_the_right_ones(words, capsys):
 
 def test_a_file_of_another_schema_is_refused(tmp_path, capsys):
     (tmp_path / "old.json").write_text('{"schema": 99}')
-    assert main(["lab", "show", str(tmp_path / "old.json")]) == 1
+    assert main(["lab", "show", str(tmp_path / "old.json")]) == 2
     assert "schema 2" in capsys.readouterr().err
 
 
 def test_an_unreachable_deployment_stops_the_run_with_a_reason(tmp_path, capsys):
     uri = "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=300"
-    words = ["lab", "run", "find-one", "--quick", "--uri", uri, "--out", str(tmp_path / "x.json")]
+    words = ["lab", "run", uri, "find-one", "--quick", "-o", str(tmp_path / "x.json")]
     assert main(words) == 1
     assert "the lab stopped" in capsys.readouterr().err
     assert not (tmp_path / "x.json").exists()
@@ -165,8 +165,10 @@ def _plugged(server, tmp_path, monkeypatch, name: str, *words: str) -> str:
     """Play the planted experiment of the tests' own plugin and return the result file."""
     out = str(tmp_path / name)
     monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
-    command = "run --only planted --quick --rounds 2 --plain --contender sound-1 --contender sound-2 --uri"
-    assert lab(command, server.uri, "-o", out, *words) == 0
+    command = (
+        f"run {server.uri} --only planted --quick --rounds 2 --plain --contender sound-1 --contender sound-2"
+    )
+    assert lab(command, "-o", out, *words) == 0
     return out
 
 
@@ -184,13 +186,13 @@ def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, c
     monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
     out = tmp_path / "aa.jsonl"
     # Whether 1 is held is the machine's affair in a test; that it is looked at is not.
-    assert lab("aa planted --contender sound-1 --rounds 3 --uri", server.uri, "-o", out) in (0, 1)
+    assert lab(f"aa {server.uri} planted --contender sound-1 --rounds 3", "-o", out) in (0, 1)
     assert "of 1 cells" in capsys.readouterr().out
     assert lab("aa --from", out) in (0, 1)
 
 
 def test_doctor_names_what_it_looked_at(server, capsys):
-    assert main(["lab", "doctor", "--uri", server.uri]) in (0, 1)
+    assert main(["lab", "doctor", server.uri]) in (0, 1)
     text = capsys.readouterr().out
     for word in ["cores", "governor", "steal", "pressure", "fsync", "ping", "loopback", "concern", "fit"]:
         assert word in text
@@ -198,7 +200,7 @@ def test_doctor_names_what_it_looked_at(server, capsys):
 
 def test_profile_leaves_a_page_of_stacks_and_a_callgrind_file(server, tmp_path, capsys):
     pytest.importorskip("pyinstrument", reason="pyinstrument is not installed")
-    words = ["lab", "profile", "find-one", "--quick", "--contender", "pymongo", "--uri", server.uri]
+    words = ["lab", "profile", server.uri, "find-one", "--quick", "--contender", "pymongo"]
     assert main([*words, "-o", str(tmp_path)]) == 0
     assert "find_one" in (tmp_path / "find-one-blocking-pymongo.html").read_text()
     text = (tmp_path / "callgrind.out.find-one-blocking-pymongo").read_text()
@@ -209,8 +211,8 @@ def test_profile_leaves_a_page_of_stacks_and_a_callgrind_file(server, tmp_path, 
 
 def test_a_latency_puts_a_line_between_server_and_contender(server, tmp_path, capsys):
     out = tmp_path / "far.jsonl"
-    words = "run find-one --quick --rounds 1 --plain --latency 0,4ms --contender raw-socket --uri"
-    assert lab(words, server.uri, "-o", out) == 0
+    words = f"run {server.uri} find-one --quick --rounds 1 --plain --latency 0,4ms --contender raw-socket"
+    assert lab(words, "-o", out) == 0
     cells = {entry["part"]: entry for entry in results.load(out)["cells"]}
     assert set(cells) == {"blocking", "blocking@4ms"}
     near, far = (results.Results(results.load(out)).rows["find-one", part, "raw-socket"] for part in cells)

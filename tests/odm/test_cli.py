@@ -34,17 +34,17 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_indexes_are_shown_then_created(db: Connection, shop: str, server: Any, capsys: Any) -> None:
     host = server.uri.split("/?")[0]
     url = f"{host}/{db.name}"
-    assert main(["odm", "indexes", shop, url]) == 1
+    assert main(["odm", "indexes", url, shop]) == 1
     assert "to create: number_1" in capsys.readouterr().out
-    assert main(["odm", "indexes", shop, url, "--apply"]) == 0
-    assert main(["odm", "indexes", f"{shop}:Order", url]) == 0
+    assert main(["odm", "indexes", url, shop, "--apply"]) == 0
+    assert main(["odm", "indexes", url, f"{shop}:Order"]) == 0
 
 
 @pytest.mark.parametrize("face", ["blocking"], indirect=True)
 def test_documents_that_do_not_fit_are_named(db: Connection, shop: str, server: Any, capsys: Any) -> None:
     host = server.uri.split("/?")[0]
     db.database()["order"].insert_many([{"_id": 1, "number": 1}, {"number": "x"}, {"number": 2, "more": 1}])
-    assert main(["odm", "check", shop, f"{host}/{db.name}"]) == 1
+    assert main(["odm", "check", f"{host}/{db.name}", shop]) == 1
     out = capsys.readouterr().out
     assert "expected int, got str at $.number" in out
     assert "order 1: expected ObjectId, got int at $._id" in out

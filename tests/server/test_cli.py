@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
@@ -14,7 +13,8 @@ from pathlib import Path
 import pymongo
 import pytest
 
-from mangonel.server.serve import _port, add_arguments
+from mangonel.cli import parser_of
+from mangonel.server.serve import _port
 
 COMMAND = [sys.executable, "-m", "mangonel"]
 
@@ -97,9 +97,7 @@ def test_a_replica_set_goes_on_without_a_member_and_starts_it_again_when_asked()
 
 def test_a_port_is_fixed_unless_kept_data_has_ports(tmp_path: Path) -> None:
     def port(*arguments: str) -> int:
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
-        return _port(parser.parse_args(arguments))
+        return _port(parser_of(["serve"]).parse_args(["serve", *arguments]))
 
     assert port() == port("--dbpath", str(tmp_path)) == 27017
     assert port("--port", "0") == 0

@@ -6,22 +6,40 @@ import argparse
 import errno
 import sys
 from contextlib import ExitStack
+from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE
+from mangonel._command_line import EXIT_FAILURE, Parser, add_command, add_uri
 
 __all__ = ["add_arguments", "dispatch"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to their parser."""
-    parser.add_argument("--uri", help="of a replica set or sharded cluster (default: start one, temporary)")
-    parser.add_argument("--database", default="mangonel_demo", metavar="NAME")
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Starts a replica set of its own unless a deployment is named, prints the address of the site, "
+        "and serves until Ctrl-C.",
+        example="""
+        mangonel demo --rate 100
+        mangonel demo mongodb://localhost/?replicaSet=rs0 --rate 0
+        """,
+        failure="the server, the port or a module could not be had",
+    )
+    add_uri(parser, "a replica set or sharded cluster (default: start one, temporary)", default=None)
+    parser.add_argument(
+        "--database", default="mangonel_demo", metavar="NAME", help="where it stores (mangonel_demo)"
+    )
     parser.add_argument(
         "--members", type=int, default=3, metavar="N", help="of the replica set that is started (3)"
     )
     parser.add_argument("--dbpath", metavar="DIR", help="keep its data here (default: temporary)")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
+        "--host",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="address to listen on (default: this machine only)",
     )
     parser.add_argument(
         "--port", type=int, default=8000, metavar="P", help="to listen on; 0 is a free one (8000)"
@@ -29,28 +47,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, default=5.0, metavar="N", help="customers a second; 0 is a closed shop (5)"
     )
-    parser.add_argument("--password", default="mangonel", help="of the demo users ada and linus")
+    parser.add_argument(
+        "--password", default="mangonel", metavar="TEXT", help="of the demo users ada and linus (mangonel)"
+    )
     parser.add_argument(
         "--behind-tls",
         action="store_true",
         help="a proxy ends TLS: Secure cookies, X-Forwarded headers believed",
     )
-    parser.set_defaults(run=dispatch)
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:
     """Start what is missing, serve until Ctrl-C, and return an exit status."""
-    try:
-        from mangonel.demo.app import serve
-    except ImportError as error:
-        print(f'mangonel demo: {error}; pip install "mangonel[demo]"', file=sys.stderr)
-        return EXIT_FAILURE
     import asyncio
     import socket
 
     from mangonel import server
+    from mangonel.demo.app import serve
     from mangonel.demo.settings import Settings
-    from mangonel.errors import PyMongoError
 
     with ExitStack() as stack:
         uri, deployment = options.uri, None
@@ -71,10 +86,10 @@ def dispatch(options: argparse.Namespace) -> int:
                 is_behind_tls=options.behind_tls,
             )
             asyncio.run(serve(settings, deployment))
-        except (server.ServerError, PyMongoError, OSError) as error:
-            reason = str(error)
-            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                reason = f"port {options.port} of {options.host} is taken; choose another with --port"
-            print(f"mangonel demo: {reason}", file=sys.stderr)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            reason = f"port {options.port} of {options.host} is taken; choose another with --port"
+            print(f"{options.parser.prog}: {reason}", file=sys.stderr)
             return EXIT_FAILURE
     return 0

@@ -6,25 +6,36 @@ import argparse
 import json
 import os
 import sys
+from typing import Any
 
+from mangonel._command_line import Parser, UsageProblem, add_command, add_uri
 from mangonel.doctor.report import STEPS, Finding
 
 __all__ = ["add_arguments", "dispatch"]
 
-_EPILOG = (
-    "exit status: 0 the deployment can be used; "
-    + ", ".join(f"{status} {title} failed first" for title, status in STEPS.values())
-    + "; 10 a warning, with --strict; 2 wrong arguments. Passwords are never printed."
+STATUSES = (
+    "exit status: 0 the deployment can be used; 1 something else failed; 2 wrong arguments; "
+    "10 a warning, with --strict; 130 Ctrl-C. Else which step failed first: "
+    + ", ".join(f"{status} {title}" for title, status in STEPS.values())
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to their parser."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "uri",
-        metavar="URI",
-        help="connection string or host:port; - reads it from standard input, so that no list of processes shows it",
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Goes step by step: DNS, TCP, TLS, login, replica set. Passwords are never printed.",
+        example="""
+        mangonel doctor mongodb://db.example.org/?replicaSet=rs1
+        mangonel doctor - --json < uri.txt
+        """,
+        statuses=STATUSES,
+    )
+    add_uri(
+        parser,
+        "connection string or host:port; - reads it from standard input, so that no list of processes shows it",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document instead of text")
     parser.add_argument("--strict", action="store_true", help="exit with 10 when there are warnings")
@@ -32,11 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=5.0, metavar="S", help="seconds for each connection (default: 5)"
     )
     parser.add_argument("--pings", type=int, default=10, metavar="N", help="for the latency (default: 10)")
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the check-up, print it and return its exit status."""
-    from mangonel._command_line import UsageProblem
     from mangonel.doctor.checkup import examine
 
     if options.timeout <= 0 or options.pings < 1:

@@ -8,50 +8,101 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from mangonel._command_line import Parser, add_command, add_output, add_uri
+
 if TYPE_CHECKING:
     from mangonel.gridfs import GridFSBucket
 
+__all__ = ["Progress", "add_arguments", "dispatch"]
+
 PIECE = 1024 * 1024
 BAR = 30
+FAILURE = "the server or a file could not be used, or there is no such file"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the sub-commands to their parser."""
-    commands = parser.add_subparsers(title="gridfs commands", metavar="GRIDFS_COMMAND", required=True)
-    put = commands.add_parser("put", help="store files under their names")
-    put.add_argument("files", nargs="+", metavar="FILE", help="- is standard input")
-    put.add_argument("--name", help="the name to store under (one file only)")
-    put.add_argument("--chunk-size", type=int, metavar="BYTES", help="bytes per chunk (default: 255 KiB)")
-    get = commands.add_parser("get", help="fetch a file")
-    get.add_argument("name")
-    get.add_argument(
-        "--out", metavar="FILE", help="where to write it (default: its name; - is standard output)"
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command and its sub-commands."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Files are kept in a bucket, two collections of one database.",
+        example="""
+        mangonel gridfs put mongodb://localhost/shop photo.jpg
+        mangonel gridfs ls mongodb://localhost/shop
+        """,
+        failure=FAILURE,
     )
-    get.add_argument("--revision", type=int, default=-1, help="0 is the first upload, -1 the last")
-    listing = commands.add_parser("ls", help="list files: size, date, name")
-    listing.add_argument("name", nargs="?", help="only files of this name")
-    remove = commands.add_parser("rm", help="remove all files of these names")
-    remove.add_argument("names", nargs="+", metavar="NAME")
-    for command, run in ((put, _put), (get, _get), (listing, _list), (remove, _remove)):
-        command.add_argument("--uri", default="mongodb://127.0.0.1:27017", help="of the deployment")
-        command.add_argument("--database", default="test", metavar="NAME")
-        command.add_argument("--bucket", default="fs", metavar="NAME")
-        command.set_defaults(gridfs=run, parser=command)
+    actions = parser.add_subparsers(title="gridfs commands", metavar="GRIDFS_COMMAND", required=True)
+    put = _add_action(
+        actions,
+        "put",
+        "store files under their names",
+        description="Prints the _id and the name of each. A name that is there already gets one more version.",
+        example="""
+        mangonel gridfs put mongodb://localhost/shop photo.jpg plan.pdf
+        pg_dump shop | mangonel gridfs put mongodb://localhost/backups - --name shop.sql
+        """,
+    )
+    put.add_argument("files", nargs="+", metavar="FILE", help="what to store; - is standard input")
+    put.add_argument("--name", metavar="NAME", help="the name to store under (one file only)")
+    put.add_argument("--chunk-size", type=int, metavar="BYTES", help="bytes per chunk (default: 255 KiB)")
+    put.set_defaults(gridfs=_put)
+    get = _add_action(
+        actions,
+        "get",
+        "fetch a file",
+        description="Without -o it is written to the current folder, under its name.",
+        example="""
+        mangonel gridfs get mongodb://localhost/shop photo.jpg -o copy.jpg
+        mangonel gridfs get mongodb://localhost/backups shop.sql -o - | psql shop
+        """,
+    )
+    get.add_argument("name", metavar="NAME", help="the name it is stored under")
+    add_output(get, "where to write it; - is standard output (default: its name)")
+    get.add_argument(
+        "--revision", type=int, default=-1, metavar="N", help="0 is the first version, -1 the last (-1)"
+    )
+    get.set_defaults(gridfs=_get)
+    listing = _add_action(
+        actions,
+        "ls",
+        "list files: size in bytes, date of upload, name",
+        example="mangonel gridfs ls mongodb://localhost/shop",
+    )
+    listing.add_argument("name", nargs="?", metavar="NAME", help="only files of this name")
+    listing.set_defaults(gridfs=_list)
+    remove = _add_action(
+        actions,
+        "rm",
+        "remove files by their names, with all versions",
+        example="mangonel gridfs rm mongodb://localhost/shop photo.jpg",
+    )
+    remove.add_argument("names", nargs="+", metavar="NAME", help="the names they are stored under")
+    remove.set_defaults(gridfs=_remove)
+    for each in (put, get, listing, remove):
+        each.add_argument("--database", metavar="NAME", help="where the URI names none (default: test)")
+        each.add_argument("--bucket", default="fs", metavar="NAME", help="the bucket (default: fs)")
+    return parser
+
+
+def _add_action(
+    commands: argparse._SubParsersAction[Any], name: str, help: str, *, example: str, description: str = ""
+) -> Parser:
+    parser = add_command(commands, name, help, description=description, example=example, failure=FAILURE)
+    add_uri(parser, "the deployment and the database")
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the sub-command that was chosen and return its exit status."""
     from mangonel import MongoClient
-    from mangonel.errors import PyMongoError
     from mangonel.gridfs import GridFSBucket
 
-    try:
-        with MongoClient[Any](options.uri) as client:
-            status: int = options.gridfs(options, GridFSBucket(client[options.database], options.bucket))
-            return status
-    except (PyMongoError, OSError) as error:
-        print(f"mangonel gridfs: {error}", file=sys.stderr)
-        return 1
+    with MongoClient[Any](options.uri) as client:
+        database = client[options.database] if options.database else client.get_default_database("test")
+        status: int = options.gridfs(options, GridFSBucket(database, options.bucket))
+    return status
 
 
 class Progress:
@@ -118,7 +169,7 @@ def _put(options: argparse.Namespace, bucket: GridFSBucket) -> int:
 def _get(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     with bucket.open_download_stream_by_name(options.name, options.revision) as source:
         # A stored name is not a path to be trusted.
-        target = options.out or Path(options.name).name
+        target = options.output or Path(options.name).name
         progress = Progress(options.name, source.length)
         with sys.stdout.buffer if target == "-" else open(target, "wb") as destination:
             while piece := source.read(PIECE):

@@ -6,7 +6,9 @@ import argparse
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from mangonel._command_line import Parser, add_command, add_uri
 
 QUICK_ROUNDS = 5
 FULL_ROUNDS = 10
@@ -17,14 +19,33 @@ BRIEF_BUDGET = 190.0
 FIRST_BUDGET = 72.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the lab's own sub-commands to its parser."""
-    commands = parser.add_subparsers(title="lab commands", metavar="LAB_COMMAND", required=True)
-    for name, (module, text, arguments) in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        command.set_defaults(lab=name, module=module, parser=command)
-        for names, options in arguments:
-            command.add_argument(*names, **options)
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the lab and its own sub-commands."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="A private mongod is started for each run, unless a deployment is named.",
+        example="""
+        mangonel lab first
+        mangonel lab run find-one web
+        """,
+        failure=FAILED,
+    )
+    actions = parser.add_subparsers(title="lab commands", metavar="LAB_COMMAND", required=True)
+    for action, row in COMMANDS.items():
+        example = f"mangonel lab {action} {row.example}"
+        each = add_command(
+            actions, action, row.help, description=row.more, example=example, failure=row.failure
+        )
+        each.set_defaults(lab=action, module=row.module)
+        for argument in row.arguments:
+            if argument is URI:
+                add_uri(each, "an existing deployment (default: a private mongod is started)", default=None)
+            else:
+                names, options = argument
+                each.add_argument(*names, **options)
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:
@@ -73,6 +94,10 @@ def _value(*names: str, metavar: str, help: str, **more: Any) -> Argument:
     return names, {"metavar": metavar, "help": help, **more}
 
 
+def _output(metavar: str, help: str, **more: Any) -> Argument:
+    return _value("-o", "--output", type=Path, metavar=metavar, help=help, **more)
+
+
 def _flag(name: str, help: str) -> Argument:
     return (name,), {"action": "store_true", "help": help}
 
@@ -82,24 +107,24 @@ def _several(name: str, metavar: str, help: str, **more: Any) -> Argument:
 
 
 EXPERIMENTS = _value("experiments", nargs="*", metavar="EXPERIMENT", help="which ones (default: all)")
-FILE: Argument = (("file",), {"type": Path, "help": "a result file"})
+FILE: Argument = (("file",), {"type": Path, "metavar": "FILE", "help": "a result file"})
 PLAIN = _flag("--plain", "tables as plain text")
 MARKDOWN = _flag("--markdown", "tables in Markdown")
 QUICK = _flag("--quick", "the short form: less work in each sample")
-URI = _value("--uri", metavar="URI", help="an existing deployment (default: a private mongod is started)")
+URI: Argument = ((), {})  # stands first, as for every command
 PLUGIN = _several("--plugin", "FILE", "a .py file with an experiment or contenders", type=Path)
-SEED: Argument = (("--seed",), {"type": int, "help": "of order and keys (default: a new one, recorded)"})
-FOLDER = _value("-o", "--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
+SEED = _value("--seed", type=int, metavar="N", help="of order and keys (default: a new one, recorded)")
+FOLDER = _output("FOLDER", "where the files go (default: results)", default=Path("results"))
 BUDGET = "begin no round after so long: 90, 90s, 5m"
 PLAYING = (
+    URI,
     EXPERIMENTS,
     _several("--contender", "NAME", "only these; may be repeated"),
     QUICK,
     _flag("--brief", "the briefest form: every experiment within four minutes"),
     _value("--rounds", type=int, default=0, metavar="N", help="rounds (default: as time allows)"),
     _value("--budget", type=_seconds, default=0.0, metavar="S", help=BUDGET),
-    URI,
-    _value("-o", "--out", type=Path, metavar="FILE", help="the result file (default: results/DATE.jsonl)"),
+    _output("FILE", "the result file (default: results/DATE.jsonl)"),
     SEED,
     PLAIN,
     _several("--set", "NAME=N", "a parameter of an experiment, as exits=200"),
@@ -111,11 +136,34 @@ COMPARING = (
     PLAIN,
 )
 
-# By name: the module of `commands`, what it does, its arguments.
-COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
-    "first": (
+FAILED = "something failed, or a figure is missing"
+
+
+class Command(NamedTuple):
+    """One sub-command.
+
+    Args:
+        module: of `commands`, where its function is.
+        help: one line.
+        example: what follows its name, in an example.
+        arguments: in order.
+        failure: what exit status 1 means.
+        more: about it, in sentences.
+    """
+
+    module: str
+    help: str
+    example: str
+    arguments: tuple[Argument, ...]
+    failure: str = FAILED
+    more: str = ""
+
+
+COMMANDS = {
+    "first": Command(
         "first",
-        "the five old comparisons and find_one on one screen, in 90 s",
+        "play the five old comparisons and find_one, on one screen, in 90 s",
+        "",
         (
             URI,
             FOLDER,
@@ -129,9 +177,10 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
             SEED,
         ),
     ),
-    "run": (
+    "run": Command(
         "play",
         "play experiments and print the tables",
+        "find-one web --quick",
         (
             *PLAYING,
             _flag("--all", "every experiment, as when none is named"),
@@ -144,7 +193,9 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
                 help="round trips put between a local server and the contenders, as 0,5ms",
             ),
             _flag("--install-peers", "install the peers that are missing, with pip"),
-            _several("--plant", "NAME=15%", "slow a contender down, to test the lab", type=_plant),
+            _several(
+                "--plant", "NAME=SHARE", "slow a contender down, as NAME=15%%, to test the lab", type=_plant
+            ),
             _several("--part", "NAME", "only this part; may be repeated"),
             _flag(
                 "--faithful", "the five old comparisons as they were printed, flaws kept, and nothing else"
@@ -152,19 +203,27 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
             _flag("--unplaced", "where a site is loaded, leave load generator and servers to all cores"),
             _value("--report", type=Path, metavar="FILE", help="write the HTML report as well"),
         ),
+        more="Beside the tables it writes a result file, for `report`, `compare` and the others.",
     ),
-    "list": (
+    "list": Command(
         "listing",
-        "experiments, contenders, and who is missing and why",
+        "list experiments and contenders, and who is missing and why",
+        "find-one",
         (EXPERIMENTS, _flag("--why", "also who cannot play what, and why not"), PLUGIN),
     ),
-    "show": ("look", "print the tables of a result file", (FILE, PLAIN, MARKDOWN)),
-    "report": (
+    "show": Command(
+        "look",
+        "print the tables of a result file",
+        "results/first.jsonl --markdown",
+        (FILE, PLAIN, MARKDOWN),
+    ),
+    "report": Command(
         "look",
         "make one HTML file of a result file",
+        "results/first.jsonl -o report.html",
         (
             FILE,
-            _value("-o", "--out", type=Path, metavar="FILE", help="default: beside the result file"),
+            _output("FILE", "where to write it (default: beside the result file)"),
             _value(
                 "--picture",
                 type=Path,
@@ -173,35 +232,51 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
             ),
         ),
     ),
-    "marks": (
+    "marks": Command(
         "look",
-        "which of the figures this driver is held to a run reached",
+        "say which of the figures that this driver is held to a run reached",
+        "results/first.jsonl",
         (FILE, PLAIN, MARKDOWN),
+        "a mark was missed",
     ),
-    "compare": (
+    "compare": Command(
         "judge",
-        "what changed between two result files beyond the noise",
+        "say what changed between two result files beyond the noise",
+        "before.jsonl after.jsonl --fail-on 5%",
         (
-            (("before",), {"type": Path}),
-            (("after",), {"type": Path}),
+            (("before",), {"type": Path, "metavar": "BEFORE", "help": "a result file"}),
+            (("after",), {"type": Path, "metavar": "AFTER", "help": "a later one"}),
             *COMPARING,
-            _value("--fail-on", type=_share, metavar="5%", help="exit status 1 for a loss larger than this"),
+            _value(
+                "--fail-on",
+                type=_share,
+                metavar="SHARE",
+                help="exit status 1 for a loss larger than this, as 5%%",
+            ),
         ),
+        "a loss beyond --fail-on",
     ),
-    "guard": (
+    "guard": Command(
         "judge",
         "fail when this driver has become slower than a baseline",
+        "baseline.jsonl --max-loss 10%",
         (
-            (("baseline",), {"type": Path}),
+            URI,
+            (("baseline",), {"type": Path, "metavar": "BASELINE", "help": "a result file"}),
             (
                 ("after",),
-                {"type": Path, "nargs": "?", "help": "default: the baseline's experiments are played"},
+                {
+                    "type": Path,
+                    "nargs": "?",
+                    "metavar": "AFTER",
+                    "help": "a later one (default: the baseline's experiments are played)",
+                },
             ),
             _value(
                 "--max-loss",
                 type=_share,
                 default=0.10,
-                metavar="10%",
+                metavar="SHARE",
                 help="what may be lost (default: 10%%)",
             ),
             _value(
@@ -210,13 +285,14 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
                 metavar="PREFIX",
                 help="whose loss counts (default: mangonel)",
             ),
-            URI,
             *COMPARING,
         ),
+        "a loss beyond --max-loss",
     ),
-    "aa": (
+    "aa": Command(
         "judge",
         "play every contender twice: do the intervals hold the ratio 1?",
+        "find-one",
         (
             *PLAYING,
             _value(
@@ -227,24 +303,33 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
                 help="the null controls of a result file instead",
             ),
         ),
+        "fewer than 95 % of them do",
     ),
-    "profile": (
+    "profile": Command(
         "profile",
-        "where the time of one contender goes: a page of its stacks and a callgrind file",
+        "say where the time of one contender goes: a page of its stacks and a callgrind file",
+        "find-one --contender pymongo",
         (
-            (("experiment",), {"metavar": "EXPERIMENT"}),
+            URI,
+            (("experiment",), {"metavar": "EXPERIMENT", "help": "which one; `mangonel lab list` has them"}),
             _value("--part", metavar="NAME", help="which part (default: the first that the contender plays)"),
             _value("--contender", metavar="NAME", help="who (default: this driver)"),
-            URI,
             FOLDER,
             QUICK,
             PLUGIN,
         ),
     ),
-    "doctor": ("look", "is this machine fit for measuring, and what is missing?", (URI,)),
-    "up": (
+    "doctor": Command(
+        "look",
+        "say whether this machine is fit for measuring, and what is missing",
+        "",
+        (URI,),
+        "something makes figures from here worthless",
+    ),
+    "up": Command(
         "stand",
         "start private servers on loopback and print where they are",
+        "--store redis --latency 5ms",
         (
             _several("--store", "NAME", "besides MongoDB: redis, memcached, mysql (MariaDB), postgresql"),
             _value(
@@ -255,6 +340,7 @@ COMMANDS: dict[str, tuple[str, str, tuple[Argument, ...]]] = {
                 help="also MongoDB with this round trip, as 5ms",
             ),
         ),
+        more="They stand until `mangonel lab down`.",
     ),
-    "down": ("stand", "end what `up` started, and nothing else", ()),
+    "down": Command("stand", "end what `lab up` started, and nothing else", "", ()),
 }

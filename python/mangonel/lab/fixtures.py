@@ -16,6 +16,7 @@ from mangonel.lab import documents, protocol
 from mangonel.lab.digest import digest_documents
 
 # Sections of serverStatus that cost time and are not read.
+SELECTION = "serverselectiontimeoutms"
 UNREAD = (
     "wiredTiger",
     "tcmalloc",
@@ -58,9 +59,8 @@ class Fixtures:
     def __init__(self, uri: str, database: str) -> None:
         driver, types = modules()
         self._types: Any = types
-        self._client: Any = driver.MongoClient(
-            uri, serverSelectionTimeoutMS=10_000, appname="mangonel lab fixtures"
-        )
+        options = {} if SELECTION in uri.lower() else {SELECTION: 10_000}
+        self._client: Any = driver.MongoClient(uri, appname="mangonel lab fixtures", **options)
         self._database: Any = self._client[database]
         self._status: dict[str, Any] = {"serverStatus": 1, **dict.fromkeys(UNREAD, 0)}
         asked = [self._ask() for _ in range(30)]

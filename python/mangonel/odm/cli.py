@@ -1,7 +1,4 @@
-"""What `mangonel odm indexes|schema|check MODELS [URL]` does: indexes, schemas, documents that do not fit.
-
-Beside the package, not in it: `mangonel --help` must not need what the mapper needs.
-"""
+"""What `mangonel odm indexes|check URI MODELS` and `odm schema MODELS` do."""
 
 from __future__ import annotations
 
@@ -9,51 +6,91 @@ import importlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mangonel._command_line import EXIT_FAILURE, UsageProblem
+from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
 
 if TYPE_CHECKING:
     import argparse
 
 __all__ = ["add_arguments", "dispatch"]
 
+FAILURE = "indexes differ, documents do not fit, or something failed"
+
+# Name -> what it does, more about it, its last words in the example.
 ACTIONS = {
-    "indexes": "compare declared indexes with those there are; --apply creates what is missing",
-    "schema": "print the $jsonSchema of each model",
-    "check": "read every document and report those that do not fit their model",
+    "indexes": (
+        "compare declared indexes with those there are",
+        "Nothing is changed without --apply.",
+        "--apply",
+    ),
+    "schema": ("print the server's $jsonSchema of each model", "Needs no server.", ""),
+    "check": ("read every document and report those that do not fit their model", "", ""),
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments; imports nothing else."""
-    parser.add_argument(
-        "action", choices=list(ACTIONS), help="; ".join(f"{k}: {v}" for k, v in ACTIONS.items())
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command and its sub-commands."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Models are named by their module, and one alone as MODULE:MODEL.",
+        example="mangonel odm check mongodb://localhost/shop shop.models",
+        failure=FAILURE,
     )
-    parser.add_argument("models", metavar="MODULE[:MODEL]", help="where the models are, as shop.models:Order")
-    parser.add_argument("url", nargs="?", metavar="URL", help="the database, as mongodb://localhost/shop")
-    parser.add_argument("--apply", action="store_true", help="indexes: create and rebuild")
-    parser.add_argument("--drop", action="store_true", help="indexes: with --apply, drop undeclared ones too")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="check: faults to print per model")
+    actions = parser.add_subparsers(title="odm commands", metavar="ACTION", required=True)
+    for action, (help, more, end) in ACTIONS.items():
+        uri = "" if action == "schema" else " mongodb://localhost/shop"
+        each = add_command(
+            actions,
+            action,
+            help,
+            description=more,
+            example=f"mangonel odm {action}{uri} shop.models:Order {end}",
+            failure=FAILURE,
+        )
+        if uri:
+            add_uri(each, "the deployment and the database, as mongodb://localhost/shop", default="")
+        each.add_argument(
+            "models", metavar="MODULE[:MODEL]", help="where the models are, as shop.models:Order"
+        )
+        each.set_defaults(action=action)
+        if action == "indexes":
+            each.add_argument("--apply", action="store_true", help="create and rebuild")
+            each.add_argument("--drop", action="store_true", help="with --apply, drop undeclared ones too")
+        elif action == "schema":
+            add_output(each, "write it there (default: standard output)")
+        else:
+            each.add_argument(
+                "--limit", type=int, default=20, metavar="N", help="faults to print per model (20)"
+            )
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the action; return the exit status: 1 when indexes differ or documents do not fit.
 
     Raises:
-        UsageProblem: no such module or model, or no URL where one is needed.
+        UsageProblem: no such module or model, or the URI names no database.
     """
     models = _models(options.models)
     if options.action == "schema":
-        for model in models:
-            print(json.dumps({model.__collection_name__(): model.json_schema()}, indent=2, default=str))
+        schemas = [{model.__collection_name__(): model.json_schema()} for model in models]
+        text = "".join(json.dumps(schema, indent=2, default=str) + "\n" for schema in schemas)
+        if options.output:
+            Path(options.output).write_text(text, encoding="utf-8")
+        else:
+            print(text, end="")
         return 0
-    if not options.url:
-        raise UsageProblem(f"expected the URL of a database for {options.action}, found none")
     from mangonel.odm import connect
 
     aliases = {model.__connection__ for model in models}
-    connections = [connect(options.url, alias) for alias in sorted(aliases)]
+    try:
+        connections = [connect(options.uri, alias) for alias in sorted(aliases)]
+    except ValueError as error:
+        raise UsageProblem(str(error)) from error
     try:
         act = _indexes if options.action == "indexes" else _check
         return max([act(model, options) for model in models], default=0)

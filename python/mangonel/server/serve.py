@@ -8,8 +8,9 @@ import signal
 import sys
 import time
 from types import FrameType
+from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, UsageProblem
+from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command
 from mangonel.server.errors import ServerError
 from mangonel.server.launch import has_record, start
 from mangonel.server.server import Member, Server
@@ -21,16 +22,37 @@ LOOK_S = 0.2
 RESTART = "restart"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to their parser."""
-    parser.add_argument("--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone")
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Prints its URI alone on standard output. Of a replica set a member may end: the others go on, "
+        "it is named, and Enter (or a line 'restart' on standard input) starts it again.",
+        example="""
+        mangonel serve
+        mangonel serve --replica-set 3 --dbpath data
+        """,
+        failure="mongod did not start, or ended by itself",
+    )
+    parser.add_argument(
+        "--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone (0)"
+    )
     parser.add_argument("--dbpath", metavar="DIR", help="keep the data here (default: temporary)")
     parser.add_argument("--port", type=int, metavar="P", help="first port; 0 takes free ones (27017)")
     parser.add_argument("--auth", metavar="USER:PASSWORD", help="turn access control on, with this user")
-    parser.add_argument("--set-parameter", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--set-parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the server, as enableTestCommands=1; may be repeated",
+    )
     parser.add_argument(
         "--mongod", metavar="PATH", help="the program (default: MANGONEL_MONGOD, PATH, wheel)"
     )
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:

@@ -1,55 +1,80 @@
-"""What `mangonel websessions setup|purge|stats URL` does with a store. Prints one line for each figure.
-
-Beside the package, not in it: `mangonel --help` must not need what websessions need.
-"""
+"""What `mangonel websessions setup|purge|stats URI` does with a store. Prints one line for each figure."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mangonel._command_line import EXIT_FAILURE, UsageProblem
+from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri
 
 if TYPE_CHECKING:
     import argparse
 
 __all__ = ["add_arguments", "dispatch"]
 
+STORE = "the store, as mongodb://localhost/app or redis://localhost"
+FAILURE = "the store could not be used"
+
+# Name -> what it does, more about it.
 ACTIONS = {
-    "setup": "make tables and indexes; may be repeated",
-    "purge": "remove what expired, where the engine does not do that itself",
-    "stats": "print how many websessions there are",
+    "setup": (
+        "make tables and indexes",
+        "May be repeated. Needed only where the application itself may not.",
+    ),
+    "purge": (
+        "remove what expired",
+        "Needed where the engine does not do that by itself, every few minutes.",
+    ),
+    "stats": ("print how many websessions there are", ""),
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments; imports nothing else."""
-    parser.add_argument(
-        "action", choices=list(ACTIONS), help="; ".join(f"{k}: {v}" for k, v in ACTIONS.items())
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command and its sub-commands."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Stores are MongoDB, Redis, MySQL, PostgreSQL, SQLite, folders and files.",
+        example="mangonel websessions stats mongodb://localhost/app",
+        failure=FAILURE,
     )
-    parser.add_argument("url", metavar="URL", help="of the store, as mongodb://localhost/app")
-    parser.add_argument(
-        "--batch", type=int, default=1000, metavar="N", help="records removed at once (purge)"
-    )
+    actions = parser.add_subparsers(title="websessions commands", metavar="ACTION", required=True)
+    for action, (help, more) in ACTIONS.items():
+        each = add_command(
+            actions,
+            action,
+            help,
+            description=more,
+            example=f"mangonel websessions {action} mongodb://localhost/app",
+            failure=FAILURE,
+        )
+        add_uri(each, STORE, default="")
+        each.set_defaults(action=action)
+        if action == "purge":
+            each.add_argument(
+                "--batch", type=int, default=1000, metavar="N", help="records removed at once (1000)"
+            )
+    return parser
 
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the action; return the exit status."""
     import asyncio
 
-    from mangonel.websessions.errors import UsageError, WebSessionError
+    from mangonel.websessions.errors import UsageError
 
-    if options.batch < 1:
+    if options.action == "purge" and options.batch < 1:
         raise UsageProblem(f"expected --batch above zero, got {options.batch}")
-    if options.url.startswith(("memory:", "cookie:")):
-        raise UsageProblem(f"{options.url.partition(':')[0]}: keeps nothing outside of the application")
+    if options.uri.startswith(("memory:", "cookie:")):
+        raise UsageProblem(f"{options.uri.partition(':')[0]}: keeps nothing outside of the application")
     try:
         return asyncio.run(_act(options))
     except UsageError as error:
+        if isinstance(error.__cause__, ImportError):
+            print(f"{options.parser.prog}: {error}", file=sys.stderr)
+            return EXIT_FAILURE
         raise UsageProblem(str(error)) from error
-    except WebSessionError as error:
-        print(error, file=sys.stderr)
-        return EXIT_FAILURE
 
 
 async def _act(options: argparse.Namespace) -> int:
@@ -57,9 +82,9 @@ async def _act(options: argparse.Namespace) -> int:
     from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.stores.urls import hide_password
 
-    sessions: WebSessions[Any] = WebSessions(options.url, events=lambda event: None)
+    sessions: WebSessions[Any] = WebSessions(options.uri, events=lambda event: None)
     face = sessions.asynchronous
-    shown = hide_password(options.url)
+    shown = hide_password(options.uri)
     try:
         if options.action == "setup":
             if not hasattr(face.store(), "setup"):

@@ -32,7 +32,7 @@ def first_command(options: argparse.Namespace) -> int:
     options.brief, options.quick, options.rounds, options.set = True, False, 1, []
     options.experiments = [each.experiment for each in COMPARISONS]
     options.contender = []
-    options.out = options.out / "first.jsonl"
+    options.output = options.output / "first.jsonl"
     content, status = play(
         options,
         contenders=tuple(dict.fromkeys(name for each in COMPARISONS for name in each.contenders)),
@@ -45,7 +45,7 @@ def first_command(options: argparse.Namespace) -> int:
     if content is None:
         return status
     results = Results(content)
-    report = options.out.with_suffix(".html")
+    report = options.output.with_suffix(".html")
     report.write_text(page.render(content), encoding="utf-8")
     found = list(comparisons.findings(results))
     for line in screen(results, found, time.monotonic() - begun, report):

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mangonel._command_line import EXIT_USAGE
 from mangonel.lab import compare, registry, table
 from mangonel.lab.commands.look import read, style
 from mangonel.lab.commands.play import play
 from mangonel.lab.compare import Change
 from mangonel.lab.results import Results
 
-REFUSED = 2  # the question itself was wrong, as for a wrong argument
+REFUSED = EXIT_USAGE  # the question itself was wrong
 ENOUGH = 0.95
 
 
@@ -143,7 +144,7 @@ def _play_again(options: argparse.Namespace, baseline: dict[str, Any]) -> dict[s
         rounds=plan["rounds"],
         budget=plan["budget_s"],
         uri=options.uri,
-        out=Path("results") / "guard.jsonl",
+        output=Path("results") / "guard.jsonl",
         seed=None,
         set=[f"{name}={value}" for name, value in plan["parameters"].items()],
         parser=options.parser,

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mangonel._command_line import EXIT_USAGE
 from mangonel.lab import results, table
 
 
@@ -14,7 +15,7 @@ def show_command(options: argparse.Namespace) -> int:
     """Print the tables of a result file."""
     content = read(options.file)
     if content is None:
-        return 1
+        return EXIT_USAGE
     table.show(content, style=style(options))
     return 0
 
@@ -23,7 +24,7 @@ def report_command(options: argparse.Namespace) -> int:
     """Write the HTML report of a result file."""
     content = read(options.file)
     if content is None:
-        return 1
+        return EXIT_USAGE
     from mangonel.lab.report import page
 
     if options.picture is not None:
@@ -32,7 +33,7 @@ def report_command(options: argparse.Namespace) -> int:
             path.write_text(svg, encoding="utf-8")
             print(f"picture: {path}")
         return 0
-    out: Path = options.out or options.file.with_suffix(".html")
+    out: Path = options.output or options.file.with_suffix(".html")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page.render(content))
     print(f"report: {out}")
@@ -45,7 +46,7 @@ def marks_command(options: argparse.Namespace) -> int:
 
     content = read(options.file)
     if content is None:
-        return 1
+        return EXIT_USAGE
     judged = marks.verdicts(results.Results(content))
     headings = ["experiment", "what", "asked", "reached [95 %]", "state"]
     cells = [[each.mark.experiment, each.mark.text, each.asked, each.words, each.state] for each in judged]

@@ -40,7 +40,7 @@ def run_command(options: argparse.Namespace) -> int:
         options.report.parent.mkdir(parents=True, exist_ok=True)
         options.report.write_text(page.render(content))
         print(f"\nreport: {options.report}")
-    print(f"\nresult file: {options.out}")
+    print(f"\nresult file: {options.output}")
     return status
 
 
@@ -85,14 +85,14 @@ def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | 
         **changes,
     }
     check(options, "contender", list(values["plants"]), list(contenders))
-    if options.out is None:
-        options.out = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
+    if options.output is None:
+        options.output = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     found = fingerprint.fingerprint(sys.argv)
     status = 0
     with deployment(options.uri) as (uri, pids), progress() as say:
         equipment = None if getattr(options, "unplaced", False) else cores.equipment(pids)
         found["equipment"] = "" if equipment is None else equipment.places.words
-        record = Record(Plan(uri=uri, equipment=equipment, **values), options.out, found)
+        record = Record(Plan(uri=uri, equipment=equipment, **values), options.output, found)
         try:
             Scheduler(record.plan, say, record).run()
         except ChildError as error:

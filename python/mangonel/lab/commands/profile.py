@@ -36,8 +36,8 @@ def profile_command(options: argparse.Namespace) -> int:
         return 1
     contender, part = chosen
     stem = f"{experiment.id}-{part.id}-{contender.id}"
-    options.out.mkdir(parents=True, exist_ok=True)
-    page, grind = options.out / f"{stem}.html", options.out / f"callgrind.out.{stem}"
+    options.output.mkdir(parents=True, exist_ok=True)
+    page, grind = options.output / f"{stem}.html", options.output / f"callgrind.out.{stem}"
     try:
         with tempfile.TemporaryDirectory() as folder, deployment(options.uri) as (uri, _):
             kept = Path(folder) / "calls"

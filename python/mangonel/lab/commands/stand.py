@@ -25,7 +25,7 @@ def up_command(options: argparse.Namespace) -> int:
         print(f"{name.ljust(width)}  {uri}")
     if not is_new:
         print("they stood already", file=sys.stderr)
-    print("`mangonel lab run --uri URI` plays there, `mangonel lab down` ends them", file=sys.stderr)
+    print("`mangonel lab run URI` plays there, `mangonel lab down` ends them", file=sys.stderr)
     return 0
 
 

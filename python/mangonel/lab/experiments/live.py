@@ -46,7 +46,7 @@ class Site:
     def __init__(self, uri: str, database: str, browsers: int) -> None:
         self._stack = ExitStack()
         try:
-            demo = ["mangonel", "demo", "--uri", uri, "--database", database, "--port", "0", "--rate", "0"]
+            demo = ["mangonel", "demo", uri, "--database", database, "--port", "0", "--rate", "0"]
             self._web = self._start(*demo, "--password", PASSWORD)
             self.port, self._browsers = self._web.port, None
             self.cookie = self._log_in()

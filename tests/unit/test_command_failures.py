@@ -1,0 +1,128 @@
+"""No command ends in a traceback where a package, a mongod or a deployment is missing: each names what helps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mangonel
+
+DEAD = "mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=50"
+NOWHERE = "/nonexistent/file"
+NO_MONGOD = "MANGONEL_MONGOD names '/nonexistent', which is not an executable file"
+UNREACHED = "Connection refused); `mangonel doctor URI` says what is in the way"
+
+# Command line -> exit status, what is said.
+LINES: dict[str, tuple[int, str]] = {
+    "serve --port 0": (1, NO_MONGOD),
+    f"doctor {DEAD} --timeout 0.2": (5, "connection refused: "),
+    "doctor mongodb+srv://a.invalid/": (4, 'pip install "mangonel[srv]"'),
+    f"gridfs ls {DEAD}": (1, UNREACHED),
+    f"gridfs put {DEAD} {NOWHERE}": (1, f"mangonel gridfs put: No such file or directory: {NOWHERE}\n"),
+    f"gridfs get {DEAD} x": (1, UNREACHED),
+    f"gridfs rm {DEAD} x": (1, UNREACHED),
+    "gridfs ls mongodb+srv://a.invalid/": (1, "install mangonel[srv]"),
+    "gridfs ls mongodb://a:b:c@d": (2, "must be escaped"),
+    f"odm indexes {DEAD} shop_models": (1, UNREACHED),
+    f"odm check {DEAD} shop_models": (1, UNREACHED),
+    "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
+    "odm schema shop_models": (0, ""),
+    "odm schema no_such": (2, "found none called 'no_such'"),
+    **{
+        f"websessions {action} {uri}": (1, "pip install mangonel[websessions]")
+        for action in ("setup", "purge", "stats")
+        for uri in (DEAD, "redis://127.0.0.1:1/0")
+    },
+    "lab first": (1, NO_MONGOD),
+    "lab run find-one --quick": (1, NO_MONGOD),
+    "lab aa find-one": (1, NO_MONGOD),
+    "lab profile find-one": (1, NO_MONGOD),
+    "lab up": (1, NO_MONGOD),
+    "lab down": (0, "nothing stands"),
+    "lab list": (0, ""),
+    **{
+        f"lab {name}": (2, f"cannot read {NOWHERE}")
+        for name in (
+            f"show {NOWHERE}",
+            f"report {NOWHERE}",
+            f"marks {NOWHERE}",
+            f"compare {NOWHERE} {NOWHERE}",
+            f"guard {NOWHERE}",
+            f"aa --from {NOWHERE}",
+        )
+    },
+    "demo --port 0": (1, 'tornado is not installed; pip install "mangonel[demo]"'),
+    f"demo {DEAD} --port 0": (1, 'tornado is not installed; pip install "mangonel[demo]"'),
+    "completion bash": (0, ""),
+}
+
+MODELS = "from mangonel.odm import Document\nclass Order(Document):\n    number: int\n"
+
+# Plays all lines in one process, which has no package but this one.
+WALK = """
+import contextlib, io, json, sys, traceback
+from mangonel.cli import main
+told = {}
+for line in json.load(sys.stdin):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            status = main(line.split())
+        except SystemExit as exit:
+            status = exit.code
+        except BaseException:
+            status = traceback.format_exc()
+    told[line] = status, out.getvalue()
+json.dump(told, sys.stdout)
+"""
+
+
+def test_what_is_missing_is_named_with_what_helps(tmp_path: Path) -> None:
+    (tmp_path / "shop_models.py").write_text(MODELS)
+    environment = {
+        "PATH": NOWHERE,
+        "PYTHONPATH": str(Path(mangonel.__file__).parent.parent),
+        "MANGONEL_MONGOD": "/nonexistent",
+        "XDG_STATE_HOME": str(tmp_path),
+        "HOME": os.environ.get("HOME", "/"),
+    }
+    # -S: nothing of site-packages, so no extra.
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", WALK],
+        input=json.dumps(list(LINES)),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told: dict[str, tuple[int | str, str]] = json.loads(ran.stdout)
+    wrong = {
+        line: (status, text)
+        for line, (status, text) in told.items()
+        if status != LINES[line][0] or LINES[line][1] not in text or "Traceback" in text
+    }
+    assert wrong == {}
+    assert list(told) == list(LINES)
+
+
+@pytest.mark.parametrize("action", ["setup", "purge", "stats"])
+@pytest.mark.parametrize(
+    "store", [DEAD, "postgresql://u:secret@127.0.0.1:1/x", "mysql://u:secret@127.0.0.1:1/x", "sqlite:///no/x"]
+)
+def test_a_store_that_is_away_is_named_without_its_password(
+    action: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mangonel.cli import main
+
+    pytest.importorskip("msgspec")
+    assert main(["websessions", action, store]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"mangonel websessions {action}: {store.partition(':')[0]}:")
+    assert "secret" not in said
