@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mangonel.lab import profile, results
+from mangonel.lab import results
 from mangonel.lab.report import charts, page
 from mangonel.lab.statistics import Estimate
 
@@ -129,17 +129,6 @@ def test_percentile_lines_and_bars_are_drawn_from_figures():
 )
 def test_durations_are_written_in_the_unit_that_reads_best(us, words):
     assert charts.duration(us) == words
-
-
-def test_a_callgrind_file_has_self_time_and_exact_calls():
-    calls = [
-        (("a.py", 3, "outer"), 1, 0.5, {}),
-        (("b.py", 7, "inner"), 150, 0.25, {("a.py", 3, "outer"): (150, 0.25)}),
-    ]
-    text = profile.callgrind(calls, "a title")
-    assert text.startswith("# callgrind format\n")
-    assert "fl=a.py\nfn=outer:3\n3 500000000\ncfi=b.py\ncfn=inner:7\ncalls=150 7\n3 250000000\n" in text
-    assert "summary: 750000000" in text
 
 
 def test_the_front_is_who_nobody_beats_in_both_figures():

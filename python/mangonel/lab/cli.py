@@ -90,12 +90,12 @@ def _plant(text: str) -> tuple[str, float]:
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
-def _value(*names: str, metavar: str, help: str, **more: Any) -> Argument:
-    return names, {"metavar": metavar, "help": help, **more}
+def _value(name: str, metavar: str, help: str, **more: Any) -> Argument:
+    return (name,), {"metavar": metavar, "help": help, **more}
 
 
 def _output(metavar: str, help: str, **more: Any) -> Argument:
-    return _value("-o", "--output", type=Path, metavar=metavar, help=help, **more)
+    return ("-o", "--output"), {"type": Path, "metavar": metavar, "help": help, **more}
 
 
 def _flag(name: str, help: str) -> Argument:
@@ -103,39 +103,80 @@ def _flag(name: str, help: str) -> Argument:
 
 
 def _several(name: str, metavar: str, help: str, **more: Any) -> Argument:
-    return (name,), {"action": "append", "default": [], "metavar": metavar, "help": help, **more}
+    return _value(name, metavar, help, action="append", default=[], **more)
 
 
-EXPERIMENTS = _value("experiments", nargs="*", metavar="EXPERIMENT", help="which ones (default: all)")
-FILE: Argument = (("file",), {"type": Path, "metavar": "FILE", "help": "a result file"})
+URI: Argument = ((), {})  # stands first, as for every command
+EXPERIMENTS = _value("experiments", "EXPERIMENT", "which ones (default: all)", nargs="*")
+FILE = _value("file", "FILE", "a result file", type=Path)
 PLAIN = _flag("--plain", "tables as plain text")
 MARKDOWN = _flag("--markdown", "tables in Markdown")
 QUICK = _flag("--quick", "the short form: less work in each sample")
-URI: Argument = ((), {})  # stands first, as for every command
 PLUGIN = _several("--plugin", "FILE", "a .py file with an experiment or contenders", type=Path)
-SEED = _value("--seed", type=int, metavar="N", help="of order and keys (default: a new one, recorded)")
+SEED = _value("--seed", "N", "of order and keys (default: a new one, recorded)", type=int)
 FOLDER = _output("FOLDER", "where the files go (default: results)", default=Path("results"))
-BUDGET = "begin no round after so long: 90, 90s, 5m"
 PLAYING = (
     URI,
     EXPERIMENTS,
     _several("--contender", "NAME", "only these; may be repeated"),
     QUICK,
     _flag("--brief", "the briefest form: every experiment within four minutes"),
-    _value("--rounds", type=int, default=0, metavar="N", help="rounds (default: as time allows)"),
-    _value("--budget", type=_seconds, default=0.0, metavar="S", help=BUDGET),
+    _value("--rounds", "N", "rounds (default: as time allows)", type=int, default=0),
+    _value("--budget", "S", "begin no round after so long: 90, 90s, 5m", type=_seconds, default=0.0),
     _output("FILE", "the result file (default: results/DATE.jsonl)"),
     SEED,
     PLAIN,
     _several("--set", "NAME=N", "a parameter of an experiment, as exits=200"),
     PLUGIN,
 )
+RUNNING = (
+    *PLAYING,
+    _flag("--all", "every experiment, as when none is named"),
+    _several("--only", "NAME", "only this experiment; may be repeated"),
+    _value(
+        "--latency",
+        "MS,MS",
+        "round trips put before a local server, as 0,5ms",
+        type=_latencies,
+        default=(0.0,),
+    ),
+    _flag("--install-peers", "install the peers that are missing, with pip"),
+    _several("--plant", "NAME=SHARE", "slow a contender down, as NAME=15%%, to test the lab", type=_plant),
+    _several("--part", "NAME", "only this part; may be repeated"),
+    _flag("--faithful", "the five old comparisons as they were printed, flaws kept, and nothing else"),
+    _flag("--unplaced", "where a site is loaded, leave load generator and servers to all cores"),
+    _value("--report", "FILE", "write the HTML report as well", type=Path),
+)
 COMPARING = (
     _flag("--force", "compare different machines or servers nevertheless"),
     _flag("--absolute", "times as they are, not against the reference of the same run"),
     PLAIN,
 )
-
+COMPARED = (
+    _value("before", "BEFORE", "a result file", type=Path),
+    _value("after", "AFTER", "a later one", type=Path),
+    *COMPARING,
+    _value("--fail-on", "SHARE", "exit status 1 for a loss larger than this, as 5%%", type=_share),
+)
+GUARDED = (
+    URI,
+    _value("baseline", "BASELINE", "a result file", type=Path),
+    _value(
+        "after", "AFTER", "a later one (default: the baseline's experiments are played)", type=Path, nargs="?"
+    ),
+    _value("--max-loss", "SHARE", "what may be lost (default: 10%%)", type=_share, default=0.10),
+    _value("--contender", "PREFIX", "whose loss counts (default: mangonel)", default="mangonel"),
+    *COMPARING,
+)
+PROFILED = (
+    URI,
+    _value("experiment", "EXPERIMENT", "which one; `mangonel lab list` has them"),
+    _value("--part", "NAME", "which part (default: the first that the contender plays)"),
+    _value("--contender", "NAME", "who (default: this driver)"),
+    FOLDER,
+    QUICK,
+    PLUGIN,
+)
 FAILED = "something failed, or a figure is missing"
 
 
@@ -167,13 +208,7 @@ COMMANDS = {
         (
             URI,
             FOLDER,
-            _value(
-                "--budget",
-                type=_seconds,
-                default=FIRST_BUDGET,
-                metavar="S",
-                help="for playing (default: 72s)",
-            ),
+            _value("--budget", "S", "for playing (default: 72s)", type=_seconds, default=FIRST_BUDGET),
             SEED,
         ),
     ),
@@ -181,28 +216,7 @@ COMMANDS = {
         "play",
         "play experiments and print the tables",
         "find-one web --quick",
-        (
-            *PLAYING,
-            _flag("--all", "every experiment, as when none is named"),
-            _several("--only", "NAME", "only this experiment; may be repeated"),
-            _value(
-                "--latency",
-                type=_latencies,
-                default=(0.0,),
-                metavar="MS,MS",
-                help="round trips put between a local server and the contenders, as 0,5ms",
-            ),
-            _flag("--install-peers", "install the peers that are missing, with pip"),
-            _several(
-                "--plant", "NAME=SHARE", "slow a contender down, as NAME=15%%, to test the lab", type=_plant
-            ),
-            _several("--part", "NAME", "only this part; may be repeated"),
-            _flag(
-                "--faithful", "the five old comparisons as they were printed, flaws kept, and nothing else"
-            ),
-            _flag("--unplaced", "where a site is loaded, leave load generator and servers to all cores"),
-            _value("--report", type=Path, metavar="FILE", help="write the HTML report as well"),
-        ),
+        RUNNING,
         more="Beside the tables it writes a result file, for `report`, `compare` and the others.",
     ),
     "list": Command(
@@ -212,10 +226,7 @@ COMMANDS = {
         (EXPERIMENTS, _flag("--why", "also who cannot play what, and why not"), PLUGIN),
     ),
     "show": Command(
-        "look",
-        "print the tables of a result file",
-        "results/first.jsonl --markdown",
-        (FILE, PLAIN, MARKDOWN),
+        "look", "print the tables of a result file", "results/first.jsonl --markdown", (FILE, PLAIN, MARKDOWN)
     ),
     "report": Command(
         "look",
@@ -225,10 +236,7 @@ COMMANDS = {
             FILE,
             _output("FILE", "where to write it (default: beside the result file)"),
             _value(
-                "--picture",
-                type=Path,
-                metavar="STEM",
-                help="STEM-light.svg and STEM-dark.svg of the comparisons instead",
+                "--picture", "STEM", "STEM-light.svg and STEM-dark.svg of the comparisons instead", type=Path
             ),
         ),
     ),
@@ -243,50 +251,14 @@ COMMANDS = {
         "judge",
         "say what changed between two result files beyond the noise",
         "before.jsonl after.jsonl --fail-on 5%",
-        (
-            (("before",), {"type": Path, "metavar": "BEFORE", "help": "a result file"}),
-            (("after",), {"type": Path, "metavar": "AFTER", "help": "a later one"}),
-            *COMPARING,
-            _value(
-                "--fail-on",
-                type=_share,
-                metavar="SHARE",
-                help="exit status 1 for a loss larger than this, as 5%%",
-            ),
-        ),
+        COMPARED,
         "a loss beyond --fail-on",
     ),
     "guard": Command(
         "judge",
         "fail when this driver has become slower than a baseline",
         "baseline.jsonl --max-loss 10%",
-        (
-            URI,
-            (("baseline",), {"type": Path, "metavar": "BASELINE", "help": "a result file"}),
-            (
-                ("after",),
-                {
-                    "type": Path,
-                    "nargs": "?",
-                    "metavar": "AFTER",
-                    "help": "a later one (default: the baseline's experiments are played)",
-                },
-            ),
-            _value(
-                "--max-loss",
-                type=_share,
-                default=0.10,
-                metavar="SHARE",
-                help="what may be lost (default: 10%%)",
-            ),
-            _value(
-                "--contender",
-                default="mangonel",
-                metavar="PREFIX",
-                help="whose loss counts (default: mangonel)",
-            ),
-            *COMPARING,
-        ),
+        GUARDED,
         "a loss beyond --max-loss",
     ),
     "aa": Command(
@@ -295,29 +267,15 @@ COMMANDS = {
         "find-one",
         (
             *PLAYING,
-            _value(
-                "--from",
-                dest="file",
-                type=Path,
-                metavar="FILE",
-                help="the null controls of a result file instead",
-            ),
+            _value("--from", "FILE", "the null controls of a result file instead", dest="file", type=Path),
         ),
         "fewer than 95 % of them do",
     ),
     "profile": Command(
         "profile",
-        "say where the time of one contender goes: a page of its stacks and a callgrind file",
+        "say where the time of one contender goes: a page of its stacks and a file of every call",
         "find-one --contender pymongo",
-        (
-            URI,
-            (("experiment",), {"metavar": "EXPERIMENT", "help": "which one; `mangonel lab list` has them"}),
-            _value("--part", metavar="NAME", help="which part (default: the first that the contender plays)"),
-            _value("--contender", metavar="NAME", help="who (default: this driver)"),
-            FOLDER,
-            QUICK,
-            PLUGIN,
-        ),
+        PROFILED,
     ),
     "doctor": Command(
         "look",
@@ -334,10 +292,10 @@ COMMANDS = {
             _several("--store", "NAME", "besides MongoDB: redis, memcached, mysql (MariaDB), postgresql"),
             _value(
                 "--latency",
+                "MS",
+                "also MongoDB with this round trip, as 5ms",
                 type=_milliseconds,
                 default=0.0,
-                metavar="MS",
-                help="also MongoDB with this round trip, as 5ms",
             ),
         ),
         more="They stand until `mangonel lab down`.",

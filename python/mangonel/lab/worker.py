@@ -12,13 +12,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from mangonel.lab import cores, profile, protocol, registry
+from mangonel.lab import cores, protocol, registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size, Task
 
 BEST_OF = 5
+INTERVAL_S = 0.0002  # between two looks at the stack
 WHO = {"self": resource.RUSAGE_SELF, "children": resource.RUSAGE_CHILDREN}
 
 
@@ -60,7 +62,7 @@ def _take(
     try:
         task = experiment.task(part, bench)
         if "profile" in message:
-            profile.record(task, message["profile"])
+            _profile(task, message["profile"])
             channel.send({"event": "profiled"})
         else:
             written = _play(channel, part, task, bench.size.brief, order.get("plant", 0.0))
@@ -124,6 +126,27 @@ def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
         "extras": extras,
         "histograms": task.histograms(),
     }
+
+
+def _profile(task: Task, paths: dict[str, str]) -> None:
+    """Play a sample under pyinstrument and one under cProfile, and leave what they recorded."""
+    import cProfile
+
+    from pyinstrument import Profiler
+    from pyinstrument.renderers import HTMLRenderer
+
+    task.verify()
+    task.warm_up()
+    task.arrange()
+    stacks = Profiler(interval=INTERVAL_S, async_mode="disabled")
+    with stacks:
+        task.act()
+    assert stacks.last_session is not None
+    Path(paths["page"]).write_text(HTMLRenderer().render(stacks.last_session), encoding="utf-8")
+    task.arrange()
+    calls = cProfile.Profile()
+    calls.runcall(task.act)
+    calls.dump_stats(paths["calls"])
 
 
 def _burn(clock: Callable[[], int], ns: int) -> None:

@@ -29,10 +29,8 @@ def first_command(options: argparse.Namespace) -> int:
     with contextlib.suppress(Missing):  # installed now where that is wanted, not while somebody is measured
         find_program("redis-server")
     begun = time.monotonic()
-    options.brief, options.quick, options.rounds, options.set = True, False, 1, []
     options.experiments = [each.experiment for each in COMPARISONS]
-    options.contender = []
-    options.output = options.output / "first.jsonl"
+    options.output, options.rounds = options.output / "first.jsonl", 1
     content, status = play(
         options,
         contenders=tuple(dict.fromkeys(name for each in COMPARISONS for name in each.contenders)),

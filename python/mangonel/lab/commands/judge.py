@@ -14,65 +14,54 @@ from mangonel.lab.commands.play import play
 from mangonel.lab.compare import Change
 from mangonel.lab.results import Results
 
-REFUSED = EXIT_USAGE  # the question itself was wrong
 ENOUGH = 0.95
+MOODS = {"slower": "failed", "faster": "best", "same": "noise"}
 
 
 def compare_command(options: argparse.Namespace) -> int:
     """Print what changed. Exit status 2 when the runs do not compare, 1 for a loss beyond `--fail-on`."""
-    files = [read(path) for path in (options.before, options.after)]
-    if files[0] is None or files[1] is None:
-        return REFUSED
-    found = _compared(options, files[0], files[1])
+    found = _compared(options, read(options.before), read(options.after))
     if found is None:
-        return REFUSED
+        return EXIT_USAGE
     _print(options, found)
-    losses = _losses(found, options.fail_on) if options.fail_on is not None else []
-    return 1 if losses else 0
+    return int(options.fail_on is not None and bool(_losses(found, options.fail_on)))
 
 
 def guard_command(options: argparse.Namespace) -> int:
     """Fail when this driver lost more than allowed, beyond the noise; play the baseline's experiments when asked."""
     before = read(options.baseline)
-    if before is None:
-        return REFUSED
     after = read(options.after) if options.after else _play_again(options, before)
-    if after is None:
-        return REFUSED
-    found = _compared(options, before, after)
+    found = _compared(options, before, after) if after is not None else None
     if found is None:
-        return REFUSED
+        return EXIT_USAGE
     guarded = [change for change in found if change.key[2].startswith(options.contender)]
     if not guarded:
         print(f"nothing to guard: no cell of {options.contender}* is in both runs", file=sys.stderr)
-        return REFUSED
+        return EXIT_USAGE
     _print(options, guarded)
-    losses = _losses(guarded, options.max_loss)
+    losses, allowed = _losses(guarded, options.max_loss), f"{100 * options.max_loss:.0f} %"
     for change in losses:
-        print(f"LOST: {' '.join(change.key)}: {_percent(change)}, allowed {100 * options.max_loss:.0f} %")
-    print(f"{len(losses)} of {len(guarded)} guarded figures lost more than {100 * options.max_loss:.0f} %")
-    return 1 if losses else 0
+        lost = f"{100 * (change.ratio.value - 1):.1f} % slower"
+        print(f"LOST: {' '.join(change.key)}: {lost}, allowed {allowed}")
+    print(f"{len(losses)} of {len(guarded)} guarded figures lost more than {allowed}")
+    return int(bool(losses))
 
 
 def aa_command(options: argparse.Namespace) -> int:
     """Say in how many cells a contender's ratio to itself has an interval that holds 1. Exit status 1 below 95 %."""
-    if options.file is not None:
-        content = read(options.file)
-    else:
-        content, _ = play(options, twice=True)
+    content = read(options.file) if options.file is not None else play(options, twice=True)[0]
     if content is None:
-        return REFUSED
+        return EXIT_USAGE
     held, bad = against_itself(Results(content))
     total = held + len(bad)
     for text in bad:
         print(f"    {text}")
     if not total:
         print("no contender played twice", file=sys.stderr)
-        return REFUSED
-    print(
-        f"in {held} of {total} cells ({100 * held / total:.1f} %) the interval of a contender against itself holds 1"
-    )
-    return 0 if held >= ENOUGH * total else 1
+        return EXIT_USAGE
+    share = f"{held} of {total} cells ({100 * held / total:.1f} %)"
+    print(f"in {share} the interval of a contender against itself holds 1")
+    return int(held < ENOUGH * total)
 
 
 def against_itself(results: Results) -> tuple[int, list[str]]:
@@ -81,14 +70,12 @@ def against_itself(results: Results) -> tuple[int, list[str]]:
     for experiment, part, rows in results.parts():
         for row in rows:
             band = results.null(rows, row.key[2]) if not row.key[2].endswith(registry.AGAIN) else None
-            if band is None:
-                continue
-            if band.excludes(1.0):
+            if band is not None and band.excludes(1.0):
                 bad.append(
                     f"{experiment} {part} {row.name}: {band.value:.3f} [{band.low:.3f}, {band.high:.3f}]"
                 )
             else:
-                held += 1
+                held += band is not None
     return held, bad
 
 
@@ -112,17 +99,9 @@ def _losses(found: list[Change], limit: float) -> list[Change]:
 def _print(options: argparse.Namespace, found: list[Change]) -> None:
     lines = []
     for change in sorted(found, key=lambda each: -each.ratio.value):
-        mood = {"slower": "failed", "faster": "best", "same": "noise"}[change.word]
         interval = f"{change.ratio.value:.3f} [{change.ratio.low:.3f}, {change.ratio.high:.3f}]"
-        cells = [
-            change.key[0],
-            change.key[1],
-            change.name,
-            interval,
-            f"{100 * change.noise:.0f} %",
-            change.word,
-        ]
-        lines.append(table.Line(cells, mood))
+        cells = [*change.key[:2], change.name, interval, f"{100 * change.noise:.0f} %", change.word]
+        lines.append(table.Line(cells, MOODS[change.word]))
     stand = sum(change.stands for change in found)
     kind = "against the reference of the same run" if any(c.relative for c in found) else "as they are"
     title = f"{stand} of {len(found)} figures changed beyond the noise (times {kind}, after over before)"
@@ -130,26 +109,16 @@ def _print(options: argparse.Namespace, found: list[Change]) -> None:
     table.draw(table.Table(title, headings, lines), style=style(options))
 
 
-def _percent(change: Change) -> str:
-    return f"{100 * (change.ratio.value - 1):.1f} % slower"
-
-
 def _play_again(options: argparse.Namespace, baseline: dict[str, Any]) -> dict[str, Any] | None:
-    plan = baseline["plan"]
+    plan, known = baseline["plan"], registry.contenders()
     playing = argparse.Namespace(
         experiments=plan["experiments"],
-        contender=[],
         quick=plan["quick"],
         brief=plan.get("form") == "brief",
         rounds=plan["rounds"],
         budget=plan["budget_s"],
         uri=options.uri,
         output=Path("results") / "guard.jsonl",
-        seed=None,
         set=[f"{name}={value}" for name, value in plan["parameters"].items()],
-        parser=options.parser,
     )
-    known = registry.contenders()
-    names = [name for name in plan["contenders"] if name in known]
-    content, _ = play(playing, contenders=tuple(names))
-    return content
+    return play(playing, contenders=tuple(name for name in plan["contenders"] if name in known))[0]

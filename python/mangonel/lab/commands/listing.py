@@ -25,7 +25,7 @@ def list_command(options: argparse.Namespace) -> int:
 
     With the names of experiments, or `--why`, also which pairs are not possible and why not.
     """
-    check(options, "experiment", options.experiments, list(registry.experiments()))
+    check("experiment", options.experiments, registry.experiments())
     with installing_nothing():
         _list(options)
     return 0

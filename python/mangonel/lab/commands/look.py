@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_USAGE
+from mangonel._command_line import UsageProblem
 from mangonel.lab import results, table
 
 
 def show_command(options: argparse.Namespace) -> int:
     """Print the tables of a result file."""
-    content = read(options.file)
-    if content is None:
-        return EXIT_USAGE
-    table.show(content, style=style(options))
+    table.show(read(options.file), style=style(options))
     return 0
 
 
 def report_command(options: argparse.Namespace) -> int:
-    """Write the HTML report of a result file."""
-    content = read(options.file)
-    if content is None:
-        return EXIT_USAGE
+    """Write the HTML report of a result file, or the chart of its comparisons."""
     from mangonel.lab.report import page
 
+    content = read(options.file)
     if options.picture is not None:
         for name, svg in page.pictures(content).items():
             path: Path = options.picture.with_name(f"{options.picture.name}-{name}.svg")
             path.write_text(svg, encoding="utf-8")
             print(f"picture: {path}")
         return 0
-    out: Path = options.output or options.file.with_suffix(".html")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page.render(content))
-    print(f"report: {out}")
+    write_page(content, options.output or options.file.with_suffix(".html"))
     return 0
 
 
@@ -44,16 +35,13 @@ def marks_command(options: argparse.Namespace) -> int:
     """Print what this driver is held to and what a run reached. Exit status 1 when something was missed."""
     from mangonel.lab import marks
 
-    content = read(options.file)
-    if content is None:
-        return EXIT_USAGE
-    judged = marks.verdicts(results.Results(content))
+    judged = marks.verdicts(results.Results(read(options.file)))
+    lines = []
+    for each in judged:
+        mood = "best" if each.met else "failed" if each.state == marks.MISSED else "noise"
+        cells = [each.mark.experiment, each.mark.text, each.asked, each.words, each.state]
+        lines.append(table.Line(cells, mood))
     headings = ["experiment", "what", "asked", "reached [95 %]", "state"]
-    cells = [[each.mark.experiment, each.mark.text, each.asked, each.words, each.state] for each in judged]
-    lines = [
-        table.Line(row, "best" if each.met else "failed" if each.state == marks.MISSED else "noise")
-        for row, each in zip(cells, judged, strict=True)
-    ]
     table.draw(table.Table(f"marks: {marks.counts(judged)}", headings, lines), style=style(options))
     return int(any(each.state == marks.MISSED for each in judged))
 
@@ -70,10 +58,18 @@ def style(options: argparse.Namespace) -> str:
     return "markdown" if getattr(options, "markdown", False) else "plain" if options.plain else ""
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """Return what a result file holds, or None after saying why it cannot be read."""
+def read(path: Path) -> dict[str, Any]:
+    """Return what a result file holds."""
     try:
         return results.load(path)
     except (OSError, ValueError) as error:
-        print(f"cannot read {path}: {error}", file=sys.stderr)
-        return None
+        raise UsageProblem(f"cannot read {path}: {error}") from None
+
+
+def write_page(content: dict[str, Any], path: Path) -> None:
+    """Write the HTML report of a run and say where it is."""
+    from mangonel.lab.report import page
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page.render(content), encoding="utf-8")
+    print(f"report: {path}")

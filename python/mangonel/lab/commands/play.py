@@ -7,12 +7,14 @@ import contextlib
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mangonel._command_line import EXIT_FAILURE, EXIT_INTERRUPTED, UsageProblem
 from mangonel.lab import cores, fingerprint, originals, registry, table
 from mangonel.lab.cli import BRIEF_BUDGET, FULL_ROUNDS, QUICK_BUDGET, QUICK_ROUNDS
+from mangonel.lab.commands.look import style, write_page
 from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.protocol import ChildError
 from mangonel.lab.record import Plan, Record
@@ -21,7 +23,14 @@ from mangonel.lab.scheduler import Progress, Scheduler
 RESULTS = Path("results")
 ROUNDS = {"full": FULL_ROUNDS, "short": QUICK_ROUNDS, "brief": 1}
 BUDGETS = {"full": 0.0, "short": QUICK_BUDGET, "brief": BRIEF_BUDGET}
-INTERRUPTED = 130
+# What a command says nothing of.
+UNSAID: dict[str, Any] = {
+    **dict.fromkeys(("only", "contender", "part", "plant", "set"), ()),
+    **dict.fromkeys(("quick", "brief", "faithful", "install_peers", "unplaced"), False),
+    "latency": (0.0,),
+    "rounds": 0,
+    "seed": None,
+}
 # The server tells by it which write concern it was asked for; only at its start can it be turned on.
 COUNTED = {"reportOpWriteConcernCountersInServerStatus": True}
 
@@ -33,87 +42,88 @@ def run_command(options: argparse.Namespace) -> int:
     content, status = play(options)
     if content is None:
         return status
-    table.show(content, style="plain" if options.plain else "")
+    table.show(content, style=style(options))
     if options.report is not None:
-        from mangonel.lab.report import page
-
-        options.report.parent.mkdir(parents=True, exist_ok=True)
-        options.report.write_text(page.render(content))
-        print(f"\nreport: {options.report}")
+        print()
+        write_page(content, options.report)
     print(f"\nresult file: {options.output}")
     return status
 
 
-def play(options: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
+def play(given: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
     """Play what the arguments say and return what the result file holds, and the exit status.
 
     Args:
         changes: fields of the plan that the command decides, not its user.
     """
+    if given.output is None:
+        given.output = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
+    options = argparse.Namespace(**{**UNSAID, **vars(given)})
+    planned = _plan(options, changes)
+    found = fingerprint.fingerprint(sys.argv)
+    status = 0
+    with deployment(options.uri) as (uri, pids), progress() as say:
+        equipment = None if options.unplaced else cores.equipment(pids)
+        found["equipment"] = "" if equipment is None else equipment.places.words
+        record = Record(Plan(uri=uri, equipment=equipment, **planned), options.output, found)
+        try:
+            Scheduler(record.plan, say, record).run()
+        except ChildError as error:
+            print(f"the lab stopped: {error}", file=sys.stderr)
+            status = EXIT_FAILURE
+        except KeyboardInterrupt:
+            status = EXIT_INTERRUPTED
+        finally:
+            record.close()
+    content = record.content()
+    if not content["cells"]:
+        return None, status or EXIT_FAILURE
+    whole = any(not entry["contender"] for entry in content["missing"])  # a whole round of an experiment
+    return content, status or int(whole or any(cell["failures"] for cell in content["cells"]))
+
+
+def _plan(options: argparse.Namespace, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the plan that the arguments ask for."""
     known, contenders = registry.experiments(), registry.contenders()
-    chosen = [*options.experiments, *getattr(options, "only", [])]
-    if getattr(options, "faithful", False) and not chosen:
+    chosen = [*options.experiments, *options.only]
+    if options.faithful and not chosen:
         chosen = list(dict.fromkeys(original.experiment for original in originals.ORIGINALS))
-    check(options, "experiment", chosen, list(known))
-    check(options, "contender", options.contender, list(contenders))
-    if getattr(options, "install_peers", False):
+    plants = dict(options.plant)
+    check("experiment", chosen, known)
+    check("contender", [*options.contender, *plants], contenders)
+    if options.install_peers:
         from mangonel.lab import peers
 
         peers.install([contenders[name] for name in options.contender or contenders])
-    size = Size(options.quick or options.brief, _parameters(options), options.brief)
-    size = changes.pop("size", size)
+    size = changes.get("size") or Size(options.quick or options.brief, _parameters(options), options.brief)
     usual = ROUNDS[size.form]
     if size.form == "full":
         usual = max((known[name].full_rounds or usual for name in chosen), default=usual)
     rounds = options.rounds or usual
-    budget = options.budget or (BUDGETS[size.form] if not options.rounds else 0.0)
     try:
         only = _parts(options, [known[name] for name in chosen or known], size)
     except ValueError as error:  # parameters that an experiment does not take together
-        options.parser.error(str(error))
-    values: dict[str, Any] = {
+        raise UsageProblem(str(error)) from None
+    return {
         "experiments": tuple(name for name in dict.fromkeys(chosen or known) if not only or only[name]),
         "contenders": tuple(options.contender or contenders),
         "size": size,
         "rounds": rounds,
         "seed": random.randrange(2**31) if options.seed is None else options.seed,
-        "budget": budget,
+        "budget": options.budget or (BUDGETS[size.form] if not options.rounds else 0.0),
         "again": 0 if options.rounds == 1 else max(1, rounds // 2),
-        "delays_ms": getattr(options, "latency", (0.0,)),
-        "plants": dict(getattr(options, "plant", [])),
+        "delays_ms": options.latency,
+        "plants": plants,
         "only": {name: parts for name, parts in only.items() if parts},
         **changes,
     }
-    check(options, "contender", list(values["plants"]), list(contenders))
-    if options.output is None:
-        options.output = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
-    found = fingerprint.fingerprint(sys.argv)
-    status = 0
-    with deployment(options.uri) as (uri, pids), progress() as say:
-        equipment = None if getattr(options, "unplaced", False) else cores.equipment(pids)
-        found["equipment"] = "" if equipment is None else equipment.places.words
-        record = Record(Plan(uri=uri, equipment=equipment, **values), options.output, found)
-        try:
-            Scheduler(record.plan, say, record).run()
-        except ChildError as error:
-            print(f"the lab stopped: {error}", file=sys.stderr)
-            status = 1
-        except KeyboardInterrupt:
-            status = INTERRUPTED
-        finally:
-            record.close()
-    content = record.content()
-    if not content["cells"]:
-        return None, status or 1
-    whole = any(not entry["contender"] for entry in content["missing"])  # a whole round of an experiment
-    return content, status or int(whole or any(cell["failures"] for cell in content["cells"]))
 
 
-def check(options: argparse.Namespace, kind: str, chosen: list[str], known: list[str]) -> None:
+def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
     """Refuse a name that nobody has, with those there are."""
     for name in chosen:
         if name not in known:
-            options.parser.error(f"no {kind} is called {name!r}; there are {', '.join(known)}")
+            raise UsageProblem(f"no {kind} is called {name!r}; there are {', '.join(known)}")
 
 
 @contextlib.contextmanager
@@ -146,21 +156,20 @@ def words(at: Progress) -> str:
 
 def _parts(options: argparse.Namespace, chosen: list[Experiment], size: Size) -> dict[str, set[str]]:
     """Return the parts that were asked for, by experiment; nothing where all are played."""
-    names: list[str] = getattr(options, "part", [])
     offered = {experiment.id: {part.id for part in experiment.parts(size)} for experiment in chosen}
-    if getattr(options, "faithful", False):
+    if options.faithful:
         if size.quick:
-            options.parser.error(
+            raise UsageProblem(
                 "--faithful is the full form: the old comparisons did so much work and no less"
             )
         printed = {original.experiment: original.figures for original in originals.ORIGINALS}
         return {
             name: {figure.part for figure in printed.get(name, ())} & parts for name, parts in offered.items()
         }
-    if not names:
+    if not options.part:
         return {}
-    check(options, "part", names, sorted(set().union(*offered.values())))
-    return {name: parts & set(names) for name, parts in offered.items()}
+    check("part", options.part, sorted(set().union(*offered.values())))
+    return {name: parts & set(options.part) for name, parts in offered.items()}
 
 
 def _parameters(options: argparse.Namespace) -> dict[str, int]:
@@ -168,6 +177,6 @@ def _parameters(options: argparse.Namespace) -> dict[str, int]:
     for text in options.set:
         name, _, figure = text.partition("=")
         if not figure.isdigit():
-            options.parser.error(f"expected NAME=N after --set, got {text!r}")
+            raise UsageProblem(f"expected NAME=N after --set, got {text!r}")
         parameters[name] = int(figure)
     return parameters

@@ -1,55 +1,55 @@
-"""`mangonel lab profile`: one contender, one part; leaves a page of its stacks and a callgrind file."""
+"""`mangonel lab profile`: where the time of one contender goes, in one part, by two recordings of two samples.
+
+pyinstrument's page shows the stacks over time; cProfile's file has the exact numbers of calls, and times dearer than
+real, for pstats, snakeviz and what else reads it.
+"""
 
 from __future__ import annotations
 
 import argparse
+import pstats
 import sys
-import tempfile
-from pathlib import Path
 
-from mangonel.lab import profile, registry
+from mangonel.lab import registry
 from mangonel.lab.commands.play import check, deployment
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part, Size
-from mangonel.lab.profile import Call
 from mangonel.lab.protocol import Child, ChildError
 from mangonel.lab.scheduler import FIXTURES, WORKER
 
 DATABASE = "mangonel_lab"
 TIMEOUT = 600.0
 OURS = ("mangonel", "odm", "mangonel-asyncio", "mangonel-bson", "web-mongodb")
+SHOWN = 10  # functions, those that take most themselves
 
 
 def profile_command(options: argparse.Namespace) -> int:
-    """Profile and write the two files."""
+    """Profile, write the two files, print the functions that take most."""
     known, contenders = registry.experiments(), registry.contenders()
-    check(options, "experiment", [options.experiment], list(known))
-    check(options, "contender", [options.contender] if options.contender else [], list(contenders))
-    experiment, size = known[options.experiment], Size(options.quick)
     names = [options.contender] if options.contender else [*OURS, *contenders]
+    check("experiment", [options.experiment], known)
+    check("contender", names[:1], contenders)
+    experiment, size = known[options.experiment], Size(options.quick)
     # What runs in programs of its own cannot be looked into from the worker.
     parts = [p for p in experiment.parts(size) if options.part in (None, p.id) and p.meter == "self"]
-    pairs = ((contenders[name], part) for name in names if name in contenders for part in parts)
+    pairs = ((contenders[name], part) for name in names for part in parts)
     chosen = next((pair for pair in pairs if not pair[1].excludes(pair[0])), None)
     if chosen is None:
         print("no part of that name is played by that contender in its own process", file=sys.stderr)
         return 1
     contender, part = chosen
-    stem = f"{experiment.id}-{part.id}-{contender.id}"
     options.output.mkdir(parents=True, exist_ok=True)
-    page, grind = options.output / f"{stem}.html", options.output / f"callgrind.out.{stem}"
+    stem = f"{options.output}/{experiment.id}-{part.id}-{contender.id}"
+    paths = {"page": f"{stem}.html", "calls": f"{stem}.prof"}
     try:
-        with tempfile.TemporaryDirectory() as folder, deployment(options.uri) as (uri, _):
-            kept = Path(folder) / "calls"
-            _record(experiment, part, contender, size, uri, {"page": str(page), "calls": str(kept)})
-            calls = profile.read(kept)
+        with deployment(options.uri) as (uri, _):
+            _record(experiment, part, contender, size, uri, paths)
     except ChildError as error:
         print(f"the profile stopped: {error}", file=sys.stderr)
         return 1
-    grind.write_text(profile.callgrind(calls, f"{experiment.id}, {part.title}: {contender.title}"))
-    print(f"stacks: {page}  (its timeline is a flame graph)")
-    print(f"callgrind file: {grind}  (open with kcachegrind or callgrind_annotate)")
-    _top(calls)
+    print(f"stacks: {paths['page']}  (its timeline is a flame graph)")
+    print(f"calls: {paths['calls']}  (for pstats or snakeviz)")
+    pstats.Stats(paths["calls"]).strip_dirs().sort_stats("tottime").print_stats(SHOWN)
     return 0
 
 
@@ -80,11 +80,3 @@ def _record(
     finally:
         worker.finish()
         fixtures.finish()
-
-
-def _top(calls: list[Call], count: int = 10) -> None:
-    """Print where most of the time goes, with the exact numbers of calls."""
-    total = sum(own for _, _, own, _ in calls) or 1.0
-    print(f"\n{'own time':>9}  {'calls':>9}  function")
-    for (file, line, name), number, own, _ in sorted(calls, key=lambda each: -each[2])[:count]:
-        print(f"{100 * own / total:7.1f} %  {number:>9}  {name} ({file}:{line})")

@@ -7,13 +7,12 @@ import sys
 
 from mangonel.engines import daemon
 from mangonel.engines.stores import ENGINES
+from mangonel.lab.commands.play import check
 
 
 def up_command(options: argparse.Namespace) -> int:
     """Start servers on loopback and print where they are; the same again when they stand already."""
-    for name in options.store:
-        if name not in ENGINES:
-            options.parser.error(f"no store is called {name!r}; there are {', '.join(ENGINES)}")
+    check("store", options.store, ENGINES)
     order = {"stores": sorted(set(options.store)), "latency_ms": options.latency}
     try:
         found, is_new = daemon.up(order, daemon.folder())
