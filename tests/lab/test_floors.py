@@ -40,8 +40,10 @@ def spied(server, database_name):
 
 
 @pytest.fixture
-def target(server, database_name):
-    return Target(server.uri, database_name, "people", 1)
+def floor(server, database_name):
+    found = raw_socket.RawSocket(Target(server.uri, database_name, "people", 1))
+    yield found
+    found.close()
 
 
 def body(message: bytearray) -> dict:
@@ -51,72 +53,53 @@ def body(message: bytearray) -> dict:
     return bson.decode(bytes(message[_wire.BODY : _wire.BODY + size]))
 
 
-def same_apart_from_numbers(ours: dict, theirs: dict) -> None:
-    theirs = {key: value for key, value in theirs.items() if key not in {"documents", "$readPreference"}}
-    assert set(ours) == set(theirs)
-    for key in ours.keys() - {"lsid", "txnNumber", "$clusterTime"}:
-        assert ours[key] == theirs[key], key
-    for key in ours.keys() & {"lsid", "txnNumber"}:
-        assert type(ours[key]) is type(theirs[key]), key
-
-
-def test_the_find_one_floor_sends_what_pymongo_sends(spied, target):
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (lambda people: people.find_one({"_id": 5}), lambda commands: commands.find_one_key(5)),
+        (lambda people: people.insert_one({"1": "one", "2": "two"}), lambda commands: commands.insert_next()),
+        (lambda people: people.find({}, limit=30).to_list(), lambda commands: commands.find_list(30)),
+    ],
+    ids=["find_one", "insert", "find"],
+)
+def test_a_floor_sends_what_pymongo_sends(spied, floor, theirs, ours):
     collection, sent = spied
-    collection.find_one({"_id": 5})
-    floor = raw_socket.RawSocket(target)
-    same_apart_from_numbers(body(floor._commands.find_one_key(5)), sent[-1])
-    floor.close()
+    theirs(collection)
+    mine, wanted = body(ours(floor._commands)), sent[-1]
+    assert set(mine) == set(wanted) - {"documents", "$readPreference"}
+    for key, value in mine.items():
+        if key in {"lsid", "txnNumber"}:
+            assert type(value) is type(wanted[key]), key
+        elif key != "$clusterTime":
+            assert value == wanted[key], key
 
 
-def test_the_insert_floor_sends_what_pymongo_sends(spied, target):
-    collection, sent = spied
-    collection.insert_one({"1": "one", "2": "two"})
-    floor = raw_socket.RawSocket(target)
-    same_apart_from_numbers(body(floor._commands.insert_next()), sent[-1])
-    assert sent[-1]["writeConcern"] == {"w": 1}
-    floor.close()
-
-
-def test_the_find_floor_sends_what_pymongo_sends(spied, target):
-    collection, sent = spied
-    collection.find({}, limit=30).to_list()
-    floor = raw_socket.RawSocket(target)
-    same_apart_from_numbers(body(floor._commands.find_list(30)), sent[-1])
-    floor.close()
-
-
-def test_each_insert_has_its_own_id_and_the_next_transaction_number(spied, target):
+def test_each_insert_has_its_own_id_and_the_next_transaction_number(spied, floor):
     collection, _ = spied
-    floor = raw_socket.RawSocket(target)
     numbers = [body(floor._commands.insert_next())["txnNumber"] for _ in range(3)]
     for _ in range(20):
         floor.insert_one({})
     assert [after - before for before, after in itertools.pairwise(numbers)] == [1, 1]
     assert collection.count_documents({"1": "one", "2": "two"}) == 20
-    floor.close()
 
 
 @pytest.mark.parametrize("batching", [Batching(), Batching(50), Batching(50, exhaust=True)])
-def test_draining_reads_every_document_once(spied, target, batching):
+def test_draining_reads_every_document_once(spied, floor, batching):
     collection, _ = spied
     collection.insert_many([{"_id": number} for number in range(777)])
-    floor = raw_socket.RawSocket(target)
     assert [document["_id"] for document in floor.documents(batching)] == list(range(777))
     assert floor.iterate(batching) == 777
     collection.delete_one({"_id": 500})
     with pytest.raises(_wire.Refused, match="bytes of replies"):
         floor.iterate(batching)
-    floor.close()
 
 
-def test_a_reply_of_another_size_is_refused(spied, target):
+def test_a_reply_of_another_size_is_refused(spied, floor):
     collection, _ = spied
     collection.insert_one({"_id": 1, "name": "Ada"})
-    floor = raw_socket.RawSocket(target)
     floor.find_one(1)
     with pytest.raises(_wire.Refused, match="find_one"):
         floor.find_one(2)
-    floor.close()
 
 
 def test_a_deployment_that_a_bare_socket_cannot_reach_is_refused():
