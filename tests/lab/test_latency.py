@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from unittest.mock import MagicMock
 
 import pytest
 
 pytest.importorskip("hdrh", reason="hdrhistogram is not installed")
 
+from mangonel.lab import registry
+from mangonel.lab.contender import Target
+from mangonel.lab.experiment import Bench, Size
+from mangonel.lab.experiments import latency
 from mangonel.lab.latency import Latencies, at_rate, at_rate_async
 
 
@@ -83,32 +88,17 @@ def test_threads_share_the_calls_and_an_error_comes_out():
 
 
 def test_a_share_of_the_capacity_is_a_share_of_what_the_warm_up_reached(monkeypatch):
-    from mangonel.lab import registry
-    from mangonel.lab.contender import Target
-    from mangonel.lab.experiment import Bench, Size
-    from mangonel.lab.experiments import latency
-
-    class Adapter:
-        def find_one(self, key):
-            return {"_id": key}
-
-        def close(self):
-            pass
-
-    played = []
+    adapter, played = MagicMock(), []
     bench = Bench(registry.contender("mangonel"), Target("", "lab", "small"), Size(), 1)
-    monkeypatch.setattr(bench, "connect", lambda connections: Adapter())
+    monkeypatch.setattr(bench, "connect", lambda connections: adapter)
     monkeypatch.setattr(bench, "drive", lambda call, arguments, in_flight: None)
-    monkeypatch.setattr(
-        bench, "drive_at_rate", lambda call, keys, rate, in_flight: played.append((len(keys), rate))
-    )
+    monkeypatch.setattr(bench, "drive_at_rate", lambda call, keys, rate, n: played.append((len(keys), rate)))
     clock = iter([10.0, 10.25])
-    monkeypatch.setattr(latency.time, "perf_counter", lambda: next(clock))
     part = next(part for part in latency.EXPERIMENT.parts(Size()) if part.id == "blocking-own-75")
     task = latency.EXPERIMENT.task(part, bench)
-    task.warm_up()
-    monkeypatch.undo()
-    task.bench.drive_at_rate = lambda call, keys, rate, in_flight: played.append((len(keys), rate))
+    with monkeypatch.context() as patch:
+        patch.setattr(latency.time, "perf_counter", lambda: next(clock))
+        task.warm_up()
 
     # 500 in a quarter of a second are 2000 a second.
     assert task.act() == 3000

@@ -6,10 +6,13 @@ A user has five keys, a post 18 with an author, a place and comments inside.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from types import GenericAlias
 from typing import Any
 
 USERS, POSTS = "users", "posts"
+# Makes a class of a name and the types of its fields.
+Make = Callable[[str, dict[str, Any]], Any]
 
 USER: dict[str, Any] = {"name": str, "age": int, "birthday": dt.datetime, "timestamp": dt.datetime}
 AUTHOR: dict[str, Any] = {"name": str, "email": str}
@@ -17,27 +20,35 @@ COMMENT: dict[str, Any] = {"author": str, "text": str, "at": dt.datetime, "likes
 LOCATION: dict[str, Any] = {"type": str, "coordinates": list[float]}
 
 
-def post(author: Any, tags: Any, location: Any, comments: Any) -> dict[str, Any]:
-    """Return a post's fields, given the types of those that are not plain."""
+def post(embedded: Make, location: Any = None, **others: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a post's fields.
+
+    Args:
+        embedded: makes the class of what stands inside.
+        location: the type of a place, where a mapper has one.
+        others: `one`, `strings` and `many`, what a mapper makes of a class inside, of str, and of a list of a class.
+    """
+    one, strings = others.get("one", lambda kind: kind), others.get("strings", list_of)
+    many = others.get("many", list_of)
     return {
         **dict.fromkeys(("title", "slug", "body", "status", "lang"), str),
-        "author": author,
-        "tags": tags,
+        "author": one(embedded("Author", AUTHOR)),
+        "tags": strings(str),
         "category": str,
         "views": int,
         "likes": int,
         "rating": float,
         "published": bool,
-        "location": location,
+        "location": location or embedded("Location", LOCATION),
         "created": dt.datetime,
         "updated": dt.datetime,
-        "comments": comments,
+        "comments": many(embedded("Comment", COMMENT)),
         "source": str,
     }
 
 
 def annotated(
-    name: str, base: Any, fields: dict[str, Any], settings: dict[str, Any] | None = None, **namespace: Any
+    base: Any, name: str, fields: dict[str, Any], settings: dict[str, Any] | None = None, **namespace: Any
 ) -> Any:
     """Return a class with these annotations, as if it had been written out; `settings` are an inner class's."""
     body = {"__module__": __name__, "__qualname__": name, "__annotations__": fields, **namespace}
@@ -45,6 +56,12 @@ def annotated(
         where = {"__module__": __name__, "__qualname__": f"{name}.Settings"}
         body["Settings"] = type("Settings", (), {**settings, **where})
     return type(base)(name, (base,), body)
+
+
+def fielded(base: Any, name: str, types: dict[str, Any], kinds: dict[Any, Any], **namespace: Any) -> Any:
+    """Return a class whose fields are objects: of `kinds` by type, or what stands in the place of a type."""
+    fields = {key: kinds[kind]() if kind in kinds else kind for key, kind in types.items()}
+    return type(base)(name, (base,), {**fields, **namespace, "__module__": __name__})
 
 
 def list_of(kind: Any) -> Any:

@@ -1,7 +1,8 @@
 """Document mappers, and the dicts and the raw socket that they are compared with. Each imports its own when made.
 
-The verbs: `read` so many times a collection of one kind, `plain` an object back to a dict for checking, `decode` bytes
-without a server, `prepare` the update of one changed scalar without sending it, `save` it.
+The verbs: `read` so many times a collection of one kind and return the objects of the last time, `plain` an object back
+to a dict for checking, `decode` bytes without a server, `load_post` one post, `prepare` the update of its changed
+scalar without sending it, `save` it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
-import functools
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mangonel.lab.contender import Batching, Contender, Target
 from mangonel.lab.contenders import _models
-from mangonel.lab.contenders._models import POSTS, USERS, annotated, list_of
+from mangonel.lab.contenders._models import POSTS, USERS, annotated, fielded
 from mangonel.lab.contenders._pymongo_like import uri_with
 
 OBJECTS = "objects"  # reads collections into objects, or says what that costs at least
@@ -30,15 +31,17 @@ class Reader:
 
     models: dict[str, Any]
     client: Any
-    # The post of `prepare` and `save`.
     post: Any
 
     def __init__(self, target: Target) -> None:
-        self.target = target
         self.names = {kind: f"{target.collection}_{kind}" for kind in (USERS, POSTS)}
+        self.open(target)
+
+    def open(self, target: Target) -> None:
+        """Connect, and make the models."""
+        raise NotImplementedError
 
     def read(self, kind: str, times: int) -> list[Any]:
-        """Read the collection so many times; return the objects of the last time."""
         model = self.models[kind]
         found: list[Any] = []
         for _ in range(times):
@@ -50,7 +53,6 @@ class Reader:
         raise NotImplementedError
 
     def plain(self, kind: str, found: Any) -> dict[str, Any]:
-        """Return an object as the document it came from."""
         raise NotImplementedError
 
     def decode(self, kind: str, data: bytes) -> list[Any]:
@@ -64,21 +66,11 @@ class Reader:
         """Return what makes an object of a dict."""
         raise NotImplementedError
 
-    def load_post(self) -> None:
-        """Load one post for `prepare` and `save`."""
-        raise NotImplementedError
-
-    def prepare(self, value: int) -> Any:
-        """Set `views` and make the update of it, but send nothing."""
-        raise NotImplementedError
-
     def save(self, value: int) -> None:
-        """Set `views` and save."""
         self.post.views = value
         self.post.save()
 
     def close(self) -> None:
-        """Close what is open."""
         self.client.close()
 
 
@@ -87,8 +79,7 @@ class DictReader(Reader):
 
     driver, codec = "mangonel", "mangonel.bson"
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         self.client = importlib.import_module(self.driver).MongoClient(target.uri)
         database = self.client[target.database]
         self.models = {kind: database[name] for kind, name in self.names.items()}
@@ -113,14 +104,14 @@ class PyMongoReader(DictReader):
 class DrainReader(PyMongoReader):
     """The floor: the same reads by a socket that only counts bytes."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         from mangonel.lab.contenders.raw_socket import RawSocket
 
+        super().open(target)
+        self._checked: set[str] = set()
         self._sockets = {
             kind: RawSocket(dataclasses.replace(target, collection=name)) for kind, name in self.names.items()
         }
-        self._checked: set[str] = set()
 
     def read(self, kind: str, times: int) -> list[Any]:
         """Drain the replies; the documents of a first, checked reading are returned."""
@@ -143,17 +134,15 @@ class OdmReader(Reader):
 
     is_lazy = False
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         from mangonel import odm
 
-        author = annotated("Author", odm.Embedded, _models.AUTHOR)
-        comment = annotated("Comment", odm.Embedded, _models.COMMENT)
-        post = _models.post(author, list[str], odm.Point, list_of(comment))
         self.client = odm.connect(target.uri, database=target.database)
+        post = _models.post(partial(annotated, odm.Embedded), odm.Point)
+        stored = partial(annotated, odm.Document)
         self.models = {
-            USERS: annotated("User", odm.Document, _models.USER, __collection__=self.names[USERS]),
-            POSTS: annotated("Post", odm.Document, post, __collection__=self.names[POSTS]),
+            USERS: stored("User", _models.USER, __collection__=self.names[USERS]),
+            POSTS: stored("Post", post, __collection__=self.names[POSTS]),
         }
 
     def read(self, kind: str, times: int) -> list[Any]:
@@ -183,9 +172,8 @@ class OdmReader(Reader):
         post = self.post
         post.views = value
         collection = post._bind(False)
-        operation = _core.odm_save(
-            post, collection._database_name, collection._name, collection._codec, None, len
-        )
+        names = collection._database_name, collection._name
+        operation = _core.odm_save(post, *names, collection._codec, None, len)
         _core.odm_settle(post, True)
         return operation
 
@@ -199,8 +187,7 @@ class LazyOdmReader(OdmReader):
 class MongoEngineReader(Reader):
     """MongoEngine."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         engine: Any = importlib.import_module("mongoengine")
         engine.connect(host=target.uri, db=target.database, uuidRepresentation="standard")
         kinds = {
@@ -210,23 +197,18 @@ class MongoEngineReader(Reader):
             bool: engine.BooleanField,
             dt.datetime: engine.DateTimeField,
         }
-
-        def model(name: str, base: Any, types: dict[str, Any], **more: Any) -> Any:
-            fields = {key: kinds[kind]() if kind in kinds else kind for key, kind in types.items()}
-            return type(base)(name, (base,), {**fields, **more, "__module__": __name__})
-
-        author = model("Author", engine.EmbeddedDocument, _models.AUTHOR)
-        comment = model("Comment", engine.EmbeddedDocument, _models.COMMENT)
         post = _models.post(
-            engine.EmbeddedDocumentField(author),
-            engine.ListField(engine.StringField()),
+            partial(fielded, engine.EmbeddedDocument, kinds=kinds),
             engine.PointField(auto_index=False),
-            engine.EmbeddedDocumentListField(comment),
+            one=engine.EmbeddedDocumentField,
+            strings=lambda kind: engine.ListField(engine.StringField()),
+            many=engine.EmbeddedDocumentListField,
         )
-        meta = {"collection": self.names[POSTS], "auto_create_index": False}
+        metas: dict[str, dict[str, Any]] = {kind: {"collection": self.names[kind]} for kind in (USERS, POSTS)}
+        metas[POSTS]["auto_create_index"] = False
         self.models = {
-            USERS: model("User", engine.Document, _models.USER, meta={"collection": self.names[USERS]}),
-            POSTS: model("Post", engine.Document, post, meta=meta),
+            USERS: fielded(engine.Document, "User", _models.USER, kinds, meta=metas[USERS]),
+            POSTS: fielded(engine.Document, "Post", post, kinds, meta=metas[POSTS]),
         }
         self._engine = engine
 
@@ -259,29 +241,18 @@ class MongoEngineReader(Reader):
 class BeanieReader(Reader):
     """Beanie, with state management for what is saved, on its own event loop."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         import beanie
         import pydantic
         import pymongo
 
-        def stored(name: str, fields: dict[str, Any], kind: str, **settings: Any) -> Any:
-            return annotated(name, beanie.Document, fields, {"name": self.names[kind], **settings})
-
-        inner = {
-            name: annotated(name, pydantic.BaseModel, fields)
-            for name, fields in (
-                ("Author", _models.AUTHOR),
-                ("Location", _models.LOCATION),
-                ("Comment", _models.COMMENT),
-            )
-        }
-        post = _models.post(inner["Author"], list[str], inner["Location"], list_of(inner["Comment"]))
+        post = _models.post(partial(annotated, pydantic.BaseModel))
+        stored = partial(annotated, beanie.Document)
         self.models = {
-            USERS: stored("User", _models.USER, USERS),
-            POSTS: stored("Plain", post, POSTS),
+            USERS: stored("User", _models.USER, {"name": self.names[USERS]}),
+            POSTS: stored("Plain", post, {"name": self.names[POSTS]}),
         }
-        self._tracked = stored("Tracked", post, POSTS, use_state_management=True)
+        self._tracked = stored("Tracked", post, {"name": self.names[POSTS], "use_state_management": True})
         self._runner = asyncio.Runner()
 
         async def open_client() -> None:
@@ -303,13 +274,12 @@ class BeanieReader(Reader):
         return self._runner.run(steps())
 
     def plain(self, kind: str, found: Any) -> dict[str, Any]:
-        values: dict[str, Any] = found.model_dump(exclude={"id", "revision_id"})
-        return {"_id": found.id, **values}
+        return {"_id": found.id, **found.model_dump(exclude={"id", "revision_id"})}
 
     def maker(self, model: Any) -> Callable[[Any], Any]:
         from beanie.odm.utils.parsing import parse_obj
 
-        return functools.partial(parse_obj, model)
+        return partial(parse_obj, model)
 
     def load_post(self) -> None:
         async def steps() -> Any:
@@ -336,15 +306,14 @@ class BeanieReader(Reader):
 class OdmanticReader(Reader):
     """ODMantic's blocking engine, on users alone."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         import odmantic
         import pymongo
 
         self.client = pymongo.MongoClient(target.uri)
         self._engine: Any = odmantic.SyncEngine(client=self.client, database=target.database)
         config = {"collection": self.names[USERS]}
-        self.models = {USERS: annotated("User", odmantic.Model, _models.USER, model_config=config)}
+        self.models = {USERS: annotated(odmantic.Model, "User", _models.USER, model_config=config)}
 
     def all(self, model: Any) -> list[Any]:
         return list(self._engine.find(model))
@@ -360,8 +329,7 @@ class OdmanticReader(Reader):
 class UmongoReader(Reader):
     """umongo on PyMongo, on users alone."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
+    def open(self, target: Target) -> None:
         import pymongo
 
         umongo: Any = importlib.import_module("umongo")
@@ -371,9 +339,7 @@ class UmongoReader(Reader):
         self.client = pymongo.MongoClient(target.uri)
         instance: Any = framework.PyMongoInstance(self.client[target.database])
         meta = type("Meta", (), {"collection_name": self.names[USERS]})
-        body: dict[str, Any] = {name: kinds[kind]() for name, kind in _models.USER.items()}
-        base: Any = umongo.Document
-        model = type(base)("User", (base,), {**body, "Meta": meta, "__module__": __name__})
+        model = fielded(umongo.Document, "User", _models.USER, kinds, Meta=meta)
         self.models = {USERS: instance.register(model)}
 
     def all(self, model: Any) -> list[Any]:
@@ -383,29 +349,35 @@ class UmongoReader(Reader):
         return dict(found.to_mongo())
 
     def maker(self, model: Any) -> Callable[[Any], Any]:
-        return functools.partial(model.build_from_mongo, use_cls=False)
+        return partial(model.build_from_mongo, use_cls=False)
 
 
-def _contender(
-    id: str, title: str, reader: type[Reader], packages: tuple[str, ...], *offers: str
-) -> Contender:
-    def make(target: Target) -> Any:
-        return reader(dataclasses.replace(target, uri=uri_with(target)))
+READS, DECODES, ALL = (POSTS_TOO,), (POSTS_TOO, DECODES_ALONE), (POSTS_TOO, DECODES_ALONE, SAVES_FIELDS)
+USERS_ALONE = (DECODES_ALONE,)
+_ROWS: tuple[tuple[str, str, type[Reader], str, tuple[str, ...]], ...] = (
+    ("objects-floor", "floor: raw socket, bytes only", DrainReader, "", READS),
+    ("objects-pymongo", "PyMongo, dicts", PyMongoReader, "", DECODES),
+    ("objects-dicts", "mangonel, dicts", DictReader, "mangonel", DECODES),
+    ("odm", "mangonel.odm, eager", OdmReader, "mangonel", ALL),
+    ("odm-lazy", "mangonel.odm, lazy", LazyOdmReader, "mangonel", DECODES),
+    ("mongoengine", "MongoEngine", MongoEngineReader, "mongoengine", ALL),
+    ("beanie", "Beanie", BeanieReader, "beanie", ALL),
+    ("odmantic", "ODMantic", OdmanticReader, "odmantic", USERS_ALONE),
+    ("umongo", "umongo", UmongoReader, "umongo", USERS_ALONE),
+)
 
-    return Contender(id, title, frozenset({OBJECTS, *offers}), packages=("pymongo", *packages), blocking=make)
+
+def _opened(reader: type[Reader], target: Target) -> Any:
+    return reader(dataclasses.replace(target, uri=uri_with(target)))
 
 
-ALL = (POSTS_TOO, DECODES_ALONE, SAVES_FIELDS)
-OURS = ("mangonel",)
-
-CONTENDERS = (
-    _contender("objects-floor", "floor: raw socket, bytes only", DrainReader, (), POSTS_TOO),
-    _contender("objects-pymongo", "PyMongo, dicts", PyMongoReader, (), POSTS_TOO, DECODES_ALONE),
-    _contender("objects-dicts", "mangonel, dicts", DictReader, OURS, POSTS_TOO, DECODES_ALONE),
-    _contender("odm", "mangonel.odm, eager", OdmReader, OURS, *ALL),
-    _contender("odm-lazy", "mangonel.odm, lazy", LazyOdmReader, OURS, POSTS_TOO, DECODES_ALONE),
-    _contender("mongoengine", "MongoEngine", MongoEngineReader, ("mongoengine",), *ALL),
-    _contender("beanie", "Beanie", BeanieReader, ("beanie",), *ALL),
-    _contender("odmantic", "ODMantic", OdmanticReader, ("odmantic",), DECODES_ALONE),
-    _contender("umongo", "umongo", UmongoReader, ("umongo",), DECODES_ALONE),
+CONTENDERS = tuple(
+    Contender(
+        id,
+        title,
+        frozenset({OBJECTS, *offers}),
+        packages=("pymongo", *([package] if package else [])),
+        blocking=partial(_opened, reader),
+    )
+    for id, title, reader, package, offers in _ROWS
 )
