@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,13 +17,6 @@ from mangonel.lab.experiments import failover
 ELECTION_S = 0.2
 
 
-class FakeMember:
-    """A member that is what it was told to be."""
-
-    def __init__(self, state):
-        self.state = state
-
-
 class FakeServer:
     """Three members; killing the primary makes another one primary a moment later."""
 
@@ -31,9 +25,8 @@ class FakeServer:
     def __init__(self):
         self.has_primary = threading.Event()
         self.has_primary.set()
-        self.members = [FakeMember("primary"), FakeMember("secondary"), FakeMember("secondary")]
-        self.members[0].kill = self.kill
-        self.members[0].restart = lambda: None
+        primary = SimpleNamespace(state="primary", kill=self.kill, restart=lambda: None)
+        self.members = [primary, SimpleNamespace(state="secondary"), SimpleNamespace(state="secondary")]
 
     def wait_until_settled(self):
         return self.members[0]

@@ -143,8 +143,6 @@ def test_the_full_form_plays_the_original_in_each_of_three_rounds_and_what_takes
 def test_a_payload_is_as_long_as_was_asked_for() -> None:
     size = Size(quick=True, parameters={"requests": 20, "population": 20, "payload": 2048})
     bench = Bench(registry.contender("web-memory"), NOWHERE, size, 1)
-    populate: Any = EXPERIMENT.task(part_of("populate", size), bench)
-    populate.warm_up()
     task: Any = EXPERIMENT.task(part_of("mixed", size), bench)
     assert len(task._request(95)[0]) == len(task._request(99)[0]) == len("/?v=") + 2048
     assert task._request(95)[0] != task._request(96)[0]
