@@ -71,21 +71,16 @@ def test_equipment_has_the_last_core_or_the_upper_half(known, servers, load, wor
     assert found.words == words
 
 
-@pytest.mark.parametrize("known", [[], [0], [3]])
-def test_a_single_core_is_left_to_everybody(known):
-    assert cores.places(known) is None
-
-
-def test_a_system_that_does_not_tell_cores_has_no_places(monkeypatch):
+def test_a_single_core_or_none_that_is_told_is_left_to_everybody_and_so_is_a_server_that_is_not_ours(
+    monkeypatch,
+):
+    assert [cores.places(known) for known in ([], [0], [3])] == [None] * 3
+    assert cores.equipment([]) is None
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
 
     assert cores.available() == []
     assert cores.equipment([1]) is None
     assert fingerprint.fingerprint(["x"])["cores"] >= 1
-
-
-def test_a_server_that_is_not_the_labs_is_not_moved():
-    assert cores.equipment([]) is None
 
 
 @several
@@ -103,17 +98,12 @@ def test_every_thread_of_a_server_is_kept_and_those_it_makes_inherit(server):
 
 
 @several
-def test_a_server_is_as_before_though_the_experiment_fails(server):
-    with pytest.raises(RuntimeError), cores.equipment([server.pid]).placed():
+def test_a_server_is_as_before_though_the_experiment_fails_and_one_that_has_ended_is_no_failure(server):
+    found = cores.equipment([server.pid])
+    with pytest.raises(RuntimeError), found.placed():
         raise RuntimeError("planted")
 
     assert masks(server.pid) == {frozenset(cores.available())}
-
-
-@several
-def test_a_server_that_has_ended_is_no_failure(server):
-    found = cores.equipment([server.pid])
-
     with found.placed():
         server.kill()
         server.wait(10)
@@ -135,26 +125,16 @@ def test_a_child_is_kept_from_its_start_and_its_parent_is_not(nowhere):
     assert json.loads(kept.stdout.rpartition(" ")[0]) == list(found.load)
     assert json.loads(free.stdout.rpartition(" ")[0]) == cores.available()
     assert seen == [cores.available()]
-
-
-def test_outside_such_an_experiment_nothing_is_kept(nowhere):
     cores.use(None)
-    before = cores.available()
-
     with cores.kept("servers"):
-        assert cores.available() == before
-
-
-def test_only_experiments_that_load_a_site_keep_equipment():
-    loading = [name for name, experiment in registry.experiments().items() if experiment.loads_site]
-
-    assert loading == ["web", "websessions"]
+        assert cores.available() == sorted(os.sched_getaffinity(0)) == seen[0]
 
 
 def test_a_result_says_where_equipment_was_kept():
     equipment = Equipment((1,), Places((1,), (1,)))
     record = Record(Plan("", ("web",), (), Size(), 1, 1, equipment=equipment))
     known = registry.experiments()
+    assert [name for name, each in known.items() if each.loads_site] == ["web", "websessions"]
     for name in ("web", "bson"):
         part = known[name].parts(Size(quick=True))[0]
         record.cell(known[name], part, Contender("x", "x", frozenset()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -11,75 +10,8 @@ from mangonel.cli import main
 from mangonel.lab import compare, noise, results, statistics
 from mangonel.lab.checks import grown, other_concern
 from mangonel.lab.commands.judge import against_itself
-from mangonel.lab.contender import Contender
-from mangonel.lab.experiment import Experiment, Part, Size
-from mangonel.lab.record import Plan, Record
-
-MACHINE = {
-    "date": "2026-01-01T00:00:00Z",
-    "cpu": "a processor",
-    "cores": 2,
-    "memory_mb": 2048,
-    "virtual": True,
-    "kernel": "6",
-    "python": "3.11",
-    "load": [0.5],
-    "commit": "abc",
-}
-
-
-class _Subject(Experiment):
-    id = "subject"
-
-    def __init__(self, version: int = 1) -> None:
-        self.version = version
-
-
-def run(
-    seed: int,
-    slow: float = 1.0,
-    parts: int = 6,
-    rounds: int = 5,
-    version: int = 1,
-    sentinels: list[int] | None = None,
-    instead: dict[int, int] | None = None,
-    machine: dict | None = None,
-    path: Path | None = None,
-):
-    """Return a run of synthetic rounds: drift shared by a round's contenders, noise of each, `slow` for ours."""
-    source = random.Random(seed)
-    experiment = _Subject(version)
-    plan = Plan("", ("subject",), ("pymongo", "mangonel"), Size(), rounds, seed)
-    record = Record(plan, path, machine or MACHINE)
-    record.describe({"version": "6.0", "topology": "standalone", "ping_us": 90})
-    contenders = {"pymongo": 100.0, "pymongo#2": 100.0, "mangonel": 25.0 * slow}
-    for number in range(rounds):
-        drift = source.lognormvariate(0, 0.3)
-        loop_ns = (sentinels or [1000] * rounds)[number]
-        for turn in range(parts):
-            part = Part(f"part-{turn}", "a part", frozenset(), 10)
-            for name, us in contenders.items():
-                cell = record.cell(experiment, part, Contender(name, name, frozenset()))
-                mine = us * drift * source.lognormvariate(0, 0.02)
-                walls = [round(mine * source.lognormvariate(0, 0.01) * 10_000) for _ in range(3)]
-                samples = [
-                    {"wall_ns": wall, "ops": 10, "cpu_ns": wall // 2, "peak_rss": 10**7, "extras": {}}
-                    for wall in walls
-                ]
-                told = {"round": number, "at": float(number), "sentinel_ns": loop_ns, "samples": samples}
-                record.tell("round", cell=cell, **told)
-        record.tell(
-            "played",
-            experiment="subject",
-            round=number,
-            contenders=list(contenders),
-            seconds=1.0,
-            sentinel={"loop_ns": loop_ns, "stolen": 0.0},
-            instead_of=(instead or {}).get(number),
-        )
-    record.end("complete")
-    record.close()
-    return results.Results(record.content())
+from mangonel.lab.experiment import Size
+from tools.lab_results import Subject, brief, new_record, run, tell
 
 
 def test_a_contender_against_itself_holds_1_in_95_of_100_cells():
@@ -135,22 +67,16 @@ def test_drift_between_two_runs_cancels_against_the_reference():
     assert any(change.stands for change in compare.changes(run(4), slower_machine, absolute=True))
 
 
-def test_other_machines_servers_and_versions_do_not_compare():
-    before = run(1)
-    assert compare.obstacles(before, run(2)) == []
-    assert compare.obstacles(before, run(2, version=2)) == ["version of subject: 1 and 2"]
-    other = {**MACHINE, "cpu": "another", "python": "3.12"}
-    assert compare.obstacles(before, run(2, machine=other)) == [
+def test_other_machines_servers_versions_and_places_do_not_compare():
+    before, after = run(1, parts=1), run(2, parts=1)
+    assert compare.obstacles(before, after) == []
+    assert compare.obstacles(before, run(2, parts=1, version=2)) == ["version of subject: 1 and 2"]
+    assert compare.obstacles(before, run(2, parts=1, cpu="another", python="3.12")) == [
         "processor: a processor and another",
         "CPython: 3.11 and 3.12",
     ]
-
-
-def test_results_with_equipment_elsewhere_do_not_compare():
-    before, after = run(1), run(2)
     for row in after.rows.values():
         row.equipment = "core 1"
-
     assert compare.obstacles(before, after) == ["equipment of subject: not kept anywhere and core 1"]
     assert compare.obstacles(after, after) == []
 
@@ -192,14 +118,9 @@ def test_the_brief_form_says_that_it_does_less_than_its_marks_name():
 
 
 def test_a_run_that_was_cut_off_keeps_what_it_has_and_says_so(tmp_path):
-    whole = run(1)
     path = tmp_path / "r.jsonl"
-    record = Record(Plan("", ("subject",), ("mangonel",), Size(), 1, 1), path, MACHINE)
-    record.describe({"version": "6.0"})
-    cell = record.cell(
-        _Subject(), Part("p", "a part", frozenset(), 1), Contender("mangonel", "m", frozenset())
-    )
-    record.tell("round", cell=cell, **whole.rows["subject", "part-0", "mangonel"].rounds[0])
+    record = new_record(Size(), 1, 1, path)
+    tell(record, (Subject(), "part-0", "mangonel"), 0, [1000])
     record.close()
     with path.open("a") as file:
         file.write('{"kind": "round", "cell": ["sub')
@@ -255,8 +176,8 @@ def test_compare_and_guard_say_by_their_status_what_was_lost(tmp_path, capsys):
 
 def test_results_of_two_machines_are_refused_unless_forced(tmp_path, capsys):
     before, after = (tmp_path / name for name in ("before.jsonl", "after.jsonl"))
-    run(1, path=before)
-    run(2, path=after, machine={**MACHINE, "cpu": "another processor"})
+    run(1, path=before, parts=1)
+    run(2, path=after, parts=1, cpu="another processor")
 
     assert main(["lab", "compare", str(before), str(after)]) == 2
     assert "another processor" in capsys.readouterr().err
@@ -267,28 +188,6 @@ def test_aa_of_a_result_file_counts_its_null_controls(tmp_path, capsys):
     run(1, path=tmp_path / "r.jsonl")
     assert main(["lab", "aa", "--from", str(tmp_path / "r.jsonl")]) == 0
     assert "in 6 of 6 cells (100.0 %)" in capsys.readouterr().out
-
-
-def brief(seed: int, slow: float = 1.0, parts: int = 12):
-    """Return a run of the brief form: processes differ by 3 %, the samples of one by 1 %."""
-    source = random.Random(seed)
-    plan = Plan("", ("subject",), ("pymongo", "mangonel"), Size(quick=True, brief=True), 1, seed)
-    record = Record(plan, None, MACHINE)
-    record.describe({"version": "6.0", "topology": "standalone", "ping_us": 90})
-    for turn in range(parts):
-        part = Part(f"part-{turn}", "a part", frozenset(), 10)
-        for name, usual in {"pymongo": 100.0, "mangonel": 25.0 * slow}.items():
-            for twin in ("", "#2"):
-                process = source.gauss(1, 0.03)
-                contender = Contender(name + twin, name + twin, frozenset(), copy_of=name if twin else "")
-                cell = record.cell(_Subject(), part, contender)
-                for number in range(4):
-                    wall = round(usual * process * source.gauss(1, 0.01) * 1000)
-                    sample = {"wall_ns": wall, "ops": 10, "cpu_ns": wall, "peak_rss": 1, "extras": {}}
-                    told = {"round": number, "sentinel_ns": 1000, "samples": [sample]}
-                    record.tell("round", cell=cell, **told)
-    record.end("complete")
-    return results.Results(record.content())
 
 
 def test_in_the_brief_form_a_contender_against_itself_is_within_its_interval_though_processes_differ():

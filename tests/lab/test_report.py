@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,84 +10,43 @@ import pytest
 from mangonel.lab import results
 from mangonel.lab.report import charts, page
 from mangonel.lab.statistics import Estimate
+from tools import lab_results
 
 KEPT = Path(__file__).parents[2] / "docs" / "benchmarks"
-VOID = {"meta", "link", "img", "br", "hr", "input"}
+SVG = ".//svg"
 
 
-def _method():
-    spec = importlib.util.spec_from_file_location("lab_method", Path(__file__).parent / "test_method.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault("lab_method", module)
-    spec.loader.exec_module(module)
-    return module
-
-
-class _Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.svgs: list[dict] = []
-        self.outside: list[str] = []
-        self.ids: list[str] = []
-        self.tables = 0
-
-    def handle_starttag(self, tag, attributes):
-        values = dict(attributes)
-        if "id" in values:
-            self.ids.append(values["id"])
-        self.outside += [
-            v for k, v in attributes if k in ("src", "href", "xlink:href") and not v.startswith("#")
-        ]
-        if tag in ("script", "link", "img", "iframe"):
-            self.outside.append(tag)
-        if tag == "svg":
-            self.svgs.append({"attributes": values, "parts": []})
-        if tag in ("title", "desc") and "svg" in self.open:
-            self.svgs[-1]["parts"].append(tag)
-        self.tables += tag == "table"
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        if tag not in VOID:
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def check(html: str) -> _Page:
-    """Parse a page and assert what holds for every one."""
-    found = _Page()
-    found.feed(html)
-    found.close()
-    assert found.open == []
-    assert found.outside == []
-    assert "http://" not in html.replace("http://www.w3.org", "")
-    assert "https://" not in html
-    assert "url(" not in html
-    assert "@import" not in html
+def check(html: str) -> ET.Element:
+    """Parse a page as strictly as XML is parsed, and assert what holds for every one."""
+    found = ET.fromstring(html.removeprefix("<!doctype html>\n"))
+    ids = [each.get("id") for each in found.iter() if each.get("id")]
+    assert len(ids) == len(set(ids))
+    assert not [each.tag for each in found.iter() if each.tag in ("script", "link", "img", "iframe")]
+    for each in found.iter():
+        assert each.get("src") is None
+        assert (each.get("href") or "#").startswith("#")
+    for outside in ("http://", "https://", "url(", "@import"):
+        assert outside not in html
     assert "prefers-color-scheme:dark" in html
     assert 'name="viewport"' in html
-    assert len(found.ids) == len(set(found.ids))
-    for svg in found.svgs:
-        assert svg["attributes"]["role"] == "img"
-        assert svg["parts"] == ["title", "desc"]
-        assert set(svg["attributes"]["aria-labelledby"].split()) <= set(found.ids)
-    assert "nan" not in html.lower().replace("nanosecond", "").split()
+    for svg in found.findall(SVG):
+        assert svg.get("role") == "img"
+        assert [each.tag for each in svg[:2]] == ["title", "desc"]
+        assert svg.get("aria-labelledby").split() == [each.get("id") for each in svg[:2]]
+    assert not any("nan" in (each.text or "").lower().split() for each in found.iter())
     return found
 
 
 def test_a_page_is_well_formed_offline_and_has_a_table_for_its_charts():
-    found = check(page.render(_method().run(1).content))
-    assert len(found.svgs) == 6 * 3  # bars, processor time and rounds of each part
-    assert found.tables >= 6
+    found = check(page.render(lab_results.run(1).content))
+    assert len(found.findall(SVG)) == 6 * 3  # bars, processor time and rounds of each part
+    assert len(found.findall(".//table")) >= 6
 
 
 def test_a_kept_result_makes_a_page():
-    assert check(page.render(results.load(KEPT / "websessions.jsonl.gz"))).svgs
+    content = results.load(KEPT / "websessions.jsonl.gz")
+    content["cells"] = [cell for cell in content["cells"] if cell["part"] in ("new-visitor", "mixed-steady")]
+    assert check(page.render(content)).findall(SVG)
 
 
 def test_what_is_kept_of_results_stays_small():
@@ -98,7 +54,7 @@ def test_what_is_kept_of_results_stays_small():
 
 
 def test_figures_below_the_noise_are_grey_and_a_failed_cell_has_none():
-    run = _method().run(1, slow=4.0)  # as slow as the reference
+    run = lab_results.run(1, slow=4.0, parts=2)  # as slow as the reference
     run.content["cells"][2]["failures"].append("round 1: lost <b>")
     html = page.render(run.content)
     assert '<tr class="noise"><td>mangonel</td>' in html
@@ -108,13 +64,12 @@ def test_figures_below_the_noise_are_grey_and_a_failed_cell_has_none():
 
 
 def test_a_run_that_is_unfit_says_so_on_top_and_why_in_the_method():
-    html = page.render(_method().run(1, sentinels=[1000, 1400, 1400, 1000, 1000]).content)
+    html = page.render(lab_results.run(1, parts=1, sentinels=[1000, 1400, 1400, 1000, 1000]).content)
     assert html.index("Not to be quoted") < html.index("<main>") < html.index("2 of 5 rounds")
 
 
 def test_a_run_without_any_round_still_makes_a_page():
-    content = _method().run(1).content
-    check(page.render({**content, "cells": []}))
+    check(page.render({**lab_results.run(1, parts=1).content, "cells": []}))
 
 
 def test_percentile_lines_and_bars_are_drawn_from_figures():
@@ -132,41 +87,37 @@ def test_durations_are_written_in_the_unit_that_reads_best(us, words):
 
 
 def test_the_front_is_who_nobody_beats_in_both_figures():
-    dots = [
-        charts.Series("cheap", [(100.0, 5.0)]),
-        charts.Series("fast", [(300.0, 9.0)]),
-        charts.Series("slow and dear", [(90.0, 8.0)]),
-        charts.Series("dear", [(299.0, 9.0)]),
-        charts.Series("no database", [(900.0, 1.0)], "less"),
-    ]
+    figures = {
+        "cheap": (100.0, 5.0),
+        "fast": (300.0, 9.0),
+        "slow and dear": (90.0, 8.0),
+        "dear": (299.0, 9.0),
+    }
+    dots = [charts.Series(name, [point]) for name, point in figures.items()]
+    dots.append(charts.Series("no database", [(900.0, 1.0)], "less"))
     assert [dot.name for dot in charts.front(dots)] == ["cheap", "fast"]
 
 
 def test_throughput_stands_against_latency_and_processor_time():
-    run = _method().run(1)
+    run = lab_results.run(1, parts=2)
     for cell in run.content["cells"]:
         cell["experiment"] = "find-one"
         for entry in cell["rounds"]:
             for sample in entry["samples"]:
                 sample["extras"] = {"p99": sample["wall_ns"] / 5000}
-    run.content["cells"] += [
-        {**cell, "contender": "raw-socket", "floor": True}
-        for cell in run.content["cells"]
-        if cell["contender"] == "mangonel"
-    ]
-    run.content["cells"] += [
-        {**cell, "contender": "mongojet"} for cell in run.content["cells"] if cell["contender"] == "mangonel"
-    ]
+    ours = [cell for cell in run.content["cells"] if cell["contender"] == "mangonel"]
+    run.content["cells"] += [{**cell, "contender": "raw-socket", "floor": True} for cell in ours]
+    run.content["cells"] += [{**cell, "contender": "mongojet"} for cell in ours]
     run.content["plan"]["experiments"] = ["find-one"]
     html = page.render(run.content)
     check(html)
-    assert html.count("Latency at p99 against throughput") == 6
-    assert html.count("Client CPU per operation against throughput") == 6
+    assert html.count("Latency at p99 against throughput") == 2
+    assert html.count("Client CPU per operation against throughput") == 2
     assert html.count("on the front") == 2 * html.count(", limit") > 0
 
 
 def test_latency_is_drawn_against_the_rate_that_was_offered():
-    run = _method().run(1, parts=3)
+    run = lab_results.run(1, parts=3)
     for cell in run.content["cells"]:
         number = int(cell["part"].rpartition("-")[2])
         cell.update(experiment="latency", part=f"asyncio-own-{25 * (number + 1)}", judge="p99")

@@ -1,9 +1,16 @@
-"""Results of the lab as a file of them would read, made of figures."""
+"""Results of the lab as a file of them would read, made of figures; and whole runs whose noise is made by a seed."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from mangonel.lab.contender import Contender
+from mangonel.lab.experiment import Experiment, Part, Size
+from mangonel.lab.record import Plan, Record
+from mangonel.lab.results import Results
 
 FINGERPRINT = {
     "date": "2026-01-01T00:00:00Z",
@@ -66,3 +73,85 @@ def content(
         "end": {"how": "complete"},
         **more,
     }
+
+
+class Subject(Experiment):
+    """What the runs below have played."""
+
+    id = "subject"
+
+    def __init__(self, version: int = 1) -> None:
+        self.version = version
+
+
+def new_record(size: Size, rounds: int, seed: int, path: Path | None = None, **machine: Any) -> Record:
+    """Return the record of a run that has begun, in a file where there is a path."""
+    plan = Plan("", ("subject",), ("pymongo", "mangonel"), size, rounds, seed)
+    record = Record(plan, path, {**FINGERPRINT, **machine})
+    record.describe({"version": "6.0", "topology": "standalone", "ping_us": 90})
+    return record
+
+
+def tell(
+    record: Record, where: tuple[Experiment, str, str], number: int, walls_ns: list[int], **more: Any
+) -> None:
+    """Add a round of one cell, by experiment, part and contender; each sample is ten operations."""
+    experiment, part, name = where
+    contender = Contender(name, name, frozenset())
+    usual = {"ops": 10, "peak_rss": 10**7, "extras": {}}
+    samples = [{"wall_ns": wall, "cpu_ns": wall // 2, **usual} for wall in walls_ns]
+    key = record.cell(experiment, Part(part, "a part", frozenset(), 10), contender)
+    record.tell("round", cell=key, round=number, samples=samples, **{"sentinel_ns": 1000, **more})
+
+
+def run(
+    seed: int,
+    slow: float = 1.0,
+    parts: int = 6,
+    rounds: int = 5,
+    version: int = 1,
+    sentinels: Sequence[int] = (),
+    instead: dict[int, int] | None = None,
+    path: Path | None = None,
+    **machine: Any,
+) -> Results:
+    """Return a run of synthetic rounds: drift shared by a round's contenders, noise of each, `slow` for ours."""
+    source, experiment = random.Random(seed), Subject(version)
+    record = new_record(Size(), rounds, seed, path, **machine)
+    contenders = {"pymongo": 100.0, "pymongo#2": 100.0, "mangonel": 25.0 * slow}
+    for number in range(rounds):
+        drift = source.lognormvariate(0, 0.3)
+        loop_ns = (sentinels or [1000] * rounds)[number]
+        for turn in range(parts):
+            for name, us in contenders.items():
+                mine = us * drift * source.lognormvariate(0, 0.02)
+                walls = [round(mine * source.lognormvariate(0, 0.01) * 10_000) for _ in range(3)]
+                where = (experiment, f"part-{turn}", name)
+                tell(record, where, number, walls, at=float(number), sentinel_ns=loop_ns)
+        record.tell(
+            "played",
+            experiment="subject",
+            round=number,
+            contenders=list(contenders),
+            seconds=1.0,
+            sentinel={"loop_ns": loop_ns, "stolen": 0.0},
+            instead_of=(instead or {}).get(number),
+        )
+    record.end("complete")
+    record.close()
+    return Results(record.content())
+
+
+def brief(seed: int, slow: float = 1.0, parts: int = 12) -> Results:
+    """Return a run of the brief form: processes differ by 3 %, the samples of one by 1 %."""
+    source = random.Random(seed)
+    record = new_record(Size(quick=True, brief=True), 1, seed)
+    for turn in range(parts):
+        for name, usual in {"pymongo": 100.0, "mangonel": 25.0 * slow}.items():
+            for twin in ("", "#2"):
+                process = source.gauss(1, 0.03)
+                for number in range(4):
+                    wall = round(usual * process * source.gauss(1, 0.01) * 1000)
+                    tell(record, (Subject(), f"part-{turn}", name + twin), number, [wall])
+    record.end("complete")
+    return Results(record.content())

@@ -115,7 +115,8 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str] | Line], numeri
 
 def _fold(title: str, html: str, anchor: str = "", is_open: bool = False) -> str:
     where = f' id="{escape(anchor)}"' if anchor else ""
-    return f"<details{where}{' open' if is_open else ''}><summary>{escape(title)}</summary>{html}</details>"
+    state = ' open=""' if is_open else ""
+    return f"<details{where}{state}><summary>{escape(title)}</summary>{html}</details>"
 
 
 def _figure(caption: str, svg: str) -> str:
