@@ -1,10 +1,12 @@
 # One target per task. `make help` lists them.
 PYTHON  ?= python3
-VENV    := .venv
+# `make test PYTHON=python3.13` works in an environment of that interpreter's own.
+VENV    := $(if $(findstring command,$(origin PYTHON)),.venv-$(shell $(PYTHON) -c \
+	'import sys; print("%d.%d" % sys.version_info[:2] + sys.abiflags)'),.venv)
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test test-rust test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
+.PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -63,8 +65,17 @@ PYTEST  := MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --numprocesses $(W
 SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=25
 LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100
 
-test: lint test-rust    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
+test: lint test-rust test-python    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
+
+test-python: build
 	$(SHORT) $(PYTEST) --sample $(ARGS)
+
+# The interpreters of this machine, one of each minor version.
+PYTHONS ?= $(foreach minor,11 12 13 14,$(firstword $(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null) \
+	$(wildcard $(HOME)/.pyenv/versions/3.$(minor).*/bin/python3)))
+
+test-pythons:    ## The tests of Python on each interpreter that is found: PYTHONS="python3.12 python3.13"
+	for python in $(PYTHONS); do $(MAKE) --no-print-directory test-python PYTHON=$$python || exit 1; done
 
 test-rust:    ## The tests of the core, which need neither Python nor a server
 	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
