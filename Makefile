@@ -62,7 +62,7 @@ run:    ## The five old comparisons and find_one against the peers, on one scree
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 PYTEST  := MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=25
+SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=10
 LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100
 
 test: lint test-rust test-python    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
