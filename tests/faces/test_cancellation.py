@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mangonel import MongoClient
 from mangonel.errors import NetworkTimeout, ServerSelectionTimeoutError
 from tools.faces import (
     EMPTY,
@@ -245,6 +246,30 @@ def test_ctrl_c_ends_a_blocking_call_and_closes_its_connection(
         client.shop.orders.find_one()
     wait_closed(scripted_server, scripted_server.received("find")[0].connection)
     assert pool_sizes(client) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"socketTimeoutMS": 100_000}], ids=["no limit", "a limit"])
+def test_a_signal_that_reached_another_thread_is_seen_all_the_same(
+    scripted_server: ScriptedServer, options: dict[str, int]
+) -> None:
+    scripted_server.on("find", Hang())
+    client = MongoClient(scripted_server.uri, **options)
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+
+    def interrupt() -> None:
+        scripted_server.wait_for("find")
+        # The main thread is inside its system call, which goes on.
+        signal.pthread_kill(other.ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            client.shop.orders.find_one()
+    finally:
+        ended.set()
+        client.close()
 
 
 def test_ctrl_c_ends_the_wait_for_a_connection(blocking_face: Face, scripted_server: ScriptedServer) -> None:

@@ -160,6 +160,8 @@ class WebSessionModel(RuleBasedStateMachine):
         self.uncertain: set[bytes] = set()
         self.written: dict[bytes, set[str]] = {}
         self.used: dict[bytes, float] = {}
+        # A load that is under way may have renewed or touched its record, whether it comes to its end or not.
+        self.touched: dict[bytes, float] = {}
         self.kept_alive: dict[bytes, float] = {}
         # The latest and the earliest time that it may have begun.
         self.began: dict[bytes, float] = {}
@@ -427,6 +429,9 @@ class WebSessionModel(RuleBasedStateMachine):
         if request.session is None:
             if request.steps == self.LOOKS:
                 request.looked = self.clock.now
+            for sid, owner in self.owner.items():
+                if owner == request.browser and self.clock.now - self._last_use(sid) < IDLE:
+                    self.touched[sid] = self.clock.now
         else:
             if request.steps == 1:
                 request.committed = self.clock.now
@@ -479,13 +484,16 @@ class WebSessionModel(RuleBasedStateMachine):
         assert request.looked - self.began[sid] < ABSOLUTE, (
             "a websession was served beyond its absolute limit"
         )
-        assert request.looked - self.used[sid] < IDLE, "a websession was served beyond its idle limit"
+        assert request.looked - self._last_use(sid) < IDLE, "a websession was served beyond its idle limit"
         self._note_use(request)
         if session.state.cookie is not None:
             token = session.state.cookie.partition(";")[0].partition("=")[2]
             self.issued[request.browser].append(token)
             self.newest[sid] = token
             self.kept_alive[sid] = max(self.kept_alive[sid], request.looked)
+
+    def _last_use(self, sid: bytes) -> float:
+        return max(self.used[sid], self.touched.get(sid, 0.0))
 
     def _note_use(self, request: Request) -> None:
         session = request.session

@@ -48,6 +48,8 @@ pub struct Link {
     pub(crate) is_busy: bool,
     /// Whether the thread that is in there has to close the connection when it comes out.
     is_doomed: bool,
+    /// Whether a blocking call on `fd` comes out at times, so that signals are looked at.
+    pub(crate) comes_out: bool,
     /// When the last reply was read.
     pub(crate) idle_since: std::time::Instant,
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
@@ -80,6 +82,7 @@ impl Link {
             is_doomed: false,
             idle_since: std::time::Instant::now(),
             waiter: None,
+            comes_out: false,
             direct_receive: None,
             packer: None,
         }

@@ -50,10 +50,13 @@ pub fn has_ended(fd: i32) -> bool {
     !matches!(receive(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT), Ok(Progress::WouldBlock))
 }
 
+/// How long a call may wait before signals are looked at. One that came between that look and the call, or to another
+/// thread, does not interrupt it.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// Waits until the socket is ready for `events`, or the time is over; returns whether it is ready.
-fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progress> {
-    let milliseconds =
-        timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX));
+fn wait_for(fd: i32, events: i16, timeout: Duration) -> io::Result<Progress> {
+    let milliseconds = i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX);
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     // SAFETY: `entry` is one live pollfd, as the count says.
     let ready = unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
@@ -61,6 +64,14 @@ fn wait_for(fd: i32, events: i16, timeout: Option<Duration>) -> io::Result<Progr
         Progress::Moved(0) => Ok(Progress::WouldBlock),
         other => Ok(other),
     }
+}
+
+/// Makes calls that receive on a blocking socket return after LONGEST_WAIT, at no cost for those that need less.
+fn come_out_at_times(fd: i32) {
+    let interval = libc::timeval { tv_sec: LONGEST_WAIT.as_secs() as libc::time_t, tv_usec: 0 };
+    let size = size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: `interval` is one live timeval of `size` bytes, as the option demands. Where it fails, calls wait longer.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const interval).cast(), size) };
 }
 
 /// A plain socket, and how long it may take.
@@ -140,6 +151,7 @@ impl Socket {
                     return Ended::Whole;
                 }
                 Ok(Progress::Interrupted) => return Ended::Interrupted,
+                // Nothing for LONGEST_WAIT, or the socket does not block.
                 Ok(Progress::WouldBlock) => must_wait = true,
                 Err(error) => return Ended::Failed(error),
             }
@@ -148,8 +160,10 @@ impl Socket {
 
     fn wait_for(self, events: i16) -> Ended {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        match wait_for(self.fd, events, left) {
-            Ok(Progress::WouldBlock) => Ended::TimedOut,
+        let is_last = left.is_some_and(|left| left <= LONGEST_WAIT);
+        match wait_for(self.fd, events, left.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)) {
+            Ok(Progress::WouldBlock) if is_last => Ended::TimedOut,
+            Ok(Progress::WouldBlock) => Ended::Interrupted,
             Ok(Progress::Interrupted) => Ended::Interrupted,
             Ok(Progress::Moved(_)) => Ended::Whole,
             Err(error) => Ended::Failed(error),
@@ -262,6 +276,10 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
                 return Ok(false);
             }
             link.check_not_lent()?;
+            if !link.comes_out {
+                come_out_at_times(link.fd);
+                link.comes_out = true;
+            }
             (link.fd, link.enter(), link.tls.take(), link.direct_receive.take())
         };
         let timeout = exchange.step_timeout().map(Duration::from_secs_f64);
