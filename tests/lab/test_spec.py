@@ -51,7 +51,7 @@ DRIVERS = ("pymongo", "mangonel", "mangonel-asyncio")
 
 @pytest.fixture
 def bench(target):
-    """Return a function that makes a contender's bench; its helpers end with it."""
+    """Return a function that makes a contender's bench."""
     benches: list[Bench] = []
 
     def make(contender: str = "mangonel") -> Bench:
@@ -61,8 +61,6 @@ def bench(target):
     yield make
     for each in benches:
         each.close()
-    _spec_parallel._finish()
-    _spec_parallel._helpers.clear()
 
 
 @pytest.fixture
@@ -109,8 +107,8 @@ def test_a_wrong_answer_is_found_after_every_sample(bench):
 
 
 def test_upstream_bug_the_processes_run_before_the_clock_does_and_no_sample_starts_one(bench, monkeypatch):
-    task = spec.EXPERIMENT.task(replace(PARTS["gridfs-multi-download"], operations=2), bench())
-    assert all(helper.process.poll() is None for helper in _spec_parallel._helpers)
+    task = spec.EXPERIMENT.task(replace(PARTS["gridfs-multi-download"], operations=2), at := bench())
+    assert all(helper.process.poll() is None for helper in at.kept["helpers"].each)
     monkeypatch.setattr(_spec_parallel, "Child", None)
     task.arrange()
     assert task.act() == 2

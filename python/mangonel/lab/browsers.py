@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
 import re
 import secrets
 import sys
 import time
+from collections import defaultdict
 
 __all__ = ["main"]
 
@@ -23,37 +25,18 @@ NUMBER = re.compile(rb'"name":"n(\d{7})"')
 PING, PONG, CLOSE = 9, 10, 8
 # Frames between two words on what is wanted, as the page's own script has it.
 GRANT = 8
-# Payloads whose numbers are remembered.
-REMEMBERED = 64
 
 
-class Seen:
-    """When which customers came."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[bytes, str] = {}
-        self._times: dict[str, list[int]] = {}
-
-    def note(self, payload: bytes, now: int) -> None:
-        """Keep that a frame came."""
-        numbers = self._numbers.get(payload)
-        if numbers is None:
-            if len(self._numbers) >= REMEMBERED:
-                self._numbers.clear()
-            # Texts until somebody asks: numbers would be some million objects.
-            numbers = self._numbers[payload] = b",".join(NUMBER.findall(payload)).decode()
-        self._times.setdefault(numbers, []).append(now)
-
-    def take(self) -> dict[str, list[int]]:
-        """Return what was kept since this was asked before."""
-        told, self._times = self._times, {}
-        return told
+@functools.lru_cache(64)
+def numbers_in(payload: bytes) -> str:
+    """Return the customers in a frame, as text until somebody asks: numbers would be some million objects."""
+    return b",".join(NUMBER.findall(payload)).decode()
 
 
 class Browser(asyncio.Protocol):
     """One WebSocket: reads frames, grants as many more, and keeps when they came."""
 
-    def __init__(self, host: str, port: int, cookie: str, seen: Seen) -> None:
+    def __init__(self, host: str, port: int, cookie: str, seen: dict[str, list[int]]) -> None:
         self._request = (
             f"GET /live HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: http://{host}:{port}\r\nCookie: {cookie}\r\n"
             "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -66,13 +49,11 @@ class Browser(asyncio.Protocol):
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the stream."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.write(self._request.encode())
 
     def data_received(self, data: bytes) -> None:
-        """Take whole frames out of what came."""
         now = time.monotonic_ns()
         buffer = self._buffer
         buffer += data
@@ -96,7 +77,6 @@ class Browser(asyncio.Protocol):
                 self._take(payload, now)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Say so, if it was too early."""
         self._fail(b"the connection was closed")
 
     def _fail(self, why: bytes) -> None:
@@ -110,7 +90,7 @@ class Browser(asyncio.Protocol):
         if not self.ready.done():
             self.ready.set_result(None)
         else:
-            self._seen.note(payload, now)
+            self._seen[numbers_in(payload)].append(now)
 
     def _next(self) -> tuple[int, bytes] | None:
         """Return opcode and payload of the next frame; a server's frames carry no mask."""
@@ -138,7 +118,7 @@ class Browser(asyncio.Protocol):
 
 async def _run(host: str, port: int, cookie: str, count: int) -> None:
     loop = asyncio.get_running_loop()
-    seen = Seen()
+    seen: dict[str, list[int]] = defaultdict(list)
     browsers = []
     for _ in range(count):
         _, browser = await loop.create_connection(lambda: Browser(host, port, cookie, seen), host, port)
@@ -148,7 +128,8 @@ async def _run(host: str, port: int, cookie: str, count: int) -> None:
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while await reader.readline():
-        print(json.dumps(seen.take()), flush=True)
+        print(json.dumps(seen), flush=True)
+        seen.clear()
 
 
 def main() -> int:

@@ -42,11 +42,9 @@ class Latencies:
             self._kept.add(HdrHistogram.decode(text))
 
     def __len__(self) -> int:
-        """Return how many durations are in it."""
         return int(self._kept.total_count)
 
     def record(self, ns: int) -> None:
-        """Count one duration."""
         self._kept.record_value(min(max(ns, 0), HIGHEST_NS))
 
     def record_corrected(self, ns: int, expected_ns: int) -> None:

@@ -57,7 +57,6 @@ class SiteProcess:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it has ended by itself."""
         return self.process.poll() is not None
 
     def line(self) -> str:
@@ -69,7 +68,6 @@ class SiteProcess:
         return line
 
     def tell(self) -> None:
-        """Give it an empty line."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -83,7 +81,6 @@ class SiteProcess:
         return body.decode()
 
     def close(self) -> None:
-        """End it."""
         end(self.process)
 
 

@@ -27,7 +27,6 @@ class Helper:
         self._player = self._runner.run(open_player(contender, target))
 
     def play(self, verb: str, items: list[list[Any]]) -> None:
-        """Call the verb with each item's arguments."""
         call = getattr(self._player, verb)
         if self._threads is None:
             self._runner.run(_tasks(call, items))
@@ -35,7 +34,6 @@ class Helper:
             list(self._threads.map(lambda item: call(*item), items))
 
     def close(self) -> None:
-        """Close the client, the threads, the loop."""
         if self._threads is None:
             self._runner.run(self._player.close())
         else:

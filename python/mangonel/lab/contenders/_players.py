@@ -25,7 +25,10 @@ CHUNK = 5000
 
 
 class Player:
-    """A client with PyMongo's names on an event loop.
+    """A client with PyMongo's names on an event loop: the verbs of the tasks.
+
+    `hello` and `find_one` do it so many times and return the last answer, `find_many` and `count` how many documents
+    there are, bulk writes their result, `upload` the file's id; a file from disk has its name for an id.
 
     Args:
         buckets: the class of its buckets, as "module:name"; "" where files have verbs of their own.
@@ -48,26 +51,22 @@ class Player:
         return named(buckets)(self._database, self._name)
 
     async def hello(self, times: int) -> Any:
-        """Run the command so often; return its last reply."""
         for _ in range(times):
             reply = await self._database.command("hello", True)
         return reply
 
     async def find_one(self, times: int) -> Any:
-        """Read the first documents one by one; return the last."""
         for number in range(1, times + 1):
             found = await self._tweets.find_one({"_id": number})
         return found
 
     async def find_many(self) -> int:
-        """Read the collection; return how many documents it has."""
         count = 0
         async for _ in await wait(self._tweets.find({})):
             count += 1
         return count
 
     async def insert_each(self, documents: list[Document]) -> None:
-        """Insert the documents one by one."""
         for document in documents:
             await self._corpus.insert_one(document)
 
@@ -77,11 +76,9 @@ class Player:
         await wait(self._database.create_collection(CORPUS))
 
     async def count(self) -> Any:
-        """Return how many documents were written."""
         return await wait(self._corpus.count_documents({}))
 
     async def insert_many(self, documents: list[Document]) -> None:
-        """Insert the documents in one call."""
         await wait(self._corpus.insert_many(documents))
 
     def models(self, documents: list[Document], database: str = "", *, mixed: bool = False) -> list[Any]:
@@ -101,28 +98,22 @@ class Player:
         return found
 
     async def bulk_write(self, models: list[Any]) -> Any:
-        """Do all of them in order; return the result."""
         return await wait(self._corpus.bulk_write(models))
 
     async def client_bulk_write(self, models: list[Any]) -> Any:
-        """Do all of them in order by the client; return the result."""
         return await wait(self._client.bulk_write(models))
 
     async def upload(self, data: bytes, name: str = "gridfstest") -> Any:
-        """Store a file from memory; return its id."""
         return await wait(self._bucket.upload_from_stream(name, data))
 
     async def download(self, file_id: Any) -> Any:
-        """Return a file."""
         source = await wait(self._bucket.open_download_stream(file_id))
         return await wait(source.read())
 
     async def download_over(self, file_id: Any, connections: int) -> Any:
-        """Return a file, read over several connections."""
         return await wait(self._bucket.download(file_id, connections))
 
     async def remove(self, file_id: Any) -> None:
-        """Remove a file."""
         await wait(self._bucket.delete(file_id))
 
     async def empty_bucket(self) -> None:
@@ -162,18 +153,15 @@ class Player:
             await self._sync(file)
 
     async def upload_file(self, path: str) -> None:
-        """Store a file from disk; its name is its id."""
         with open(path, "rb") as file:
             await wait(self._bucket.upload_from_stream_with_id(os.path.basename(path), "photo", file))
 
     async def download_file(self, file_id: Any, path: str) -> None:
-        """Write a stored file down to the disk."""
         with open(path, "wb") as file:
             await wait(self._bucket.download_to_stream(file_id, file))
             await wait(self._sync(file))
 
     async def close(self) -> None:
-        """Close the client."""
         await wait(self._client.close())
 
     async def _sync(self, file: Any) -> None:

@@ -133,7 +133,6 @@ class Commands:
         self._transaction_at = data.index(b"txnNumber\0") + len(b"txnNumber\0")
 
     def find_one_key(self, key: int) -> bytearray:
-        """Return the find_one message for this `_id`."""
         INT32.pack_into(self.find_one, self._key_at, key)
         return self.find_one
 
@@ -153,17 +152,14 @@ class Commands:
         )
 
     def find_list(self, limit: int) -> bytearray:
-        """Return the message that asks for the first documents."""
         if limit not in self._lists:
             self._lists[limit] = self.find({"limit": limit})
         return self._lists[limit]
 
     def find(self, options: dict[str, Any]) -> bytearray:
-        """Return the message that opens a cursor."""
         return self._message({"find": "", "filter": {}, **options})
 
     def find_all(self, batching: Batching) -> bytearray:
-        """Return the message that opens a cursor over the collection."""
         return self.find({"batchSize": batching.size} if batching.size else {})
 
     def get_more(self, asked: tuple[int, Batching]) -> bytearray:

@@ -63,7 +63,6 @@ class Reader:
         return [make(document) for document in bson.decode_all(data)]
 
     def maker(self, model: Any) -> Callable[[Any], Any]:
-        """Return what makes an object of a dict."""
         raise NotImplementedError
 
     def save(self, value: int) -> None:

@@ -51,7 +51,6 @@ class Connection:
         return int(await waiter)
 
     def reply(self, size: int) -> memoryview:
-        """Return the last reply."""
         return self._view[:size]
 
     def close(self) -> None:

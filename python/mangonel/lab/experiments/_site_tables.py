@@ -54,20 +54,12 @@ def site_tables(results: Results, title: Callable[[str], str]) -> Iterator[Table
         if rows:
             yield f"websessions: {name}", ["contender", *columns], rows
     for part, name in ORIGINALS.items():
-        found = {
-            contender: rates
-            for contender in _contenders(results, part)
-            if (rates := _extra(results, part, contender, "requests_per_second"))
-        }
-        best_of_none = max(found.get("web-none", ()), default=0.0)
+        rates = {who: _extra(results, part, who, "requests_per_second") for who in _contenders(results, part)}
+        found = sorted(((max(each), min(each), who) for who, each in rates.items() if each), reverse=True)
+        none = max(rates.get("web-none", ()), default=0.0)
         rows = [
-            [
-                title(contender),
-                f"{max(rates):.0f}",
-                f"{min(rates):.0f}",
-                f"{100 * max(rates) / best_of_none:.1f} %" if best_of_none else "",
-            ]
-            for contender, rates in sorted(found.items(), key=lambda item: -max(item[1]))
+            [title(who), f"{best:.0f}", f"{worst:.0f}", f"{100 * best / none:.1f} %" if none else ""]
+            for best, worst, who in found
         ]
         if rows:
             heading = f"websessions: the original layout, requests per second; {name}"
@@ -75,11 +67,8 @@ def site_tables(results: Results, title: Callable[[str], str]) -> Iterator[Table
 
 
 def _contenders(results: Results, part: str) -> list[str]:
-    return [
-        contender
-        for name, played, contender in results.rows
-        if (name, played) == ("websessions", part) and not results.rows[name, played, contender].failures
-    ]
+    played = [key[2] for key in results.rows if key[:2] == ("websessions", part)]
+    return [who for who in played if not results.rows["websessions", part, who].failures]
 
 
 def _extra(results: Results, part: str, contender: str, extra: str) -> list[float]:

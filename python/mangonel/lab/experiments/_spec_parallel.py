@@ -5,7 +5,6 @@ The processes are started, and connected, before the clock runs; what is written
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import shutil
@@ -26,32 +25,22 @@ TIMEOUT = 300.0
 PHOTO_BYTES = 5 * 1024 * 1024
 
 
-_helpers: list[Child] = []
+class Helpers:
+    """The processes of a worker, started and connected; they end with its bench."""
 
+    def __init__(self, bench: Bench) -> None:
+        name, target = bench.contender.copy_of or bench.contender.id, asdict(bench.target)
+        self.each = [Child(HELPER) for _ in range(max(2, os.cpu_count() or 2))]
+        for helper in self.each:
+            helper.tell({"contender": name, "target": target, "is_async": bench.is_async})
+        for helper in self.each:
+            helper.hear(TIMEOUT)
 
-def helpers(bench: Bench) -> list[Child]:
-    """Return the processes of this worker, started and connected when the first task asks."""
-    if _helpers:
-        return _helpers
-    order = {
-        "contender": bench.contender.copy_of or bench.contender.id,
-        "target": asdict(bench.target),
-        "is_async": bench.is_async,
-    }
-    atexit.register(_finish)
-    _helpers.extend(Child(HELPER) for _ in range(max(2, os.cpu_count() or 2)))
-    for helper in _helpers:
-        helper.tell(order)
-    for helper in _helpers:
-        helper.hear(TIMEOUT)
-    return _helpers
-
-
-def _finish() -> None:
-    for helper in _helpers:
-        helper.channel.close()
-    for helper in _helpers:
-        helper.finish()
+    def close(self) -> None:
+        for helper in self.each:
+            helper.channel.close()
+        for helper in self.each:
+            helper.finish()
 
 
 class ParallelTask(SpecTask):
@@ -66,7 +55,9 @@ class ParallelTask(SpecTask):
         self.paths = [folder / f"file-{number:03d}" for number in range(part.operations)]
         self._cpu_ns = 0
         try:
-            self._helpers = helpers(bench)
+            if "helpers" not in bench.kept:
+                bench.kept["helpers"] = Helpers(bench)
+            self._helpers = bench.kept["helpers"].each
             self.set_up()
         except BaseException:
             self.close()

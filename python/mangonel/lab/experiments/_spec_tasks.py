@@ -61,7 +61,6 @@ class SpecTask(Task):
         raise NotImplementedError
 
     def expect(self, what: str, found: Any, expected: Any) -> None:
-        """Raise AssertionError unless both are equal."""
         if found != expected:
             raise AssertionError(f"expected {what} {str(expected)[:200]}, got {str(found)[:200]}")
 

@@ -42,13 +42,13 @@ request = function()
 end
 """
 
-# Store calls for each request, by part; those of the mix are counted, see `_mixed`.
-CALLS: dict[str, dict[str, int]] = {
-    "new-visitor": {"put": 1},
-    "known-reads": {"get": 1},
-    "known-writes": {"get": 1, "put": 1},
-    "anonymous": {},
-    "seed": {"put": 1},
+# What every request of a part does; those of the mix differ, see `_visit_of`.
+VISITS = {
+    "new-visitor": "new",
+    "seed": "new",
+    "known-reads": "read",
+    "known-writes": "write",
+    "anonymous": "nothing",
 }
 STATELESS = ("none", "cookie")
 # Engines that know a user's websessions are asked for the user's epoch when one logs in.
@@ -97,8 +97,8 @@ class VisitTask(Task):
     def _counted(self, wanted: dict[str, int], operations: int) -> dict[str, float]:
         """Return Tornado's processor time for each operation, after looking at the store's calls."""
         calls, cpu = self._site.used()
-        foretold = {name: count for name, count in wanted.items() if count}
-        if self._store not in STATELESS and calls != foretold and not _met_themselves(foretold, calls):
+        wanted = {name: count for name, count in wanted.items() if count}
+        if self._store not in STATELESS and calls != wanted and not _met_themselves(wanted, calls):
             raise RuntimeError(f"void: expected the store's calls to be {wanted}, they are {calls}")
         return {"tornado_us": cpu / operations * 1e6}
 
@@ -155,11 +155,7 @@ class SiteTask(VisitTask):
                 )
             return {**found, "tornado_us": cpu / self._wrk_requests * 1e6}
         requests = self._part.operations
-        if self._kind.startswith("mixed"):
-            wanted = _mixed(requests)
-        else:
-            wanted = {name: count * requests for name, count in CALLS[self._kind].items()}
-        return {**found, **self._counted(wanted, requests)}
+        return {**found, **self._counted(_foretold(self._kind, requests), requests)}
 
     def _load(self, operations: int) -> None:
         self._loads += 1
@@ -195,34 +191,28 @@ class SiteTask(VisitTask):
         self._seen = {"requests_per_second": rate, "wall_ns": 1e9 / rate * self._part.operations}
 
     def _request(self, number: int) -> tuple[str, str]:
-        cookie = self._cookies[number % len(self._cookies)]
-        if self._kind == "known-reads":
+        cookie, visit = self._cookies[number % len(self._cookies)], _visit_of(self._kind, number)
+        if visit == "read":
             return "/read", cookie
         # Never what is stored already. As short as it ever was, unless a size was asked for.
         value = f"{self._loads}-{number}"
         if "payload" in self._bench.size.parameters:
             value = value.ljust(self._size, "x")
-        write = f"/?v={value}", cookie
-        if self._kind == "known-writes":
-            return write
-        visit = _mix(number)
-        if visit == "new":
-            return f"/?v={value}", ""
-        return write if visit == "write" else ("/read", cookie)
+        return f"/?v={value}", cookie if visit == "write" else ""
 
 
-def _mix(number: int) -> str:
-    """Return what the request of that number does: 90 known readers, 9 known writers and one new visitor in 100."""
+def _visit_of(kind: str, number: int) -> str:
+    """Return what the request of that number does: of a mix 90 read, 9 write and one is a new visitor's in 100."""
+    if not kind.startswith("mixed"):
+        return VISITS[kind]
     place = number % 100
-    if place == 99:
-        return "new"
-    return "write" if place >= 90 else "read"
+    return "read" if place < 90 else "write" if place < 99 else "new"
 
 
-def _mixed(requests: int) -> dict[str, int]:
-    """Return the store's calls of so many requests of the mix."""
-    visits = Counter(_mix(number) for number in range(requests))
-    return {"get": requests - visits["new"], "put": visits["write"] + visits["new"]}
+def _foretold(kind: str, requests: int) -> dict[str, int]:
+    """Return the store's calls of so many requests of a kind."""
+    visits = Counter(_visit_of(kind, number) for number in range(requests))
+    return {"get": visits["read"] + visits["write"], "put": visits["write"] + visits["new"]}
 
 
 class PopulateTask(VisitTask):

@@ -62,7 +62,6 @@ class BusyLoopTask(Task):
         return sum(int(counters[name]["total"]) for name in ("hello", "isMaster") if name in counters)
 
     def extras(self) -> dict[str, float]:
-        """Return how many heartbeats the server saw, and how many were due."""
         return {"heartbeats": float(self._seen), "due": self._turns * BLOCKED_S / HEARTBEAT_S}
 
 

@@ -102,7 +102,6 @@ class Killer(threading.Thread):
             self._load.is_over.set()
 
     def mend(self) -> None:
-        """Start the killed member again."""
         self._primary.restart()
 
 

@@ -58,7 +58,6 @@ class Site:
             raise
 
     def close(self) -> None:
-        """End the processes."""
         self._stack.close()
 
     def frames(self) -> dict[str, list[int]]:

@@ -75,11 +75,9 @@ class ReadTask(Task):
         self._adapter = bench.connect()
 
     def set_up(self, target: Target) -> None:
-        """Store what is read."""
         collection_of(target, self._kind).database.client.close()
 
     def read(self, times: int) -> Any:
-        """Return the objects of the last time."""
         return self._adapter.read(self._kind, times)
 
     def verify(self) -> str:

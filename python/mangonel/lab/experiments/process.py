@@ -30,7 +30,6 @@ class ExitsTask(ProgramTask):
         return self._exits
 
     def extras(self) -> dict[str, float]:
-        """Return how many ended otherwise than with status 0."""
         return {"unclean": float(self._unclean), "exits": float(self._exits)}
 
 

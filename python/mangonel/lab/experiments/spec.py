@@ -9,11 +9,12 @@ Spec: benchmarking.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mangonel.lab.contender import BULK_WRITE, CODEC, SPEC
-from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
+from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments import _spec_parallel, _spec_tasks
+from mangonel.lab.experiments._parts import Table, Tabled
 from mangonel.lab.experiments.bson import CodecTask
 
 FLAT, DEEP, FULL, TWEET, SMALL, LARGE = 8100, 2284, 6722, 1621, 275, 2_731_089
@@ -82,46 +83,8 @@ READS = ("find-one-by-id", "find-many", "gridfs-download", "ldjson-export", "gri
 WRITES = tuple(name for name, row in ROWS.items() if row.writes)
 
 
-class Spec(Experiment):
+class Spec(Tabled):
     """25 tasks, of which three need another server than most have."""
-
-    id = "spec"
-    title = "the driver benchmarking specification"
-    passes = 1
-    dataset = "tweets"
-    together = False
-    brief_s = 15.0
-    composites = MappingProxyType(
-        {
-            "BSONBench": BSON,
-            "SingleBench": SINGLE,
-            "MultiBench": MULTI,
-            "ParallelBench": PARALLEL,
-            "ReadBench": READS,
-            "WriteBench": WRITES,
-            "DriverBench": ("ReadBench", "WriteBench"),
-        }
-    )
-
-    def parts(self, size: Size) -> list[Part]:
-        """All tasks, those of the client's bulk write only where they are asked for.
-
-        The brief form leaves out those of several processes: their processes take longer to start than the rest to run.
-        """
-        with_client = size.parameters.get("client_bulk_write", 0)
-        published = size.parameters.get("published", 0)
-        return [
-            _part(name, row, row.counts[2] if published else size.choose(*row.counts[:2]), size)
-            for name, row in ROWS.items()
-            if (with_client or "client" not in name) and not (size.brief and name in PARALLEL)
-        ]
-
-    def task(self, part: Part, bench: Bench) -> Task:
-        if part.id in BSON:
-            shape, _, direction = part.id.partition("-")
-            return CodecTask(part, bench, direction.replace("coding", "code"), shape)
-        tasks = {**_spec_tasks.TASKS, **_spec_parallel.TASKS}
-        return tasks.get(part.id, _spec_tasks.WriteTask)(part, bench)
 
     def stand_in(self, part: str, contender: str) -> str:
         """The codec of this driver is a contender by itself, since it has two; that of the others is PyMongo's."""
@@ -130,21 +93,48 @@ class Spec(Experiment):
         return "mangonel-bson" if contender.startswith("mangonel") else "pymongo"
 
 
-def _part(name: str, row: Row, operations: int, size: Size) -> Part:
-    is_codec = name in BSON
-    needs = {CODEC} if is_codec else {SPEC, BULK_WRITE} if "bulk-write" in name else {SPEC}
-    return Part(
-        name,
-        row.title,
-        frozenset(needs),
-        operations,
-        1 if size.quick and not is_codec else 2,
-        unit=row.unit,
-        write_concern="w:1" if row.writes else "",
-        judge="client" if is_codec else "wall",
-        server=not is_codec,
-        bytes_each=row.bytes_each,
-    )
+def _table(size: Size) -> Table:
+    """All tasks, those of the client's bulk write only where they are asked for.
+
+    The brief form leaves out those of several processes: their processes take longer to start than the rest to run.
+    """
+    with_client, published = (size.parameters.get(name, 0) for name in ("client_bulk_write", "published"))
+    for name, row in ROWS.items():
+        if ("client" in name and not with_client) or (size.brief and name in PARALLEL):
+            continue
+        is_codec = name in BSON
+        needs = (CODEC,) if is_codec else (SPEC, BULK_WRITE) if "bulk-write" in name else (SPEC,)
+        count = row.counts[2] if published else size.choose(*row.counts[:2])
+        own: dict[str, Any] = {"judge": "client" if is_codec else "wall", "server": not is_codec}
+        own |= {"unit": row.unit, "write_concern": "w:1" if row.writes else "", "bytes_each": row.bytes_each}
+        yield name, row.title, needs, count, 1 if size.quick and not is_codec else 2, own
 
 
-EXPERIMENT = Spec()
+def _task(part: Part, bench: Bench) -> Task:
+    if part.id in BSON:
+        shape, _, direction = part.id.partition("-")
+        return CodecTask(part, bench, direction.replace("coding", "code"), shape)
+    tasks = {**_spec_tasks.TASKS, **_spec_parallel.TASKS}
+    return tasks.get(part.id, _spec_tasks.WriteTask)(part, bench)
+
+
+COMPOSITES = {
+    "BSONBench": BSON,
+    "SingleBench": SINGLE,
+    "MultiBench": MULTI,
+    "ParallelBench": PARALLEL,
+    "ReadBench": READS,
+    "WriteBench": WRITES,
+    "DriverBench": ("ReadBench", "WriteBench"),
+}
+EXPERIMENT = Spec(
+    "spec",
+    "the driver benchmarking specification",
+    _task,
+    _table,
+    passes=1,
+    dataset="tweets",
+    together=False,
+    brief_s=15.0,
+    composites=MappingProxyType(COMPOSITES),
+)

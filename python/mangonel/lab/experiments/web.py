@@ -175,7 +175,6 @@ class PageTask(Task):
         return {**self._told, "cpu_ns": used * 1e9}
 
     def histograms(self) -> dict[str, str]:
-        """Return the latencies that the load's generator saw."""
         if self._seen is None or importlib.util.find_spec("hdrh") is None:
             return {}
         return self._seen.histograms()
