@@ -31,12 +31,6 @@ def test_a_histogram_comes_back_from_its_text_and_merges():
     assert merged.at(100) == pytest.approx(50_000, rel=0.002)
 
 
-def test_what_a_waiting_generator_omitted_is_added():
-    corrected = Latencies()
-    corrected.record_corrected(100_000_000, 10_000_000)
-    assert len(corrected) == 10  # the one, and nine that would have come meanwhile
-
-
 def test_a_stall_is_counted_for_every_call_that_was_due_in_it():
     stalled = []
 

@@ -47,15 +47,6 @@ class Latencies:
     def record(self, ns: int) -> None:
         self._kept.record_value(min(max(ns, 0), HIGHEST_NS))
 
-    def record_corrected(self, ns: int, expected_ns: int) -> None:
-        """Count one duration of a generator that waits for answers, and those it left out while it waited.
-
-        Args:
-            ns: how long the answer took.
-            expected_ns: how long after one request the next was due.
-        """
-        self._kept.record_corrected_value(min(max(ns, 0), HIGHEST_NS), expected_ns)
-
     def at(self, percentile: float) -> float:
         """Return the duration in µs that so many percent do not exceed; 0 when there are none."""
         return float(self._kept.get_value_at_percentile(percentile)) / 1000 if len(self) else 0.0
