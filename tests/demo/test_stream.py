@@ -250,6 +250,7 @@ def test_the_status_is_pushed(ada: Visitor) -> None:
             found: dict[str, Any] = json.loads(
                 await asyncio.wait_for(connection.read_message(), TIMEOUT) or ""
             )
+            assert found["begins"]
             return found["report"]
 
     report = asyncio.run(visit())

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ from mangonel.demo.control import Elections, PrimaryAPI, RateAPI, Shop
 from mangonel.demo.fanout import Fanout
 from mangonel.demo.feed import Feed
 from mangonel.demo.files import BUCKET, Download, FileAPI, FilesAPI, FilesPage, open_by_id
+from mangonel.demo.history import History
 from mangonel.demo.live import LivePage, LiveSocket, SessionSocket
 from mangonel.demo.metrics import Commands, Events, Pools, Requests
 from mangonel.demo.posts import PlacesAPI, PostsAPI, PostsPage
 from mangonel.demo.seed import seed
 from mangonel.demo.settings import Settings
-from mangonel.demo.status import Health, StatusPage, StatusSocket
+from mangonel.demo.status import Health, StatusPage, StatusSocket, reading
 from mangonel.gridfs import AsyncGridFSBucket
 from mangonel.odm import connect
 from mangonel.websessions import Cookie, WebSessions
@@ -52,6 +54,7 @@ class Demo:
         fanout: sends it to the browsers that keep up.
         bucket: where the files are.
         commands, pools, requests, events, elections: what is counted for the status page.
+        history: what was counted in each of the last seconds.
         shop: the process that trades; None where the shop is closed.
         deployment: the replica set that was started with the demo; None where it is somebody else's.
     """
@@ -66,6 +69,7 @@ class Demo:
     requests: Requests
     events: Events
     elections: Elections
+    history: History
     shop: Shop | None = None
     deployment: Any = None
     began: float = field(default_factory=time.monotonic)
@@ -177,7 +181,9 @@ async def serve(settings: Settings, deployment: Any = None) -> None:
         sending = await stack.enter_async_context(_running(fanout.run()))
         bucket = AsyncGridFSBucket(client[settings.database], BUCKET)
         shop = await stack.enter_async_context(_shop(settings)) if settings.rate > 0 else None
-        counted = (commands, pools, requests, events, elections)
+        history = History(partial(reading, client, commands, pools, requests, feed=feed, elections=elections))
+        await stack.enter_async_context(_running(history.run()))
+        counted = (commands, pools, requests, events, elections, history)
         demo = Demo(settings, client, feed, fanout, bucket, *counted, shop, deployment)
         # Bodies are small; the one handler that takes large ones raises its limit itself.
         server = HTTPServer(

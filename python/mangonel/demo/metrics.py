@@ -82,6 +82,12 @@ class Commands(monitoring.CommandListener):
                 durations = self._durations[name] = Histogram()
             durations.add(micros)
 
+    @property
+    def count(self) -> int:
+        """How many commands have ended."""
+        with self._lock:
+            return sum(durations.count for durations in self._durations.values())
+
     def summary(self) -> list[dict[str, Any]]:
         """Return a row for each command, the most frequent first."""
         with self._lock:
@@ -177,6 +183,11 @@ class Requests:
             return
         self._durations.add(handler.request.request_time() * 1e6)
         self._statuses[f"{handler.get_status() // 100}xx"] += 1
+
+    @property
+    def count(self) -> int:
+        """How many requests were answered."""
+        return self._durations.count
 
     def summary(self) -> dict[str, Any]:
         """Return the counts and durations."""

@@ -12,10 +12,12 @@ from tornado.websocket import WebSocketClosedError
 
 from mangonel import timeout
 from mangonel.demo.base import Base
+from mangonel.demo.history import Reading
 from mangonel.demo.live import SessionSocket
+from mangonel.demo.metrics import Commands, Pools, Requests
 from mangonel.errors import PyMongoError
 
-__all__ = ["Health", "StatusPage", "StatusSocket"]
+__all__ = ["Health", "StatusPage", "StatusSocket", "reading"]
 
 EVERY_S = 0.5
 TIMEOUT_S = 2.0
@@ -30,7 +32,7 @@ class StatusPage(Base):
 
 
 class StatusSocket(SessionSocket):
-    """Sends the report every second. It comes from memory: looking at it costs the database nothing."""
+    """Sends the report, and the samples since the last one; from memory, so the database is not asked."""
 
     _task: asyncio.Task[None] | None = None
 
@@ -45,9 +47,13 @@ class StatusSocket(SessionSocket):
             self._task.cancel()
 
     async def _run(self) -> None:
+        history, number = self.demo.history, 0
         try:
             while True:
-                await self.write_message(json.dumps({"type": "status", "report": report(self.demo)}))
+                samples = history.since(number)
+                told = {"report": report(self.demo), "history": samples, "begins": number == 0}
+                number = history.next
+                await self.write_message(json.dumps({"type": "status", **told}))
                 await asyncio.sleep(EVERY_S)
         except WebSocketClosedError:
             return
@@ -94,6 +100,22 @@ def report(demo: Any) -> dict[str, Any]:
             "opened again": feed.resumes,
         },
     }
+
+
+def reading(client: Any, commands: Commands, pools: Pools, requests: Requests, **more: Any) -> Reading:
+    """Return the counters for the history; `more` has the feed, and who counts elections."""
+    servers = client.topology_description.server_descriptions().items()
+    open_pools = pools.summary()["servers"]
+    return Reading(
+        {"events": more["feed"].seen, "commands": commands.count, "requests": requests.count},
+        {
+            "trips": {
+                f"{host}:{port}": _milliseconds(each.round_trip_time) for (host, port), each in servers
+            },
+            "used": {address: pool["used"] for address, pool in open_pools.items()},
+            "electing": more["elections"].summary()["electing"],
+        },
+    )
 
 
 def _milliseconds(seconds: float | None) -> float | None:

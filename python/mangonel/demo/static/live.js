@@ -1,4 +1,5 @@
 // The live page. Frames change a model of bounded size at once; the document is touched once per animation frame.
+import { Plot } from "./chart.js";
 import { token } from "./dom.js";
 import { follow } from "./socket.js";
 
@@ -115,8 +116,9 @@ const numbering = {
   },
 };
 const state = document.getElementById("state");
-const chart = document.getElementById("chart");
+const chart = new Plot(document.getElementById("chart"), { unit: "events/s", seconds: SECONDS, least: 10, hasBars: true });
 const counts = new Array(SECONDS).fill(0);
+const bands = new Array(SECONDS).fill(false);
 let delays = [];
 let isDue = false;
 
@@ -126,6 +128,7 @@ function take(frame) {
     for (const [kind, table] of Object.entries(tables)) table.replace(frame.totals[kind], frame.rows[kind]);
     numbering.begin(frame.rows.customer);
     counts.splice(0, SECONDS, ...frame.counts);
+    draw();
   } else if (frame.type === "events") {
     for (const event of frame.events) {
       tables[event.kind].take(event);
@@ -160,23 +163,13 @@ function tick() {
   draw();
   counts.shift();
   counts.push(0);
+  bands.shift();
+  bands.push(Boolean(elections?.electing));
 }
 
 function draw() {
-  const scale = devicePixelRatio;
-  const width = chart.clientWidth * scale;
-  const height = chart.clientHeight * scale;
-  if (chart.width !== width || chart.height !== height) Object.assign(chart, { width, height });
-  const context = chart.getContext("2d");
-  const most = Math.max(...counts, 1);
-  const step = width / SECONDS;
   document.getElementById("highest").textContent = numbers.format(Math.max(...counts));
-  context.clearRect(0, 0, width, height);
-  context.fillStyle = getComputedStyle(chart).color;
-  counts.forEach((count, second) => {
-    const tall = (count / most) * height;
-    context.fillRect(second * step, height - tall, Math.max(step - scale, 1), tall);
-  });
+  chart.show([{ name: "Events", values: counts }], bands);
 }
 
 let line = "connecting";
@@ -208,6 +201,7 @@ follow("/status/live", {
   frame({ report }) {
     if (elections && report.elections.count > elections.count) toldUntil = Date.now() + 10_000;
     elections = report.elections;
+    if (elections.electing) bands[SECONDS - 1] = true;
     badge();
   },
   state() {},
@@ -229,5 +223,3 @@ const speed = document.getElementById("speed");
 speed?.addEventListener("input", () => { document.getElementById("speed-told").textContent = speed.value; });
 speed?.addEventListener("change", () => order(`/api/rate?rate=${speed.value}`));
 setInterval(tick, 1000);
-addEventListener("themechange", draw);
-addEventListener("resize", draw);

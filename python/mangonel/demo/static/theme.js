@@ -10,7 +10,6 @@
       const next = (root.dataset.theme ?? system) === "dark" ? "light" : "dark";
       root.dataset.theme = next;
       localStorage.setItem("theme", next);
-      dispatchEvent(new Event("themechange"));
     });
   });
 })();
