@@ -6,7 +6,7 @@ import pytest
 
 from mangonel.lab import registry
 from mangonel.lab.experiment import Size
-from mangonel.lab.originals import MEGABYTES, ORIGINALS, PER_SECOND, SECONDS, Figure, beside, of_experiment
+from mangonel.lab.originals import ORIGINALS, UNITS, beside, of_experiment
 from mangonel.lab.results import Results
 from tools.lab_results import cell, content
 
@@ -53,9 +53,10 @@ def test_the_factor_of_the_insert_comparison_is_that_of_system_times_only():
 
 
 def test_figures_of_today_come_in_the_printed_unit():
-    assert Figure("x", "x", 1, SECONDS).today(415_000.0) == pytest.approx(0.415)
-    assert Figure("x", "x", 1, PER_SECOND).today(1000.0) == pytest.approx(1000.0)
-    assert Figure("x", "x", 1, MEGABYTES).today(50_000.0, 50_000_000) == pytest.approx(1000.0)
+    assert UNITS["s"](415_000.0, 0) == pytest.approx(0.415)
+    assert UNITS["req/s"](1000.0, 0) == pytest.approx(1000.0)
+    assert UNITS["MB/s"](50_000.0, 50_000_000) == pytest.approx(1000.0)
+    assert {figure.unit for original in ORIGINALS for figure in original.figures} == set(UNITS)
 
 
 def test_figures_of_today_stand_beside_the_printed_ones():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -57,33 +57,21 @@ class Batching:
     prefetch: bool = False
 
 
-class Blocking(Protocol):
-    """The verbs of a blocking contender. `iterate` reads the whole collection and returns how many it saw."""
+class Adapter(Protocol):
+    """The verbs of a contender; on an event loop they are coroutine functions, and there is `open`.
+
+    `iterate` reads the whole collection and returns how many documents it saw.
+    """
 
     def insert_one(self, document: Document) -> Any: ...
     def insert_many(self, documents: list[Document]) -> Any: ...
     def find_one(self, key: int) -> Any: ...
     def find_list(self, limit: int) -> Any: ...
-    def iterate(self, batching: Batching) -> int: ...
-    def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]: ...
-    def to_list(self) -> list[Any]: ...
+    def iterate(self, batching: Batching) -> Any: ...
+    def documents(self, batching: Batching) -> Any: ...
+    def to_list(self) -> Any: ...
     def decoded(self, result: Any) -> Any: ...
-    def close(self) -> None: ...
-
-
-class Asynchronous(Protocol):
-    """The same verbs for a contender that runs on an event loop."""
-
-    async def open(self) -> None: ...
-    async def insert_one(self, document: Document) -> Any: ...
-    async def insert_many(self, documents: list[Document]) -> Any: ...
-    async def find_one(self, key: int) -> Any: ...
-    async def find_list(self, limit: int) -> Any: ...
-    async def iterate(self, batching: Batching) -> int: ...
-    def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]: ...
-    async def to_list(self) -> list[Any]: ...
-    def decoded(self, result: Any) -> Any: ...
-    async def close(self) -> None: ...
+    def close(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -116,8 +104,8 @@ class Contender:
     packages: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     loop: str = ""
-    blocking: Callable[[Target], Blocking] | None = None
-    asynchronous: Callable[[Target], Asynchronous] | None = None
+    blocking: Callable[[Target], Adapter] | None = None
+    asynchronous: Callable[[Target], Adapter] | None = None
     codec: Callable[[], Codec] | None = None
     program: Callable[[str, Target], str] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -146,24 +134,16 @@ class Contender:
                 return f"{module} has no {attribute} yet: {type(error).__name__}: {error}"
         return ""
 
-    def versions(self) -> dict[str, str]:
-        """Return the versions of its packages as their metadata names them."""
-        found = {}
+    def installed(self) -> dict[str, dict[str, str]]:
+        """Return by package its version ("versions") and a digest of its list of installed files ("builds")."""
+        versions, builds = {}, {}
         for name in self.packages:
             try:
-                found[name] = importlib.metadata.version(name)
+                found = importlib.metadata.distribution(name)
             except importlib.metadata.PackageNotFoundError:
-                found[name] = "source tree" if name == "mangonel" else "unknown"
-        return found
-
-    def builds(self) -> dict[str, str]:
-        """Return a digest of each package's installed files as its own list of them (RECORD) names them."""
-        found = {}
-        for name in self.packages:
-            try:
-                told = importlib.metadata.distribution(name).read_text("RECORD")
-            except importlib.metadata.PackageNotFoundError:
+                versions[name] = "source tree" if name == "mangonel" else "unknown"
                 continue
-            if told:
-                found[name] = hashlib.sha256(told.encode()).hexdigest()[:16]
-        return found
+            versions[name] = found.version
+            if told := found.read_text("RECORD"):
+                builds[name] = hashlib.sha256(told.encode()).hexdigest()[:16]
+        return {"versions": versions, "builds": builds}

@@ -10,12 +10,12 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from mangonel.lab.contender import Asynchronous, Blocking, Contender, Target
+from mangonel.lab.contender import Contender, Target
 from mangonel.lab.latency import Paced, at_rate, at_rate_async
 
 
@@ -127,20 +127,13 @@ class Bench:
     def connect(self, connections: int = 1) -> Any:
         """Return the contender's adapter, connected to the target; a former one is closed."""
         self.close_adapter()
-        target = Target(
-            self.target.uri,
-            self.target.database,
-            self.target.collection,
-            self.target.write_concern,
-            connections,
-        )
+        target = replace(self.target, connections=connections)
         if self.contender.asynchronous is not None:
-            adapter: Asynchronous = self.contender.asynchronous(target)
+            adapter: Any = self.contender.asynchronous(target)
             self.run(adapter.open())
             self.adapter = adapter
         elif self.contender.blocking is not None:
-            blocking: Blocking = self.contender.blocking(target)
-            self.adapter = blocking
+            self.adapter = self.contender.blocking(target)
         self._is_client = True
         return self.adapter
 

@@ -6,6 +6,7 @@ Two figures of different years and machines do not compare: what compares is the
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ from typing import Any
 from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate
 
-SECONDS, PER_SECOND, MICROSECONDS, MEGABYTES = "s", "req/s", "µs/doc", "MB/s"
+# µs of one operation of so many bytes, in the units that the articles print.
+UNITS: dict[str, Callable[[float, int], float]] = {
+    "s": lambda us, size: us / 1e6,
+    "req/s": lambda us, size: 1e6 / us,
+    "µs/doc": lambda us, size: us,
+    "MB/s": lambda us, size: size / us,
+}
 # How results call what the articles had further columns for, and what one is in the printed unit.
 COLUMNS = {
     "user s": ("user_s", 1.0),
@@ -47,14 +54,6 @@ class Figure:
     part: str = ""
     contender: str = ""
     more: dict[str, float] = field(default_factory=dict)
-
-    def today(self, microseconds: float, size: int = 0) -> float:
-        """Return µs per operation of the part, of `size` bytes, in the printed unit."""
-        if self.unit == SECONDS:
-            return microseconds / 1e6
-        if self.unit == PER_SECOND:
-            return 1e6 / microseconds
-        return size / microseconds if self.unit == MEGABYTES else microseconds
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,11 @@ def beside(results: Results, experiment: str, size: int = 50 * 1024 * 1024) -> l
     for figure in original.figures if original else ():
         row = results.rows.get((experiment, figure.part, figure.contender)) if figure.part else None
         found = row.estimate("wall") if row else None
-        today, more = None, {}
-        if row is not None and found is not None:
-            value, *ends = (figure.today(each, size) for each in (found.value, found.low, found.high))
-            today = Estimate(value, min(ends), max(ends))
-            told = {name: row.estimate(column) for name, (column, _) in COLUMNS.items() if figure.more}
-            more = {name: each.value * COLUMNS[name][1] for name, each in told.items() if each is not None}
-        lines.append(Line(figure, today, more))
+        if row is None or found is None:
+            lines.append(Line(figure, None))
+            continue
+        value, *ends = (UNITS[figure.unit](each, size) for each in (found.value, found.low, found.high))
+        told = {name: row.estimate(column) for name, (column, _) in COLUMNS.items() if figure.more}
+        more = {name: each.value * COLUMNS[name][1] for name, each in told.items() if each is not None}
+        lines.append(Line(figure, Estimate(value, min(ends), max(ends)), more))
     return lines

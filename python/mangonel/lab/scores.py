@@ -54,19 +54,13 @@ def scores(experiment: Experiment, results: Results) -> dict[str, dict[str, Esti
 def _score(
     experiment: Experiment, results: Results, played: set[str], contender: str, name: str
 ) -> Estimate | str:
-    groups = [
-        [term] if term not in experiment.composites else _parts(experiment, [term])
-        for term in experiment.composites[name]
-    ]
-    is_sum = any(term in experiment.composites for term in experiment.composites[name])
-    if is_sum and not all(played.intersection(group) for group in groups):
-        return "not played"
     parts = [part for part in _parts(experiment, [name]) if part in played]
+    sums = [term for term in experiment.composites[name] if term in experiment.composites]
+    if not parts or not all(played.intersection(_parts(experiment, [term])) for term in sums):
+        return "not played"
     rows = {part: _row(experiment, results, part, contender) for part in parts}
-    lacking = [part for part, row in rows.items() if row is None]
-    if lacking or not parts:
-        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-        return f"lacks {lacking[0]}{others}" if lacking else "not played"
+    if lacking := [part for part, row in rows.items() if row is None]:
+        return f"lacks {lacking[0]}" + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
     medians: dict[str, float] = {}
     rounds: dict[str, dict[int, float]] = {}
     for part, row in rows.items():
@@ -76,11 +70,8 @@ def _score(
         medians[part] = row.bytes_each / median(list(per_round.values()))
     common = set.intersection(*(set(speeds) for speeds in rounds.values()))
     value = _mean(experiment, name, medians)
-    per_round_score = [
-        [_mean(experiment, name, {part: speeds[number] for part, speeds in rounds.items()})]
-        for number in common
-    ]
-    spread = estimate(per_round_score) if per_round_score else Estimate(value, value, value)
+    means = [_mean(experiment, name, {part: speeds[n] for part, speeds in rounds.items()}) for n in common]
+    spread = estimate([[mean] for mean in means]) if means else Estimate(value, value, value)
     # The score is the mean of medians, the interval that of each round's mean; the two may part by a hair.
     return Estimate(value, min(value, spread.low), max(value, spread.high))
 

@@ -50,7 +50,7 @@ def _open(channel: protocol.Channel, order: protocol.Message) -> Bench | None:
     cores.use(order.get("places"))
     target = Target(order["uri"], order["database"], order["collection"])
     bench = Bench(contender, target, Size(**order["size"]), order["seed"], order.get("shared", ""))
-    channel.send({"event": "hello", "versions": contender.versions(), "builds": contender.builds()})
+    channel.send({"event": "hello", **contender.installed()})
     return bench
 
 
