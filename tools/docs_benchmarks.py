@@ -28,21 +28,6 @@ PEERS = ("pymongo", "motor", "mongojet", "mongoengine", "beanie", "redis", "torn
 REPORTS = {"figures": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
 IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
 MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
-# ink, this project, peers, what is muted
-COLOURS = {
-    "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070"),
-    "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb"),
-}
-
-
-def style(name: str) -> str:
-    """Return the style of a chart that stands by itself."""
-    ink, ours, peer, muted = COLOURS[name]
-    return (
-        f"text{{font:12px system-ui,sans-serif;fill:{ink}}}.small{{font-size:11px;fill:{muted}}}"
-        f".ours{{font-weight:600}}.bar{{fill:{peer}}}.bar.ours{{fill:{ours}}}.whisker{{stroke:{ink};stroke-width:1.2;fill:none}}"
-        f".limit{{stroke:{muted};stroke-dasharray:4 3}}.grid{{stroke:{muted};opacity:.4}}"
-    )
 
 
 def bars(found: Finding) -> str:
@@ -60,8 +45,8 @@ def write_charts(content: dict[str, Any], found: list[Finding]) -> None:
         (IMAGES / f"first-{name}.svg").write_text(svg, encoding="utf-8")
     for each in found:
         svg = bars(each).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="560" ', 1)
-        for name in COLOURS:
-            coloured = svg.replace("</desc>", f"</desc><style>{style(name)}</style>", 1)
+        for name in charts.COLOURS:
+            coloured = svg.replace("</desc>", f"</desc><style>{charts.style(name)}</style>", 1)
             (PAGES / f"{each.comparison.experiment}-{name}.svg").write_text(f"{coloured}\n", encoding="utf-8")
 
 

@@ -19,6 +19,11 @@ LINES = 8  # more lines than that are not told apart
 ROOM = 1.25  # how far a logarithmic axis goes beyond its outermost values
 NAMED = 6  # values that an axis names
 PERCENTILES = (50.0, 75.0, 90.0, 99.0, 99.9, 100.0)
+# Of charts by themselves: ink, this project, peers, what is muted.
+COLOURS = {
+    "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070"),
+    "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb"),
+}
 _numbers = itertools.count(1)
 
 
@@ -85,11 +90,10 @@ def bars(
     told: str = "Bars, shorter is faster",
 ) -> str:
     """Draw figures as bars with their intervals, and limits as dashed lines across them."""
-    ends = [row.figure.value + (row.more or 0.0) for row in rows if row.figure] + [
-        value for _, value in limits
-    ]
+    ends = [row.figure.value + (row.more or 0.0) for row in rows if row.figure]
+    ends += [value for _, value in limits]
     top = max(ends, default=1.0) * 1.18 or 1.0
-    step, begin = 32, 6 + 13 * len(limits)
+    step, begin, each = 32, 6 + 13 * len(limits), list[str]()
     height, scale, body = begin + step * len(rows) + 22, (WIDTH - 2 * EDGE) / top, []
     for place, (name, value) in enumerate(limits):
         x = EDGE + value * scale
@@ -100,6 +104,7 @@ def bars(
         y = begin + step * place
         body.append(text(EDGE, y + 12, row.name, kind=f"name {row.kind}"))
         shown = row.words or (words(row.figure.value) if row.figure else "failed")
+        each.append(f"{row.name} {shown}")
         body.append(text(WIDTH - EDGE, y + 12, shown, "end", f"value {row.kind}"))
         if row.figure is None:
             continue
@@ -114,9 +119,6 @@ def bars(
                 f'<path class="whisker" d="M{low:.1f} {y + 21}H{high:.1f}M{low:.1f} {y + 18}v6{cap}"/>'
             )
     body.append(_scale(height - 18, top, scale, words))
-    each = [
-        f"{row.name} {row.words or (words(row.figure.value) if row.figure else 'failed')}" for row in rows
-    ]
     each += [f"limit {name} {words(value)}" for name, value in limits]
     return svg(title, f"{told}: " + "; ".join(each), height, body)
 
@@ -239,6 +241,17 @@ def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str) -> str
     told = "; ".join(f"{title} {number(times.value)} times {peer}" for title, peer, times in rows if times)
     head = 'xmlns="http://www.w3.org/2000/svg" width="860" '
     return svg("How many times as fast as the best peer", told, 34 + step * len(rows), body, 860, head) + "\n"
+
+
+def style(name: str, size: int = 12) -> str:
+    """Return the style of a chart that stands by itself, "light" or "dark", its texts of so many pixels."""
+    ink, ours, peer, muted = COLOURS[name]
+    return (
+        f"text{{font:{size}px system-ui,sans-serif;fill:{ink}}}.small{{font-size:{size - 1}px;fill:{muted}}}"
+        f".ours{{font-weight:600}}.bar{{fill:{peer}}}.bar.ours{{fill:{ours}}}.noise{{opacity:.45}}"
+        f".whisker{{stroke:{ink};stroke-width:1.2;fill:none}}.grid{{stroke:{muted};opacity:.4}}"
+        f".limit,.one{{stroke:{muted};stroke-dasharray:4 3}}"
+    )
 
 
 def strips(title: str, rows: Sequence[Series]) -> str:

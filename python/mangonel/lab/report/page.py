@@ -73,18 +73,7 @@ def pictures(content: dict[str, Any]) -> dict[str, str]:
         for lead in comparisons.findings(Results(content))
         if lead.best is not None
     ]
-    found = {}
-    for name, ink, ours, muted in (
-        ("light", "#181c22", "#1f5fd0", "#566070"),
-        ("dark", "#e8ebf0", "#7aa8ff", "#a3adbb"),
-    ):
-        style = (
-            f"text{{font:15px system-ui,sans-serif;fill:{ink}}}.small{{font-size:12px;fill:{muted}}}"
-            f".bar{{fill:{ours}}}.noise{{opacity:.45}}.whisker{{stroke:{ink};fill:none}}"
-            f".one{{stroke:{muted};stroke-dasharray:3 3}}"
-        )
-        found[name] = charts.picture(rows, style)
-    return found
+    return {name: charts.picture(rows, charts.style(name, 15)) for name in charts.COLOURS}
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str] | Line], numeric: int = 99) -> str:
