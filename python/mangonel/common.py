@@ -61,14 +61,14 @@ def validate_integer(option: str, value: Any) -> int:
             return int(value)
         except ValueError:
             raise ValueError(f"{option} must be an integer, not {value!r}") from None
-    raise TypeError(f"wrong type for {option}: expected an integer, not {type(value)}")
+    raise TypeError(f"Wrong type for {option}, value must be an integer, not {type(value)}")
 
 
 def validate_string(option: str, value: Any) -> str:
     """Return `value` if it is a string; raise TypeError otherwise."""
     if isinstance(value, str):
         return value
-    raise TypeError(f"wrong type for {option}: expected str, not {type(value)}")
+    raise TypeError(f"Wrong type for {option}, value must be an instance of str, not {type(value)}")
 
 
 def validate_string_or_none(option: str, value: Any) -> str | None:
@@ -117,7 +117,7 @@ def validate_ok_for_replace(replacement: Mapping[str, Any]) -> None:
     """
     validate_is_mapping("replacement", replacement)
     if replacement and not _is_raw(replacement) and next(iter(replacement)).startswith("$"):
-        raise ValueError("replacement can not include $ operators; use an update for them")
+        raise ValueError("replacement can not include $ operators: use an update for them")
 
 
 def validate_ok_for_update(update: Any) -> None:
@@ -131,7 +131,7 @@ def validate_ok_for_update(update: Any) -> None:
     if not update:
         raise ValueError("update cannot be empty")
     if not isinstance(update, list) and not next(iter(update)).startswith("$"):
-        raise ValueError("update only works with $ operators; use a replacement for a whole document")
+        raise ValueError("update only works with $ operators: use a replacement for a whole document")
 
 
 def partition_node(node: str) -> tuple[str, int]:

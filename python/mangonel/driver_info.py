@@ -40,7 +40,9 @@ class DriverInfo(_Fields):
     def __new__(cls, name: str | None, version: str | None = None, platform: str | None = None) -> DriverInfo:
         for field, value in (("name", name), ("version", version), ("platform", platform)):
             if value is not None and not isinstance(value, str):
-                raise TypeError(f"wrong type for DriverInfo {field}: expected str, not {type(value)}")
+                raise TypeError(
+                    f"Wrong type for DriverInfo {field} option, value must be an instance of str, not {type(value)}"
+                )
             if value and "|" in value:
                 raise ValueError(f"DriverInfo {field} must not contain '|', which separates libraries")
         return super().__new__(cls, name, version, platform)

@@ -40,10 +40,10 @@ def _validate_tag_sets(tag_sets: _TagSets | None) -> _TagSets | None:
     if tag_sets is None:
         return None
     if not isinstance(tag_sets, (list, tuple)):
-        raise TypeError(f"tag sets {tag_sets!r} invalid: expected a list of tag documents")
+        raise TypeError(f"Tag sets {tag_sets!r} invalid, must be a sequence of tag documents")
     if not tag_sets:
         raise ValueError(
-            "tag sets [] invalid: expected None or at least one tag document; {} accepts any member"
+            "Tag sets [] invalid: expected None or at least one tag document; {} accepts any member"
         )
     for tags in tag_sets:
         if not isinstance(tags, Mapping):
@@ -75,7 +75,7 @@ def _warn_of_hedge() -> None:
 
     # Two frames of this module stand between here and the caller.
     warnings.warn(
-        "the read preference option 'hedge' is deprecated, as servers from 8.0 on ignore it",
+        "The read preference 'hedge' option is deprecated, as servers from 8.0 on ignore it",
         DeprecationWarning,
         stacklevel=3,
     )

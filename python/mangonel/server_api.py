@@ -35,7 +35,9 @@ class ServerApi:
             raise ValueError(f"unknown ServerApi version: {version}; known is {ServerApiVersion.V1!r}")
         for name, value in (("strict", strict), ("deprecation_errors", deprecation_errors)):
             if value is not None and not isinstance(value, bool):
-                raise TypeError(f"wrong type for ServerApi {name}: expected bool, not {type(value)}")
+                raise TypeError(
+                    f"Wrong type for ServerApi {name}, value must be an instance of bool, not {type(value)}"
+                )
         self._version = version
         self._strict = strict
         self._deprecation_errors = deprecation_errors

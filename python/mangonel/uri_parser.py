@@ -269,10 +269,10 @@ def split_uri(
     """
     is_srv = uri.startswith(SRV_SCHEME)
     if not is_srv and not uri.startswith(SCHEME):
-        raise InvalidURI(f"invalid URI scheme: expected '{SCHEME}' or '{SRV_SCHEME}' at the start")
+        raise InvalidURI(f"Invalid URI scheme: URI must begin with '{SCHEME}' or '{SRV_SCHEME}'")
     rest = uri[len(SRV_SCHEME if is_srv else SCHEME) :]
     if not rest:
-        raise InvalidURI("expected at least one hostname or IP after the scheme")
+        raise InvalidURI("Must provide at least one hostname or IP after the scheme")
 
     before_options, _, options_text = rest.partition("?")
     authority, _, path = before_options.partition("/")
@@ -450,10 +450,11 @@ def _srv_name(hosts: str, options: CaseInsensitiveDict) -> list[_Address]:
 
 def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        if any(letter.isspace() for letter in text):
-            space = next(letter for letter in text if letter.isspace())
-            raise ValueError(f"Port contains whitespace character: {space!r}")
-        raise ValueError(f"expected digits only in the port, found others; {_ESCAPE_HINT}")
+        spaces = [letter for letter in text if letter.isspace()]
+        if spaces and all(letter.isspace() or letter.isdigit() for letter in text):
+            raise ValueError(f"Port contains whitespace character: {spaces[0]!r}")
+        # The text stays out: it may be a part of a password that was not escaped.
+        raise ValueError(f"Port contains non-digit characters. Hint: {_ESCAPE_HINT}")
     port = int(text)
     if not 0 < port <= 65535:
         raise ValueError(f"Port must be an integer between 0 and 65535, not {port}")

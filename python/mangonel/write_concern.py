@@ -53,7 +53,7 @@ class WriteConcern:
             if fsync and j:
                 raise ConfigurationError("cannot set both j and fsync; j alone is enough")
         if w == 0 and j:
-            raise ConfigurationError("cannot set j to True with w=0, which confirms nothing")
+            raise ConfigurationError("Cannot set w to 0 and j to True: nothing is confirmed with w=0")
         if w is not None:
             if not isinstance(w, (int, str)):
                 raise TypeError(f"w must be an integer or string, not {type(w)}")

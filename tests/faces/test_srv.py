@@ -153,7 +153,7 @@ def test_keywords_say_how_to_ask(dns: DnsServer) -> None:
 def test_hosts_may_be_allowed_by_their_suffix(dns: DnsServer) -> None:
     pytest.importorskip("publicsuffixlist")
     dns.srv(NAME, [("h.example.com", 1)])
-    with pytest.raises(ConfigurationError, match="invalid SRV host"):
+    with pytest.raises(ConfigurationError, match="Invalid SRV host"):
         MongoClient(f"mongodb+srv://{NAME}/")
     client: Any = MongoClient(f"mongodb+srv://{NAME}/?srvAllowedHostsSuffix=example.com")
     assert client.options.seeds == (("h.example.com", 1),)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(TOOLS))
 
 from mangonel import server  # noqa: E402
 from pymongo_suite import report  # noqa: E402
-from pymongo_suite.instrument import instrument  # noqa: E402
+from pymongo_suite.instrument import instrument, settings  # noqa: E402
 
 # Seconds for one test; the suite's own helpers wait up to ten for a condition.
 TEST_TIMEOUT = 40
@@ -32,29 +32,6 @@ TEST_TIMEOUT = 40
 FILE_TIMEOUT = 300
 # Files that share a process: starting one costs some seconds.
 BATCH = 6
-SETTINGS = """[pytest]
-addopts = --strict-markers
-markers =
-"""
-MARKERS = [
-    "auth_aws",
-    "auth_oidc",
-    "auth",
-    "ocsp",
-    "atlas_connect",
-    "sfp",
-    "perf",
-    "search_index",
-    "kms",
-    "encryption",
-    "load_balancer",
-    "mockupdb",
-    "default",
-    "default_async",
-    "mod_wsgi",
-    "async",
-    "asyncio",
-]
 
 
 def cache_folder() -> Path:
@@ -95,10 +72,14 @@ def fetch(cache: Path, version: str) -> Path:
         instrument(root / "test", root / "doc/api", root)
         tree.mkdir()
         (root / "test").rename(tree / "test")
-    settings = SETTINGS + "".join(f"    {marker}\n" for marker in MARKERS)
-    (tree / "pytest.ini").write_text(settings, encoding="utf-8")
+        (tree / "pytest.ini").write_text(settings(root / "pyproject.toml"), encoding="utf-8")
     mark.write_text(source, encoding="utf-8")
     return tree
+
+
+def results_of(tree: Path, driver: str) -> Path:
+    """Return the file with what is known of a driver's tests; it goes when the tests are written anew."""
+    return tree / f"{driver}.jsonl"
 
 
 def run(
@@ -216,7 +197,7 @@ def main() -> int:
     ]
     arguments = ["-k", chosen.expression] if chosen.expression else []
     for driver in ("pymongo", "mangonel"):
-        whole = cache / f"{version}-{driver}.jsonl"
+        whole = results_of(tree, driver)
         if chosen.report or (chosen.only and driver != chosen.only):
             continue
         wanted = files
@@ -226,12 +207,14 @@ def main() -> int:
         counting = None
         if driver == "mangonel" and not chosen.private:
             # What does not count on PyMongo does not count here, and would mostly wait for what never comes.
-            counting = report.counting(cache / f"{version}-pymongo.jsonl")
+            counting = report.counting(results_of(tree, "pymongo"))
             with_some = {id.partition("::")[0] for id in counting}
             wanted = [file for file in files if file in with_some]
         if wanted:
             run(tree, driver, wanted, whole, arguments, counting if driver == "mangonel" else None)
-    return report.compare(cache, version, files, write=chosen.write)
+    return report.compare(
+        results_of(tree, "pymongo"), results_of(tree, "mangonel"), version, files, write=chosen.write
+    )
 
 
 if __name__ == "__main__":

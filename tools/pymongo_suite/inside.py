@@ -91,33 +91,10 @@ def _state(session: Any) -> TransactionState:
     return TransactionState.IN_PROGRESS if session.in_transaction else TransactionState.NONE
 
 
-def _connect(client: Any) -> Any:
-    """Let an asyncio client look at its servers now, as the runner asks it to."""
-    from mangonel import _core
-
-    def begin() -> Any:
-        port = client._port
-        if not port.is_async:
-            return None
-        import asyncio
-
-        selection = _core.Operation(
-            "admin", {"ping": 1}, client._codec, _core.KIND_SELECTION, _core.READ_DOCUMENT
-        )
-        selection.silence()
-        client._core.begin(selection, int(port._enter(asyncio.get_running_loop()).shard)).close()
-        return _done()
-
-    return begin
-
-
-async def _done() -> None:
-    """Nothing is left to wait for."""
-
-
 _ANSWERS = {
     "_chunks": lambda bucket: bucket._collection["chunks"],
-    "_connect": _connect,
+    # Starts nothing: a client that is made watches its servers, unless it was made with connect=False.
+    "_connect": lambda client: lambda: None,
     "_files": lambda bucket: bucket._collection["files"],
     "_options": lambda client: SimpleNamespace(connect=client._options._options.get("connect", True)),
     "_pinned_address": _address,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +35,8 @@ HARMLESS = frozenset(
         "next",
     ]
 )
+# What pytest is told of PyMongo's own settings: its marks, and which warnings are errors.
+TAKEN_OVER = ("markers", "filterwarnings", "xfail_strict")
 # Modules of the tests that are made of mocks of PyMongo's insides.
 MOCKS = frozenset(["test.pymongo_mocks", "test.asynchronous.pymongo_mocks"])
 
@@ -217,3 +220,16 @@ def instrument(tests: Path, pages: Path, packages: Path) -> None:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         path.write_text(ast.unparse(Instrument(modules, private).run(tree)) + "\n", encoding="utf-8")
+
+
+def settings(project: Path) -> str:
+    """Return pytest's settings for the suite: those that PyMongo's own `pyproject.toml` has for its tests."""
+    own = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    # Marks that its helpers set without listing them.
+    own["markers"] = [*own["markers"], "mod_wsgi", "async", "asyncio"]
+    lines = ["[pytest]", "addopts = --strict-markers"]
+    for name in TAKEN_OVER:
+        value = own[name]
+        listed = value if isinstance(value, list) else [str(value).lower()]
+        lines += [f"{name} =", *(f"    {entry}" for entry in listed)]
+    return "\n".join(lines) + "\n"

@@ -113,26 +113,26 @@ def reason_of(id: str, reasons: Mapping[str, str]) -> str:
     return ""
 
 
-def compare(cache: Path, version: str, files: Iterable[str], *, write: bool) -> int:
+def compare(theirs: Path, own: Path, version: str, files: Iterable[str], *, write: bool) -> int:
     """Print the figures; with `write`, also the page. Returns 0 when the mark is reached and each failure is known."""
-    peer, ours = load(cache / f"{version}-pymongo.jsonl"), load(cache / f"{version}-mangonel.jsonl")
+    peer, ours = load(theirs), load(own)
     reasons = known()
     figures: defaultdict[str, Counter[str]] = defaultdict(Counter)
     failing: list[tuple[str, str, str]] = []
     private: Counter[str] = Counter()
     foreign: list[tuple[str, str]] = []
-    for id, kind, record, own in rows(peer, ours, files):
+    for id, kind, record, mine in rows(peer, ours, files):
         file = id.partition("::")[0]
-        passed = own.get("outcome") == "passed"
+        passed = mine.get("outcome") == "passed"
         figures[file][kind] += 1
         if kind == "public":
             figures[file]["passed"] += passed
             if not passed:
-                failing.append((id, str(own.get("outcome")), reason_of(id, reasons)))
+                failing.append((id, str(mine.get("outcome")), reason_of(id, reasons)))
                 if not failing[-1][2]:
-                    print(f"{id} {own.get('outcome')}: {' '.join(str(own.get('reason')).split())[:200]}")
+                    print(f"{id} {mine.get('outcome')}: {' '.join(str(mine.get('reason')).split())[:200]}")
         elif kind == "private":
-            touches = _touches(record) or _touches(own)
+            touches = _touches(record) or _touches(mine)
             private[touches[0].partition(" in ")[0]] += 1
         elif kind == "fails on PyMongo":
             foreign.append((id, " ".join(str(record.get("reason")).split())))

@@ -98,7 +98,7 @@ def integer_or_string(option: str, value: Any) -> int | str:
     if isinstance(value, int):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"wrong type for {option}: expected an integer or str, not {type(value)}")
+        raise TypeError(f"Wrong type for {option}, value must be an integer or a string, not {type(value)}")
     try:
         number = int(value)
     except ValueError:
@@ -197,7 +197,7 @@ def mechanism_properties(option: str, value: Any) -> dict[str, Any]:
     for pair in unquote(value).split(","):
         key, _, item = pair.partition(":")
         if not item:
-            raise ValueError(f"malformed {option}: expected KEY:value,...")
+            raise ValueError(f"Malformed auth mechanism properties: expected {option} as KEY:value,...")
         if key not in _MECHANISM_PROPERTIES:
             # A token with a comma in it must not end up in a message or a log.
             found = "a key" if "AWS_SESSION_TOKEN" in key else key
@@ -233,7 +233,7 @@ def compressors(option: str, value: Any) -> list[str]:
     wanted = value.split(",") if isinstance(value, str) else list(value)
     for name in wanted:
         if name not in COMPRESSORS:
-            warnings.warn(f"unsupported compressor: {name}; known are {', '.join(COMPRESSORS)}", stacklevel=2)
+            warnings.warn(f"Unsupported compressor: {name}; known are {', '.join(COMPRESSORS)}", stacklevel=2)
     return [name for name in wanted if name in COMPRESSORS]
 
 

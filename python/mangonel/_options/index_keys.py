@@ -31,7 +31,9 @@ def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -
     if isinstance(key_or_list, ItemsView):
         return list(key_or_list)
     if not isinstance(key_or_list, (list, tuple)):
-        raise TypeError(f"expected keys as a list of (key, direction) pairs, not {type(key_or_list)}")
+        raise TypeError(
+            f"if no direction is specified, key_or_list must be an instance of list, not {type(key_or_list)}"
+        )
     return [(item, _ASCENDING) if isinstance(item, str) else item for item in key_or_list]
 
 
@@ -43,9 +45,9 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
         ValueError: no key at all.
     """
     if not isinstance(keys, (list, tuple, Mapping)):
-        raise TypeError(f"expected a dict or a list of (key, direction) pairs, not: {keys!r}")
+        raise TypeError(f"must use a dictionary or a list of (key, direction) pairs, not: {keys!r}")
     if not keys:
-        raise ValueError("keys must not be empty")
+        raise ValueError("key_or_list must not be empty")
     document: dict[str, Any] = {}
     pairs = keys.items() if isinstance(keys, Mapping) else index_list(keys)
     for key, direction in pairs:

@@ -57,9 +57,12 @@ class SrvResolver:
         host_validator: Callable[[str], bool] | None = None,
     ) -> None:
         if host_validator is not None and allowed_hosts_suffix is not None:
-            raise ConfigurationError("cannot specify both srv_host_validator and srvAllowedHostsSuffix")
+            raise ConfigurationError("Cannot specify both srv_host_validator and srvAllowedHostsSuffix")
         if _is_ip_address(fqdn):
-            raise ConfigurationError("expected a hostname after 'mongodb+srv://', found an IP address")
+            raise ConfigurationError(
+                "Invalid URI host: an IP address is not a valid hostname for 'mongodb+srv://'; "
+                "use 'mongodb://' for it"
+            )
         self._fqdn = fqdn.lower()
         self._timeout = timeout or CONNECT_TIMEOUT
         self._service_name = service_name or SRV_SERVICE_NAME
@@ -137,25 +140,27 @@ class SrvResolver:
             try:
                 allowed = self._host_validator(host)
             except Exception as error:
-                raise ConfigurationError(f"srv_host_validator failed for SRV host {host}: {error}") from error
+                raise ConfigurationError(
+                    f"srv_host_validator raised an exception for SRV host {host}: {error}"
+                ) from error
             if not isinstance(allowed, bool):
                 raise ConfigurationError(
                     f"srv_host_validator must return a bool for SRV host {host}, not {type(allowed).__name__}"
                 )
             if not allowed:
-                raise ConfigurationError(f"invalid SRV host: {host} was rejected by srv_host_validator")
+                raise ConfigurationError(f"Invalid SRV host: {host} was rejected by srv_host_validator")
             return
         if self._suffix is not None:
             if not host.endswith(self._suffix):
-                raise ConfigurationError(f"invalid SRV host: {host} does not end in {self._suffix}")
+                raise ConfigurationError(f"Invalid SRV host: {host} does not end in {self._suffix}")
             return
         labels = self._fqdn.split(".")
         # A name of one or two labels is its own domain; the host must then lie below it.
         domain = labels[1:] if len(labels) > 2 else labels
         if len(labels) < 3 and host == self._fqdn:
-            raise ConfigurationError("invalid SRV host: the address is identical to the SRV hostname")
+            raise ConfigurationError("Invalid SRV host: the address is identical to the SRV hostname")
         if host.split(".")[1:][-len(domain) :] != domain:
-            raise ConfigurationError(f"invalid SRV host: {host} is not in the domain {'.'.join(domain)}")
+            raise ConfigurationError(f"Invalid SRV host: {host} is not in the domain {'.'.join(domain)}")
 
 
 def _checked_suffix(text: str) -> str:

@@ -146,7 +146,7 @@ class _GridIn:
         import warnings
 
         warnings.warn(
-            f"{name!r} of a file is deprecated by the GridFS specification; keep it in its metadata",
+            f"GridIn property {name!r} is deprecated by the GridFS specification; keep it in the file's metadata",
             DeprecationWarning,
             stacklevel=3,
         )

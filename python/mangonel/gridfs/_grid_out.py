@@ -104,7 +104,7 @@ class _GridOut:
         import warnings
 
         warnings.warn(
-            f"{name!r} of a file is deprecated by the GridFS specification; keep it in its metadata",
+            f"GridOut property {name!r} is deprecated by the GridFS specification; keep it in the file's metadata",
             DeprecationWarning,
             stacklevel=3,
         )

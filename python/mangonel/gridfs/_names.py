@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mangonel._light import Any
 from mangonel._shared.client.database import _Database
 from mangonel._shared.collection.collection import _Collection
@@ -69,9 +67,6 @@ def check_filename(filename: object) -> None:
         raise TypeError(f"filename must be an instance of str, not {type(filename)}")
 
 
-def equal_to(value: Any) -> Any:
-    """Return the condition that a field is this value; only a document must be kept from being read as operators.
-
-    The specification's cases want anything else as it is; PyMongo 4.20 sends `$eq` always, and changed its copies.
-    """
-    return {"$eq": value} if isinstance(value, Mapping) else value
+def equal_to(value: Any) -> dict[str, Any]:
+    """Return the condition that a field is this value, never read as operators, as PyMongo asks for it."""
+    return {"$eq": value}

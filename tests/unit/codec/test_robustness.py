@@ -79,7 +79,7 @@ def test_every_prefix_is_refused() -> None:
         (b"\x0c\0\0\0\x08a\0\2\0\0\0\0", "boolean"),
         (b"\x0a\0\0\0\x02a\0\0\0\0", "value of 4 bytes|length"),
         (b"\x0e\0\0\0\x02a\0\xff\xff\xff\xff\0\0\0", "string length 4294967295"),
-        (b"\x08\0\0\0\x20a\0\0", r"unknown BSON type b'\\x20' at \$\.a"),
+        (b"\x08\0\0\0\x20a\0\0", r"unknown BSON type b'\\x20' for fieldname 'a' at \$\.a"),
         (b"\x05\0\0\0\0\0", "1 bytes left"),
     ],
 )

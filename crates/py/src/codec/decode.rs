@@ -191,11 +191,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let start = self.position;
         let length = self.length(limit)?;
         if length < SHORTEST || length > limit - start {
-            return Err(self.bad_length("document", start, length, limit));
+            return Err(self.bad_document_length(start, length, limit));
         }
         let end = start + length - 1;
         if self.data[end] != 0 {
-            return Err(invalid(end, "document does not end in NUL"));
+            return Err(invalid(end, "bad eoo: document does not end in NUL"));
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -371,7 +371,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     pub(crate) fn name_length(&self, at: usize, end: usize) -> Result<usize, Fault> {
         match memchr::memchr(0, &self.data[at..end]) {
             Some(length) => Ok(length + 1),
-            None => Err(invalid(at, "field name has no end")),
+            None => Err(invalid(at, "bad object or element length: field name has no end")),
         }
     }
 
@@ -567,7 +567,16 @@ impl<'a, 'py> Decoder<'a, 'py> {
     #[cold]
     #[inline(never)]
     fn bad_length(&self, what: &str, at: usize, length: usize, end: usize) -> Fault {
-        invalid(at, format!("{what} length {length}, with {} bytes left", end - at))
+        let left = end - at;
+        invalid(at, format!("invalid length or type code: {what} length {length}, with {left} bytes left"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bad_document_length(&self, at: usize, length: usize, end: usize) -> Fault {
+        let possible = (SHORTEST..=i32::MAX as usize).contains(&length);
+        let what = if possible { "objsize too large" } else { "invalid message size" };
+        invalid(at, format!("{what}: document length {length}, with {} bytes left", end - at))
     }
 
     #[cold]
@@ -579,7 +588,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
     #[cold]
     #[inline(never)]
     fn short(&self, needed: usize, end: usize) -> Fault {
-        invalid(self.position, format!("value of {needed} bytes, with {} left", end - self.position))
+        let left = end - self.position;
+        invalid(
+            self.position,
+            format!("invalid length or type code: value of {needed} bytes, with {left} left"),
+        )
     }
 
     /// A length prefix. A negative one comes out larger than any buffer.

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString};
 
 use super::datetime;
 use super::decode::Decoder;
-use super::fault::{Fault, Kind, as_invalid, found, invalid, raised};
+use super::fault::{Fault, Kind, as_invalid, found, invalid, raised, unknown_type};
 use super::object_id;
 use super::options::{Codec, DatetimeConversion, UuidRepresentation};
 use super::text;
@@ -89,7 +89,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 0x7F => types.max_key.clone_ref(self.py).into_ptr(),
                 0xFF => types.min_key.clone_ref(self.py).into_ptr(),
                 other => {
-                    return Err(invalid(at, format!("Detected unknown BSON type b'\\x{other:02x}'")));
+                    return Err(unknown_type(at, other));
                 }
             }
         };
@@ -132,7 +132,10 @@ impl<'a, 'py> Decoder<'a, 'py> {
         if length > end - self.position {
             return Err(invalid(
                 at,
-                format!("binary length {length}, with {} bytes left", end - self.position),
+                format!(
+                    "invalid length or type code: binary length {length}, with {} bytes left",
+                    end - self.position
+                ),
             ));
         }
         let mut bytes = &self.data[self.position..self.position + length];
@@ -206,7 +209,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let start = self.position;
         let length = self.length(limit)?;
         if length < 4 || length > limit - start {
-            return Err(invalid(start, format!("code length {length}, with {} bytes left", limit - start)));
+            return Err(invalid(
+                start,
+                format!(
+                    "invalid length or type code: code length {length}, with {} bytes left",
+                    limit - start
+                ),
+            ));
         }
         let end = start + length;
         let at = self.position;

@@ -429,7 +429,7 @@ fn check_key(name: &[u8]) -> Result<(), Fault> {
 #[cold]
 fn nul_in_name(name: &[u8]) -> Fault {
     let shown = String::from_utf8_lossy(name);
-    found(Kind::Document, format!("BSON keys must not contain a NUL character, key was {shown:?}"), "")
+    found(Kind::Document, format!("Key names must not contain the NULL byte, key was {shown:?}"), "")
 }
 
 /// Copies bytes; few ones without a call.

@@ -2,7 +2,7 @@
 //! of the offending value, which is put together only while an error travels up. Knows the exception classes by name.
 use std::fmt::Write;
 
-use pyo3::exceptions::{PyException, PyMemoryError, PyOverflowError, PyRecursionError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyOverflowError, PyRecursionError, PyValueError};
 use pyo3::prelude::*;
 
 /// Nesting both directions accept. The server stops at 100 levels (200 inside its own commands); the bound keeps the
@@ -24,7 +24,11 @@ pub(crate) enum Kind {
     Document,
     StringData,
     Bson,
+    /// A type code that BSON does not have: InvalidBSON, which names the field as well.
+    UnknownType,
     Overflow,
+    /// A document that no BSON length can hold.
+    Size,
     Recursion,
     /// A value that a model's field does not take.
     Field,
@@ -75,6 +79,14 @@ pub(crate) fn invalid(at: usize, what: impl AsRef<str>) -> Fault {
     found(Kind::Bson, format!("invalid BSON at byte {at}: {}", what.as_ref()), "")
 }
 
+/// A type code that BSON does not have, at this offset of the input.
+#[cold]
+#[inline(never)]
+pub(crate) fn unknown_type(at: usize, code: u8) -> Fault {
+    let what = format!("invalid BSON at byte {at}: Detected unknown BSON type b'\\x{code:02x}'");
+    found(Kind::UnknownType, what, "Are you using the latest driver version?")
+}
+
 /// Adds the step that led to the value, going up.
 #[cold]
 #[inline(never)]
@@ -113,7 +125,12 @@ pub(crate) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bou
         Problem::Python(error) => return error,
         Problem::Found { kind, what, tail, path } => (kind, what, tail, path),
     };
-    let mut text = what;
+    // The beginnings that programs written for PyMongo look for.
+    let mut text = if kind == Kind::Document { format!("Invalid document: {what}") } else { what };
+    if let (Kind::UnknownType, Some(name)) = (kind, field_name(&path)) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, " for fieldname '{name}'");
+    }
     if !path.is_empty() {
         text.push_str(" at ");
         write_path(&mut text, &path);
@@ -124,10 +141,11 @@ pub(crate) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bou
     }
     let class = match kind {
         Kind::Overflow => return PyOverflowError::new_err(text),
+        Kind::Size => return PyValueError::new_err(text),
         Kind::Recursion => return PyRecursionError::new_err(text),
         Kind::Document => "InvalidDocument",
         Kind::StringData => "InvalidStringData",
-        Kind::Bson => "InvalidBSON",
+        Kind::Bson | Kind::UnknownType => "InvalidBSON",
         Kind::Field => return field_error(py, text),
     };
     let made = error_class(py, class).and_then(|class| match (kind, document) {
@@ -147,6 +165,14 @@ fn field_error(py: Python<'_>, text: String) -> PyErr {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
+}
+
+/// The innermost key of a path whose steps go outwards.
+fn field_name(path: &[Step]) -> Option<&str> {
+    path.iter().find_map(|step| match step {
+        Step::Key(key) => Some(key.as_str()),
+        Step::Index(_) => None,
+    })
 }
 
 fn write_path(text: &mut String, path: &[Step]) {

@@ -72,7 +72,7 @@ pub fn encode_document(
     let start = out.len();
     let mut result = Encoder::new(py, codec, check_keys, out).top(document);
     if result.is_ok() && i32::try_from(out.len() - start).is_err() {
-        result = Err(found(Kind::Document, "cannot encode the document", "it is longer than 2 GiB"));
+        result = Err(found(Kind::Size, "Document would overflow BSON size limit", "it is longer than 2 GiB"));
     }
     result.map_err(|fault| {
         out.truncate(start);

@@ -136,7 +136,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             let field = &fields[index];
             let length = field.name.length();
             if length > end - name_at {
-                return Err(invalid(name_at, "field name has no end"));
+                return Err(invalid(name_at, "bad object or element length: field name has no end"));
             }
             self.d.position = name_at + length;
             next = index + 1;

@@ -78,7 +78,7 @@ class ClientBulkWrite(CommandSource):
         for model in models:
             runner.add(model)
         if not models:
-            raise InvalidOperation("no operations to execute")
+            raise InvalidOperation("No operations to execute")
         concern_in(explicit, concern)
         command: dict[str, Any] = {"bulkWrite": 1, "errorsOnly": not verbose_results, "ordered": ordered}
         if bypass_document_validation is not None:

@@ -19,7 +19,7 @@ def as_write(model: Any) -> tuple[dict[str, Any], str]:
         InvalidOperation: it has no namespace.
     """
     if not isinstance(model, _WriteModel):
-        raise TypeError(f"expected a write such as InsertOne, found {model!r}")
+        raise TypeError(f"{model!r} is not a valid request: expected a write such as InsertOne")
     namespace = model._required_namespace()
     statement = model._statement()
     if isinstance(model, InsertOne):

@@ -164,8 +164,8 @@ class _Database(
 
     def __bool__(self) -> bool:
         raise NotImplementedError(
-            f"{type(self).__name__} objects do not implement truth value testing or bool(); "
-            "compare with None instead: database is not None"
+            f"{type(self).__name__} objects do not implement truth value testing or bool(). "
+            "Please compare with None instead: database is not None"
         )
 
     def __call__(self, *args: object, **kwargs: object) -> None:

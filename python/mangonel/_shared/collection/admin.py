@@ -42,7 +42,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         import warnings
 
         warnings.warn(
-            "the `create` and `kwargs` arguments of Collection are deprecated; use Database.create_collection",
+            "The `create` and `kwargs` arguments to Collection are deprecated; use Database.create_collection",
             DeprecationWarning,
             stacklevel=3,
         )

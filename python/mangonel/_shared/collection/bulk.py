@@ -69,7 +69,7 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
             validate_is_document_type("let", let)
         runs = _runs(requests, ordered)
         if not runs:
-            raise InvalidOperation("no operations to execute")
+            raise InvalidOperation("No operations to execute")
         runner = BulkRunner(
             self, self._client, self._name, ordered, bypass_document_validation, comment, let, session
         )
@@ -94,7 +94,7 @@ def _runs(requests: Sequence[Any], ordered: bool) -> list[Run]:
     by_command: dict[str, Run] = {}
     for index, request in enumerate(requests):
         if not isinstance(request, _WriteModel):
-            raise TypeError(f"expected a write such as InsertOne, found {request!r}")
+            raise TypeError(f"{request!r} is not a valid request: expected a write such as InsertOne")
         statement, command = request._statement(), request._COMMAND
         run = by_command.get(command)
         if run is None or (ordered and runs[-1] is not run):

@@ -171,19 +171,20 @@ class _Collection(
 
     def __bool__(self) -> bool:
         raise NotImplementedError(
-            f"{type(self).__name__} objects do not implement truth value testing or bool(); "
-            "compare with None instead: collection is not None"
+            f"{type(self).__name__} objects do not implement truth value testing or bool(). "
+            "Please compare with None instead: collection is not None"
         )
 
     def __call__(self, *args: object, **kwargs: object) -> None:
         if "." not in self._name:
             raise TypeError(
                 f"'{type(self).__name__}' object is not callable. If you meant to call the {self._name!r} method "
-                f"on a database, it has none of that name"
+                "on a 'Database' object it is failing because no such method exists."
             )
         raise TypeError(
             f"'{type(self).__name__}' object is not callable. If you meant to call the "
-            f"{self._name.split('.')[-1]!r} method on a collection, it has none of that name"
+            f"{self._name.split('.')[-1]!r} method on a 'Collection' object it is failing because no such method "
+            "exists."
         )
 
     def __repr__(self) -> str:

@@ -149,4 +149,4 @@ def _insert_runs(documents: Iterator[Any], is_checked: bool) -> Iterator[Run]:
         yield Run("insert", chunk, range(count, count + len(chunk)))
         count += len(chunk)
     if count == 0:
-        raise InvalidOperation("no operations to execute")
+        raise InvalidOperation("No operations to execute")

@@ -117,5 +117,7 @@ class SessionOptions:
 def _check(name: str, value: Any, kind: type[Any]) -> None:
     if value is not None and not isinstance(value, kind):
         if name == "read_preference":
-            raise TypeError(f"{value!r} is not valid for read_preference; take one of ReadPreference")
+            raise TypeError(f"{value!r} is not valid for read_preference: take one of ReadPreference")
+        if name == "max_commit_time_ms":
+            raise TypeError(f"max_commit_time_ms must be an integer or None, not {type(value)}")
         raise TypeError(f"{name} must be an instance of {kind.__name__}, not: {value!r}")
