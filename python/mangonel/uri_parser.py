@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
+    from mangonel._options.srv import Ask
     from mangonel.typings import _Address
 
 __all__ = [
@@ -250,8 +251,12 @@ def parse_uri(
             allowed_hosts_suffix=srv_allowed_hosts_suffix,
             host_validator=srv_host_validator,
         )
-    options = parts["options"]
-    parts["options"] = {_SPELLING.get(name, name): value for name, value in options.items()}
+    return with_spelling(parts)
+
+
+def with_spelling(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of `split_uri` with the names of their options as documented, as parse_uri returns them."""
+    parts["options"] = {_SPELLING.get(name, name): value for name, value in parts["options"].items()}
     return parts
 
 
@@ -308,8 +313,16 @@ def split_uri(
     }
 
 
-def resolve_srv(
+def resolve_srv(parts: dict[str, Any], **settings: Any) -> None:
+    """Run `resolve_srv_flow`, with its keyword arguments, where DNS may be waited for."""
+    from mangonel._options import srv
+
+    srv.run_at_once(resolve_srv_flow(parts, srv.ask_at_once, **settings))
+
+
+async def resolve_srv_flow(
     parts: dict[str, Any],
+    ask: Ask,
     *,
     validate: bool = True,
     warn: bool = False,
@@ -336,9 +349,10 @@ def resolve_srv(
         service_name or options.get("srvServiceName"),
         allowed_hosts_suffix or options.get("srvAllowedHostsSuffix"),
         host_validator,
+        ask,
     )
-    parts["nodelist"] = resolver.hosts(max_hosts)
-    if text := resolver.options():
+    parts["nodelist"] = await resolver.hosts_flow(max_hosts)
+    if text := await resolver.options_flow():
         found = split_options(text, validate, warn, normalize)
         if set(found) - _TXT_OPTIONS:
             raise ConfigurationError(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import dns.asyncresolver
 import dns.name
 import dns.resolver
 import pytest
 
 from mangonel._options import srv
+from mangonel.asynchronous import uri_parser as asynchronous_uri_parser
 from mangonel.errors import ConfigurationError, InvalidURI
 from mangonel.uri_parser import parse_uri
 
@@ -167,3 +170,23 @@ def test_name_without_srv_records_is_a_configuration_error(zone: Zone) -> None:
 def test_ip_address_is_no_name_to_look_up(zone: Zone) -> None:
     with pytest.raises(ConfigurationError, match="an IP address is not a valid hostname"):
         parse_uri("mongodb+srv://127.0.0.1")
+
+
+def test_on_an_event_loop_dns_is_asked_while_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def resolve(name: str, record: str, lifetime: float) -> Any:
+        await asyncio.sleep(0)
+        asked.append((name, record, lifetime))
+        if record == "TXT":
+            return [_txt(b"replicaSet=rs")]
+        return _srv_records("A.example.org.")
+
+    monkeypatch.setattr(dns.asyncresolver, "resolve", resolve)
+    parsed = asyncio.run(
+        asynchronous_uri_parser.parse_uri("mongodb+srv://cluster.example.org/db", connect_timeout=2)
+    )
+
+    assert parsed["nodelist"] == [("a.example.org", 27017)]
+    assert parsed["options"] == {"replicaSet": "rs", "tls": True}
+    assert asked == [("_mongodb._tcp.cluster.example.org", "SRV", 2), ("cluster.example.org", "TXT", 2)]

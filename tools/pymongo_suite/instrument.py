@@ -174,8 +174,18 @@ class Instrument(ast.NodeTransformer):
             node.body = [ast.Pass()]
             return node
         returns, node.returns = node.returns, None
+        # Decorators run while the module is imported; what they patch is the test's doing all the same.
+        patches = [
+            self._call("patched", ast.Constant(target))
+            for decorator in node.decorator_list
+            if isinstance(decorator, ast.Call)
+            and ast.unparse(decorator.func).removeprefix("mock.") == "patch"
+            and decorator.args
+            and isinstance(target := ast.literal_eval(decorator.args[0]), str)
+        ]
         self.generic_visit(node)
         node.returns = returns
+        node.body[:0] = [ast.Expr(patch) for patch in patches]
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:

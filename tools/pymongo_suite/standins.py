@@ -179,6 +179,22 @@ class _Unknown(ModuleType):
         return VALUES.get(full) or promised_elsewhere(name) or standin(full)
 
 
+def _set_heartbeat_frequency(seconds: float) -> None:
+    from mangonel.options import DEFAULTS
+
+    DEFAULTS["heartbeatfrequencyms"] = seconds
+
+
+def _set_least_heartbeat(seconds: float) -> None:
+    from mangonel import client_options
+
+    client_options.MIN_HEARTBEAT_INTERVAL = seconds
+
+
+# What the suite's helper `client_knobs` sets inside PyMongo, so that its tests are over sooner.
+_KNOBS = {"HEARTBEAT_FREQUENCY": _set_heartbeat_frequency, "MIN_HEARTBEAT_INTERVAL": _set_least_heartbeat}
+
+
 def take_defaults_back() -> None:
     """Let clients find the default host again; one test sets it on the class."""
     from mangonel import AsyncMongoClient, MongoClient
@@ -211,5 +227,12 @@ def install() -> None:
             except ImportError:
                 raise error from None
 
+    class Knobs(AliasModule):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name in _KNOBS:
+                _KNOBS[name](value)
+
     AliasModule.__getattr__ = find  # type: ignore[method-assign, assignment]
+    importlib.import_module("pymongo.common").__class__ = Knobs
     sys.meta_path.append(_Rest())  # type: ignore[arg-type]

@@ -73,6 +73,24 @@ def is_in_block() -> bool:
     return _DEADLINE.get() is not None
 
 
+def limits_by_name(
+    client_s: float | None, socket_s: float | None, connect_s: float | None
+) -> dict[str, float]:
+    """Return the configured limits of an operation in milliseconds, by the names of their options.
+
+    Args:
+        client_s, socket_s, connect_s: the client's `timeoutMS`, `socketTimeoutMS`, `connectTimeoutMS`, in seconds.
+    """
+    whole = _SECONDS.get() if is_in_block() else client_s
+    # Under a limit for the whole operation that of a socket does not hold.
+    limits = {
+        "timeoutMS": whole,
+        "socketTimeoutMS": None if whole else socket_s,
+        "connectTimeoutMS": connect_s,
+    }
+    return {name: seconds * 1000 for name, seconds in limits.items() if seconds}
+
+
 async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
     """Run the steps of one flow under the client's limit, unless a block around them has another.
 

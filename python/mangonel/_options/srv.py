@@ -1,17 +1,22 @@
-"""The DNS side of `mongodb+srv://`: hosts from SRV records, options from a TXT record. Blocks while it asks.
+"""The DNS side of `mongodb+srv://`: hosts from SRV records, options from a TXT record.
 
-Spec: initial-dns-seedlist-discovery. dnspython is imported when the first question is asked.
+What decides is a flow, `async def`, that is given how to ask: blocking, or on an event loop. Spec:
+initial-dns-seedlist-discovery. dnspython is imported when the first question is asked.
 """
 
 from __future__ import annotations
 
 from mangonel.common import CONNECT_TIMEOUT, SRV_SERVICE_NAME
-from mangonel.errors import ConfigurationError
+from mangonel.errors import BugError, ConfigurationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Coroutine
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+    # Asks DNS for the records of a name and a type, within seconds.
+    Ask = Callable[[str, str, float], Coroutine[Any, Any, Any]]
 
 
 # Domains that nobody can register, and that therefore may be allowed as a whole.
@@ -22,6 +27,29 @@ def query(name: str, record: str, timeout: float) -> Any:
     """Return DNS's answer: an iterable of records. Errors are dnspython's."""
     resolver = _dnspython()
     return resolver.resolve(name, record, lifetime=timeout)
+
+
+async def ask_at_once(name: str, record: str, timeout: float) -> Any:
+    """Ask as `query`, which blocks, in a flow that therefore never waits."""
+    return query(name, record, timeout)
+
+
+async def ask_on_loop(name: str, record: str, timeout: float) -> Any:
+    """Return DNS's answer as `query`, while the event loop goes on."""
+    _dnspython()
+    from dns import asyncresolver
+
+    return await asyncresolver.resolve(name, record, lifetime=timeout)
+
+
+def run_at_once(flow: Coroutine[Any, Any, T]) -> T:
+    """Return what a flow returns that never waits, because it asks with `ask_at_once`."""
+    try:
+        flow.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    raise BugError("expected a flow that does not wait, found one that does")
 
 
 def _dnspython() -> Any:
@@ -43,6 +71,7 @@ class SrvResolver:
         service_name: None: `mongodb`.
         allowed_hosts_suffix: domain the hosts must lie in.
         host_validator: says whether a host may be used; replaces the rule of the specification.
+        ask: how to ask DNS.
 
     Raises:
         ConfigurationError: an IP address instead of a name, or arguments that exclude each other.
@@ -55,6 +84,7 @@ class SrvResolver:
         service_name: str | None = None,
         allowed_hosts_suffix: str | None = None,
         host_validator: Callable[[str], bool] | None = None,
+        ask: Ask = ask_at_once,
     ) -> None:
         if host_validator is not None and allowed_hosts_suffix is not None:
             raise ConfigurationError("Cannot specify both srv_host_validator and srvAllowedHostsSuffix")
@@ -67,16 +97,17 @@ class SrvResolver:
         self._timeout = timeout or CONNECT_TIMEOUT
         self._service_name = service_name or SRV_SERVICE_NAME
         self._host_validator = host_validator
+        self._ask = ask
         self._suffix = None if allowed_hosts_suffix is None else "." + _checked_suffix(allowed_hosts_suffix)
 
-    def hosts(self, max_hosts: int | None = None) -> list[tuple[str, int]]:
+    async def hosts_flow(self, max_hosts: int | None = None) -> list[tuple[str, int]]:
         """Return the hosts of the SRV records; a random choice of them when there are more than `max_hosts`.
 
         Raises:
             ConfigurationError: no answer, or a host outside the domain.
         """
         try:
-            hosts, _ = self._ask()
+            hosts, _ = await self._ask_flow()
         except ConfigurationError:
             raise
         except Exception as error:
@@ -90,12 +121,12 @@ class SrvResolver:
         return hosts
 
     def poll(self) -> tuple[list[tuple[str, int]], float]:
-        """Return the hosts of the SRV records that may be used, and the seconds that DNS vouches for the answer.
+        """Ask at once; return the hosts that may be used, and the seconds that DNS vouches for the answer.
 
         Raises:
             Exception: dnspython's; the answer before it stays good.
         """
-        hosts, ttl = self._ask()
+        hosts, ttl = run_at_once(self._ask_flow())
         allowed = []
         for host in hosts:
             try:
@@ -110,13 +141,13 @@ class SrvResolver:
                 allowed.append(host)
         return allowed, ttl
 
-    def _ask(self) -> tuple[list[tuple[str, int]], float]:
-        records = query(f"_{self._service_name}._tcp.{self._fqdn}", "SRV", self._timeout)
+    async def _ask_flow(self) -> tuple[list[tuple[str, int]], float]:
+        records = await self._ask(f"_{self._service_name}._tcp.{self._fqdn}", "SRV", self._timeout)
         hosts = [(record.target.to_text().rstrip(".").lower(), int(record.port)) for record in records]
         found = getattr(records, "rrset", None)
         return hosts, float(found.ttl) if found is not None else 0.0
 
-    def options(self) -> str | None:
+    async def options_flow(self) -> str | None:
         """Return the text of the TXT record, or None when there is none.
 
         Raises:
@@ -124,7 +155,7 @@ class SrvResolver:
         """
         resolver = _dnspython()
         try:
-            records = list(query(self._fqdn, "TXT", self._timeout))
+            records = list(await self._ask(self._fqdn, "TXT", self._timeout))
         except (resolver.NoAnswer, resolver.NXDOMAIN):
             return None
         except Exception as error:

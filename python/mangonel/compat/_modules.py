@@ -87,7 +87,7 @@ _BSON = [
 _ELSEWHERE = {
     "pymongo._csot": ["_faces.deadline"],
     "pymongo._version": ["_version"],
-    "pymongo.asynchronous.uri_parser": ["uri_parser"],
+    "pymongo.asynchronous.uri_parser": ["asynchronous.uri_parser", "uri_parser"],
     "pymongo.auth_oidc_shared": ["auth_oidc"],
     "pymongo.auth_shared": ["auth"],
     "pymongo.bulk_shared": [],

@@ -131,7 +131,7 @@ def _check_event(matcher: Matcher, expected: Mapping[str, Any], event: Any, at: 
             found = getattr(event, attribute)
             assert (found is not None) == value, f"{at}: {attribute} is {found!r}"
         elif field in ("command", "reply"):
-            matcher.match(value, getattr(event, field), is_root=True, at=f"{at}.{field}")
+            matcher.match(value, _as_cases_say(getattr(event, field)), is_root=True, at=f"{at}.{field}")
         elif field in ("previousDescription", "newDescription"):
             _check_description(value, getattr(event, _snake(field)), f"{at}.{field}")
         elif field == "awaited":
@@ -139,6 +139,22 @@ def _check_event(matcher: Matcher, expected: Mapping[str, Any], event: Any, at: 
         else:
             attribute = {"interruptInUseConnections": "interrupt_connections"}.get(field, _snake(field))
             matcher.match(value, getattr(event, attribute), at=f"{at}.{field}")
+
+
+def _as_cases_say(document: Any) -> Any:
+    """Return a command as the cases of downloads expect it: GridFS asks for an id by `$eq`, as PyMongo 4.20 does.
+
+    An id that is a document is so never read as operators. PyMongo changed its copies of the cases instead.
+    """
+    if not str(document.get("find", "")).endswith((".files", ".chunks")):
+        return document
+    filter = {
+        name: value["$eq"]
+        if name in ("_id", "files_id") and isinstance(value, dict) and "$eq" in value
+        else value
+        for name, value in document["filter"].items()
+    }
+    return {**document, "filter": filter}
 
 
 def _check_description(expected: Mapping[str, Any], description: Any, at: str) -> None:

@@ -299,9 +299,11 @@ impl Exchange {
                 .body(py)
                 .and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get()))
             {
-                Ok(reply) => failure::refused(py, reply),
+                Ok(reply) => failure::refused(py, reply, || self.time_limits(py)),
                 Err(error) => error,
             }
+        } else if let Failure::Network { message, timed_out: true } = failure {
+            failure::late(py, message, || self.time_limits(py))
         } else {
             failure::to_python(py, failure)
         };
@@ -317,6 +319,18 @@ impl Exchange {
             error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
         }
         error
+    }
+
+    /// The configured time limits, as the errors of time-outs name them.
+    fn time_limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let limits = self.core.get().peek(|state| {
+            let options = state.client.options();
+            [options.timeout, options.socket_timeout, options.connect_timeout]
+                .map(|limit| limit.map(|limit| limit.as_secs_f64()))
+        });
+        py.import("mangonel._faces.deadline")?
+            .getattr("limits_by_name")?
+            .call1((limits[0], limits[1], limits[2]))
     }
 
     fn label(&self, py: Python<'_>, error: &PyErr) {

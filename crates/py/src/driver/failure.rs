@@ -138,9 +138,38 @@ pub fn add_label(py: Python<'_>, error: &PyErr, label: &str) {
     let _ = error.value(py).call_method1("_add_error_label", (label,));
 }
 
-/// The exception for a reply that says `ok: 0`, decoded.
-pub fn refused(py: Python<'_>, reply: Py<PyAny>) -> PyErr {
-    from_reply(py, "command_error", reply)
+/// The server's code for a time limit that is over.
+const MAX_TIME_EXPIRED: i64 = 50;
+
+/// The exception for a reply that says `ok: 0`, decoded; `limits` is asked when a time limit is the reason.
+pub fn refused<'py>(
+    py: Python<'py>,
+    reply: Py<PyAny>,
+    limits: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyErr {
+    let code = reply.bind(py).get_item("code").and_then(|code| code.extract::<i64>());
+    if !matches!(code, Ok(MAX_TIME_EXPIRED)) {
+        return from_reply(py, "command_error", reply);
+    }
+    let made = py
+        .import("mangonel.errors")
+        .and_then(|errors| errors.getattr("command_error")?.call1((reply, py.None(), limits()?)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The exception for a reply that did not come in time; it names the configured limits.
+pub fn late<'py>(
+    py: Python<'py>,
+    message: &str,
+    limits: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyErr {
+    let named = limits()
+        .and_then(|limits| py.import("mangonel.errors")?.getattr("format_timeouts")?.call1((limits,)))
+        .and_then(|named| named.extract::<String>());
+    match named {
+        Ok(named) => raise(py, "NetworkTimeout", &format!("{message}{named}")),
+        Err(error) => error,
+    }
 }
 
 /// The exception for a reply with write errors, decoded.
