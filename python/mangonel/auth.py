@@ -115,7 +115,24 @@ def without_frames(error: BaseException | None) -> None:
     """Take the frames, and so their locals, from an error and from those that led to it."""
     while error is not None:
         error.__traceback__ = None
+        # Of most errors they are the same; a tool may follow either.
+        if error.__cause__ is not None and error.__cause__ is not error.__context__:
+            without_frames(error.__context__)
         error = error.__cause__ or error.__context__
+
+
+def without_values(error: Exception) -> Exception:
+    """Return an error that says the same, without frames and without the document that could not be sent."""
+    from mangonel.errors import InvalidDocument
+
+    if isinstance(error, InvalidDocument):
+        return type(error)(str(error))
+    if isinstance(error, UnicodeEncodeError):
+        # The whole text is one of its arguments.
+        culprit = error.object[error.start : error.end]
+        return UnicodeEncodeError(error.encoding, culprit, 0, len(culprit), error.reason)
+    without_frames(error)
+    return error
 
 
 def build_credential(

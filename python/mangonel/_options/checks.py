@@ -200,7 +200,7 @@ def mechanism_properties(option: str, value: Any) -> dict[str, Any]:
             raise ValueError(f"Malformed auth mechanism properties: expected {option} as KEY:value,...")
         if key not in _MECHANISM_PROPERTIES:
             # A token with a comma in it must not end up in a message or a log.
-            found = "a key" if "AWS_SESSION_TOKEN" in key else key
+            found = "a key" if "AWS_SESSION_TOKEN" in value else key
             raise ValueError(
                 f"{found} is not a supported auth mechanism property; expected one of {_MECHANISM_PROPERTIES}"
             )

@@ -216,7 +216,7 @@ class _Database(
         """
         from mangonel import _core
         from mangonel._shared.settings import preference_in, session_of
-        from mangonel.auth import SECRET_COMMANDS, without_frames
+        from mangonel.auth import SECRET_COMMANDS, without_values
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
         asked: Any = {command: value} if isinstance(command, str) else dict(command)
@@ -232,6 +232,7 @@ class _Database(
         codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
         is_secret = next(iter(asked), "") in SECRET_COMMANDS
         is_plain = check and not allowable_errors and not raises_concern
+        refused: Exception | None = None
         try:
             explicit = session_of(self._port, session)
             operation = self._operation(
@@ -245,12 +246,13 @@ class _Database(
         except Exception as error:
             if not is_secret:
                 raise
-            command, value, asked, kwargs = "", None, None, {}
-            without_frames(error)
-            raise
+            refused = without_values(error)
         if is_secret:
             # Tracebacks are shown with their locals by some tools, and these hold a password.
             command, value, asked, kwargs = "", None, None, {}
+        if refused is not None:
+            # Out here, where no other error is its context.
+            raise refused
         if is_plain or not (check or raises_concern):
             return self._port.run(operation)
         return self._port.flow(self._command_flow(operation, check, allowable_errors or (), raises_concern))
