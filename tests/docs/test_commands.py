@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import io
@@ -63,14 +62,10 @@ def test_command_exists(words):
 
 def parse(arguments):
     """Parse as the program does, but run nothing."""
-    parser = argparse.ArgumentParser(prog="mangonel")
-    registry = parser.add_subparsers(required=True)
-    for name in cli.COMMANDS:
-        cli.add_command(registry, name)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            _, unknown = parser.parse_known_args(arguments)
+            _, unknown = cli.parser_of(arguments[:1]).parse_known_args(arguments)
     except SystemExit:
         pytest.fail(f"{arguments}: {complaint.getvalue()}")
     assert unknown == []
