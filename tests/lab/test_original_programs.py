@@ -15,6 +15,9 @@ from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments._process import OriginalTask, ProgramError, ProgramTask
 
 NAMES = [n for n, c in registry.contenders().items() if PROGRAM in c.offers and not c.is_floor]
+PARTS = {
+    part.id: part for name in ("insert", "process") for part in registry.experiments()[name].parts(Size())
+}
 SLEEPS = "import atexit, time\natexit.register(lambda: time.sleep(0.5))\n"
 
 
@@ -37,7 +40,7 @@ def bench(server, database_name):
     ("name", "kind"), [*((name, "original-c-silent") for name in NAMES), ("mangonel-asyncio", "original-a")]
 )
 def test_every_driver_runs_the_same_program(bench, server, database_name, name, kind):
-    task = OriginalTask(bench(name), kind)
+    task = OriginalTask(PARTS[kind], bench(name))
     task.act()
     told = task.extras()
 
@@ -53,25 +56,25 @@ def test_program_c_prints_a_line_for_each_step(bench):
     def once(source: str) -> str:
         return source.replace("number in range(100)", "number in range(1)")
 
-    task = OriginalTask(bench(change=once), "original-c")
+    task = OriginalTask(PARTS["original-c"], bench(change=once))
     task.act()
     assert task.extras()["lines"] == 1 + 100 + 100 * 100
 
 
 def test_trap_2_time_spent_at_exit_is_not_inside_the_program(bench):
-    task = OriginalTask(bench(change=lambda source: SLEEPS + source), "original-a")
+    task = OriginalTask(PARTS["original-a"], bench(change=lambda source: SLEEPS + source))
     begun = time.perf_counter()
     task.act()
     assert time.perf_counter() - begun - task.extras()["inside_s"] >= 0.5
 
 
 def test_trap_2_what_a_whole_process_waits_for_at_its_exit_is_told_apart(bench):
-    slow = ProgramTask(bench(change=lambda source: SLEEPS + source), "insert-1")
+    slow = ProgramTask(PARTS["insert-1"], bench(change=lambda source: SLEEPS + source))
     slow.act()
     assert slow.extras()["exit_us"] >= 500_000
 
 
 def test_a_program_that_raises_voids_its_time(bench):
-    task = OriginalTask(bench(change=lambda source: "raise SystemExit(3)"), "original-a")
+    task = OriginalTask(PARTS["original-a"], bench(change=lambda source: "raise SystemExit(3)"))
     with pytest.raises(ProgramError, match="exit status 3"):
         task.act()

@@ -13,6 +13,7 @@ __all__ = ["FACES", "CallsTask", "Figure", "Table", "Tabled", "rows"]
 # Of the short form, the full one, and perhaps the brief one; or the same for all.
 Figure: TypeAlias = "int | tuple[int, int] | tuple[int, int, int]"
 Table: TypeAlias = Iterable[Sequence[Any]]
+Play: TypeAlias = Callable[[Part, Bench], Task]
 
 # Part, words and flag of either face.
 FACES = (("blocking", "blocking", BLOCKING), ("asyncio", "event loop", ASYNCIO))
@@ -41,7 +42,7 @@ class Tabled(Experiment):
     """An experiment whose parts are rows of a table.
 
     Args:
-        play: makes the task of a part.
+        play: makes the task of a part; or what does by the beginning of the part's name, the first that fits.
         table: the rows, see `rows`, or what returns them for a size.
         shared: what all parts have.
         more: attributes of `Experiment`.
@@ -51,13 +52,14 @@ class Tabled(Experiment):
         self,
         id: str,
         title: str,
-        play: Callable[[Part, Bench], Task],
+        play: Play | dict[str, Play],
         table: Table | Callable[[Size], Table],
         shared: dict[str, Any] | None = None,
         **more: Any,
     ) -> None:
         self.id, self.title = id, title
-        self._play, self._table, self._shared = play, table, shared or {}
+        self._kinds = play if isinstance(play, dict) else {"": play}
+        self._table, self._shared = table, shared or {}
         for name, value in more.items():
             if not hasattr(Experiment, name):
                 raise TypeError(f"an experiment has no attribute {name!r}")
@@ -67,7 +69,7 @@ class Tabled(Experiment):
         return rows(size, self._table(size) if callable(self._table) else self._table, **self._shared)
 
     def task(self, part: Part, bench: Bench) -> Task:
-        return self._play(part, bench)
+        return next(play for name, play in self._kinds.items() if part.id.startswith(name))(part, bench)
 
 
 class CallsTask(Task):

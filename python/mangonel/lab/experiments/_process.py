@@ -12,7 +12,7 @@ from typing import Any
 
 from mangonel.lab.contenders._programs import INSERTS, INSIDE_FD
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Task
+from mangonel.lab.experiment import Bench, Part, Task
 
 
 class ProgramError(Exception):
@@ -29,12 +29,12 @@ class ProgramTask(Task):
     What a program waits for is told with what of it came after its last line: some drivers join threads that sleep.
     """
 
-    end = END
+    end, kind = END, ""
 
-    def __init__(self, bench: Bench, kind: str) -> None:
+    def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
-        self._kind = kind
-        self._inserts = 0 if "floor" in bench.contender.offers else INSERTS[kind]
+        self._kind = self.kind or part.id
+        self._inserts = 0 if "floor" in bench.contender.offers else INSERTS[self._kind]
         self._runs = 0
         self._told: dict[str, float] = {}
         self.status = 0

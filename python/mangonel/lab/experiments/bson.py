@@ -73,15 +73,11 @@ class BatchTask(CodecTask):
         return codec.decode_all, data, data, codec.decode_all(data)
 
 
-def _task(part: Part, bench: Bench) -> Task:
-    return (BatchTask if "batch" in part.id else CodecTask)(part, bench)
-
-
 BATCHED = (f"decode-batch-{BATCH}", f"decode a batch of {BATCH} users of 5 keys", CODEC)
 EXPERIMENT = Tabled(
     "bson",
     "BSON",
-    _task,
+    {"decode-batch": BatchTask, "": CodecTask},
     [
         *(
             (f"{direction}-{shape}", f"{direction} {shape}", CODEC, (times, 4 * times), (5, 11))

@@ -123,14 +123,10 @@ def _table(size: Size) -> Table:
     ]
 
 
-def _task(part: Part, bench: Bench) -> Task:
-    return (ToListTask if part.id == "to-list" else IterateTask)(part, bench)
-
-
 EXPERIMENT = Tabled(
     "find-many",
     "reading 100 000 small documents",
-    _task,
+    {"to-list": ToListTask, "": IterateTask},
     _table,
     {"unit": "document"},
     dataset="users",

@@ -9,7 +9,7 @@ from typing import Any
 
 from mangonel.lab.contender import ASYNCIO, BLOCKING, PROGRAM
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiment import Size
 from mangonel.lab.experiments._parts import CallsTask, Table, Tabled
 from mangonel.lab.experiments._process import OriginalTask, ProgramTask
 
@@ -80,12 +80,12 @@ def _table(size: Size) -> Table:
         yield name, f"as printed, a whole process on a terminal: {title}", PROGRAM, 1, 1, process
 
 
-def _task(part: Part, bench: Bench) -> Task:
-    if part.id.startswith("original"):
-        return OriginalTask(bench, part.id)
-    if part.unit == "process":
-        return ProgramTask(bench, part.id)
-    return (MixedTask if part.id.startswith("mixed") else InsertTask)(part, bench)
-
-
-EXPERIMENT = Tabled("insert", "insert_one", _task, _table, {"write_concern": "w:1"}, passes=2, brief_s=9.0)
+EXPERIMENT = Tabled(
+    "insert",
+    "insert_one",
+    {"original": OriginalTask, "insert-": ProgramTask, "mixed": MixedTask, "": InsertTask},
+    _table,
+    {"write_concern": "w:1"},
+    passes=2,
+    brief_s=9.0,
+)

@@ -154,10 +154,6 @@ class SaveTask(Task):
             verb(value)
 
 
-def _reads(part: Part, bench: Bench) -> Task:
-    return (DecodeTask if part.id.startswith("decode") else ReadTask)(part, bench)
-
-
 ALONE = {"server": False}
 USERS, POSTS = (OBJECTS, DECODES_ALONE), (OBJECTS, DECODES_ALONE, POSTS_TOO)
 PREPARED = "set, and the update made; nothing sent"
@@ -165,7 +161,7 @@ EXPERIMENTS = (
     Tabled(
         "read-documents",
         "150 x 200 documents into objects",
-        _reads,
+        {"decode": DecodeTask, "": ReadTask},
         [
             ("users", "five keys, from the server", OBJECTS, TIMES, (2, 4)),
             ("posts", "18 keys with lists, from the server", (OBJECTS, POSTS_TOO), TIMES, (2, 4)),

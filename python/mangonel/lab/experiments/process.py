@@ -7,7 +7,7 @@ The time of an import is that of an interpreter that does nothing else; the bare
 from __future__ import annotations
 
 from mangonel.lab.contender import EXITS, IMPORT, PROGRAM
-from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiment import Bench, Part, Size
 from mangonel.lab.experiments._parts import Table, Tabled
 from mangonel.lab.experiments._process import ProgramTask
 
@@ -18,9 +18,11 @@ SHARED = {"unit": "process", "meter": "children", "server": False}
 class ExitsTask(ProgramTask):
     """Programs in turn with the client left open and closed; unclean exits are counted, not fatal."""
 
-    def __init__(self, bench: Bench, exits: int) -> None:
-        super().__init__(bench, "insert-1")
-        self._exits = exits
+    kind = "insert-1"
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        self._exits = part.operations
         self._unclean = 0
 
     def act(self) -> int:
@@ -40,20 +42,22 @@ def _table(size: Size) -> Table:
     yield "exits", words, (PROGRAM, EXITS), exits, 1
 
 
-def _task(part: Part, bench: Bench) -> Task:
-    return ExitsTask(bench, part.operations) if part.id == "exits" else ProgramTask(bench, part.id)
-
-
 EXPERIMENTS = (
     Tabled(
         "import-time",
         "import",
-        _task,
+        ProgramTask,
         [("import", "interpreter that imports the client and exits", IMPORT, 1, (3, 10))],
         SHARED,
         brief_s=2.0,
     ),
     Tabled(
-        "process", "whole process", _task, _table, {**SHARED, "write_concern": "w:1"}, passes=2, brief_s=8.0
+        "process",
+        "whole process",
+        {"exits": ExitsTask, "": ProgramTask},
+        _table,
+        {**SHARED, "write_concern": "w:1"},
+        passes=2,
+        brief_s=8.0,
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any
 from mangonel.engines.certificates import certify
 from mangonel.lab import documents
 from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES, Target
-from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiment import Bench, Part
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.find_one import FindOneTask
 
@@ -55,15 +55,11 @@ class ConnectTask(SecureFindOneTask):
         return len(self.keys)
 
 
-def _task(part: Part, bench: Bench) -> Task:
-    return (ConnectTask if part.id == "connect" else SecureFindOneTask)(part, bench)
-
-
 ONE, MANY = (BLOCKING, DECODES), (ASYNCIO, DECODES)
 EXPERIMENT = Tabled(
     "tls",
     "TLS",
-    _task,
+    {"connect": ConnectTask, "": SecureFindOneTask},
     [
         ("blocking", "one at a time, blocking", ONE, (300, 3000, 200), (2, 4)),
         ("tasks-100", "100 tasks", MANY, (1000, 5000, 400), (2, 4)),

@@ -88,12 +88,6 @@ class WebSessionsExperiment(Tabled):
         return "no connection to encrypt"
 
 
-def _task(part: Part, bench: Bench) -> Task:
-    name = "layer" if part.id.startswith("layer") else part.id.removesuffix("-durable")
-    task: Task = TASKS.get(name, SiteTask)(part, bench)
-    return task
-
-
 def _table(size: Size) -> Table:
     """The scenarios in the cache class, the original layout, the durable class, the layer alone.
 
@@ -177,19 +171,18 @@ def _original(requests: int, durability: str) -> str:
     return f"the original: nginx, four processes, ab -n {requests} -c 300; {durability} class"
 
 
-TASKS: dict[str, Any] = {
-    "populate": PopulateTask,
-    "parallel-writers": ParallelTask,
-    "login": LoginTask,
-    "stall": StallTask,
-    "anonymous-counted": CountTask,
-    "layer": LayerTask,
-}
-
 EXPERIMENT = WebSessionsExperiment(
     "websessions",
     "websessions behind Tornado",
-    _task,
+    {
+        "populate": PopulateTask,
+        "parallel-writers": ParallelTask,
+        "login": LoginTask,
+        "stall": StallTask,
+        "anonymous-counted": CountTask,
+        "layer": LayerTask,
+        "": SiteTask,
+    },
     _table,
     {"unit": "request"},
     version=3,
