@@ -17,16 +17,6 @@ def rounds_of(
     return {n: [level * (1 + source.gauss(0, spread)) for _ in range(samples)] for n in range(rounds)}
 
 
-def test_the_median_is_the_middle_or_the_mean_of_both_in_the_middle():
-    assert statistics.median([3, 1, 2]) == 2
-    assert statistics.median([4, 1, 2, 3]) == 2.5
-
-
-def test_the_median_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        statistics.median([])
-
-
 def test_one_wild_sample_does_not_move_the_median():
     assert statistics.estimate([[10, 10, 900], [10, 10, 10]]).value == 10
 

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median as median  # for those who work with what is here
 from typing import TypeAlias
 
 Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples
@@ -60,25 +61,11 @@ class Estimate:
         return math.expm1(max(abs(math.log(max(self.low, TINY))), abs(math.log(max(self.high, TINY)))))
 
 
-def median(values: Sequence[float]) -> float:
-    """Return the middle value, or the mean of the two in the middle.
-
-    Raises:
-        ValueError: there are no values.
-    """
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("expected at least one value, got none")
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def widening(rounds: int) -> float:
     """Return by how much a bootstrap interval of so many rounds is too narrow; one round has nothing to go by: 1."""
     if rounds < 2:
         return 1.0
-    student = STUDENT[rounds - 2] if rounds - 2 < len(STUDENT) else NORMAL + 2.6 / (rounds - 1)
-    return student / NORMAL * math.sqrt(rounds / (rounds - 1))
+    return _student(rounds) / NORMAL * math.sqrt(rounds / (rounds - 1))
 
 
 def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
@@ -128,10 +115,8 @@ def change(before: Rounds, after: Rounds, seed: int = 0) -> Estimate:
     drawn = sorted(
         _log(_resampled(source, after)) - _log(_resampled(source, before)) for _ in range(RESAMPLES)
     )
-    value = _log(median([median(samples) for samples in after])) - _log(
-        median([median(samples) for samples in before])
-    )
-    return _exp(value, drawn, min(len(before), len(after)))
+    value, base = (_log(median([median(samples) for samples in rounds])) for rounds in (after, before))
+    return _exp(value - base, drawn, min(len(before), len(after)))
 
 
 def half_width(logs: Sequence[float]) -> float:
@@ -141,8 +126,7 @@ def half_width(logs: Sequence[float]) -> float:
     middle = median(logs)
     # 1.4826 median distances are a standard deviation where the values are normal.
     spread = 1.4826 * median([abs(value - middle) for value in logs])
-    student = STUDENT[min(len(logs) - 2, len(STUDENT) - 1)]
-    return student * spread * math.sqrt(math.pi / 2 / len(logs))
+    return _student(len(logs)) * spread * math.sqrt(math.pi / 2 / len(logs))
 
 
 def p_value(found: Estimate) -> float:
@@ -163,6 +147,10 @@ def discoveries(chances: Sequence[float], rate: float = 0.05) -> list[bool]:
             last = rank
     stands = set(ranked[:last])
     return [place in stands for place in range(len(chances))]
+
+
+def _student(count: int) -> float:
+    return STUDENT[count - 2] if count - 2 < len(STUDENT) else NORMAL + 2.6 / (count - 1)
 
 
 def _resampled(source: random.Random, rounds: Rounds) -> float:
