@@ -22,8 +22,8 @@ def lab(words: str, *more: object) -> int:
 
 def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, capsys):
     out = tmp_path / "r.json"
-    words = f"run {server.uri} find-one --quick --rounds 1 --plain --contender pymongo --contender raw-socket"
-    assert lab(words, "-o", out) == 0
+    words = f"run {server.uri} find-one --part blocking --quick --rounds 1 --plain --contender pymongo"
+    assert lab(f"{words} --contender raw-socket", "-o", out) == 0
 
     text = capsys.readouterr().out
     assert "find-one: one at a time, blocking  (noise: the reference against itself" in text
@@ -39,13 +39,10 @@ def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, 
     assert capsys.readouterr().out.strip() == text.split("\n\nresult file:")[0].strip()
 
 
-def test_writes_are_counted_in_the_collection(server, tmp_path, monkeypatch, capsys):
-    from mangonel.lab.contenders import raw_socket
-
-    out = tmp_path / "r.json"
-    words = f"run {server.uri} insert --quick --rounds 1 --plain --contender raw-socket"
-    assert lab(words, "-o", out) == 0
-    assert raw_socket.CONTENDERS[0].id in out.read_text()
+def test_writes_are_counted_in_the_collection(server, tmp_path, capsys):
+    words = f"run {server.uri} insert --part blocking --quick --rounds 1 --plain --contender raw-socket"
+    assert lab(words, "-o", tmp_path / "r.json") == 0
+    assert "raw-socket" in (tmp_path / "r.json").read_text()
     assert "w:1" in capsys.readouterr().out
 
 
@@ -196,13 +193,13 @@ def test_profile_leaves_a_page_of_stacks_and_every_call(server, tmp_path, capsys
 
 def test_a_latency_puts_a_line_between_server_and_contender(server, tmp_path, capsys):
     out = tmp_path / "far.jsonl"
-    words = f"run {server.uri} find-one --quick --rounds 1 --plain --latency 0,4ms --contender raw-socket"
+    words = f"run {server.uri} find-30 --quick --rounds 1 --plain --latency 0,2ms --contender raw-socket"
     assert lab(words, "-o", out) == 0
     cells = {entry["part"]: entry for entry in results.load(out)["cells"]}
-    assert set(cells) == {"blocking", "blocking@4ms"}
-    near, far = (results.Results(results.load(out)).rows["find-one", part, "raw-socket"] for part in cells)
-    assert far.estimate("wall").value > 4000
-    assert "4 ms away" in far.title
+    assert set(cells) == {"blocking", "blocking@2ms"}
+    near, far = (results.Results(results.load(out)).rows["find-30", part, "raw-socket"] for part in cells)
+    assert far.estimate("wall").value > 2000
+    assert "2 ms away" in far.title
     assert "away" not in near.title
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from mangonel.lab import documents, protocol
 from mangonel.lab.digest import digest_documents
 
-# Sections of serverStatus that cost time and are not read.
 SELECTION = "serverselectiontimeoutms"
+# Sections of serverStatus that cost time and are not read.
 UNREAD = (
     "wiredTiger",
     "tcmalloc",
@@ -152,31 +152,18 @@ class Fixtures:
         status = self._client.admin.command(self._status)
         usage = status.get("extra_info", {})
         counters = {
-            name: int(count) for name, count in status.get("opcounters", {}).items() if _is_count(count)
+            name: int(count) for name, count in status.get("opcounters", {}).items() if isinstance(count, int)
         }
         network = status.get("network", {})
         for name, field in (("bytes in", "bytesIn"), ("bytes out", "bytesOut"), ("requests", "numRequests")):
             counters[name] = int(network.get(field, 0))
-        for verb, kinds in status.get("opWriteConcernCounters", {}).items():
-            counters.update(_concerns(verb, kinds))
+        for verb in ("insert", "update"):
+            if kinds := status.get("opWriteConcernCounters", {}).get(verb):
+                counters[f"w:majority {verb}"] = int(kinds.get("wmajority", 0))
+                counters[f"w:default {verb}"] = int(kinds.get("none", 0))
+                for number, count in kinds.get("wnum", {}).items():
+                    counters[f"w:{number} {verb}"] = int(count)
         return 1000 * int(usage.get("user_time_us", 0) + usage.get("system_time_us", 0)), counters
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _concerns(verb: str, kinds: dict[str, Any]) -> dict[str, int]:
-    """Return the counts of one verb by write concern, as "w:1 insert"."""
-    if verb not in ("insert", "update"):
-        return {}
-    found = {
-        "w:majority " + verb: int(kinds.get("wmajority", 0)),
-        "w:default " + verb: int(kinds.get("none", 0)),
-    }
-    for number, count in kinds.get("wnum", {}).items():
-        found[f"w:{number} {verb}"] = int(count)
-    return found
 
 
 def modules() -> tuple[Any, Any]:
