@@ -174,13 +174,30 @@ fn awaited_replies_say_nothing_about_the_line_so_a_pinger_measures_it() {
     assert_eq!(time(&world), Some(Duration::from_millis(10)));
 
     let a = world.a.clone();
-    assert_eq!(world.topology.poll_pinger(&a, at(10)), Step::Wait { until: at(10_010) });
-    assert!(matches!(world.topology.poll_pinger(&a, at(10_010)), Step::Connect { .. }));
-    world.topology.handle_pinger_connected(&a, at(10_011));
-    world.topology.handle_pinger_reply(&a, at(10_031));
+    assert_eq!(world.topology.poll_pinger(&a, at(10)), Step::Wait { until: at(110) });
+    assert!(matches!(world.topology.poll_pinger(&a, at(110)), Step::Connect { .. }));
+    world.topology.handle_pinger_connected(&a, at(111));
+    world.topology.handle_pinger_reply(&a, at(131));
     world.reply(Some(1), true, 19_000);
     assert_eq!(time(&world), Some(Duration::from_millis(12)));
     assert!(!world.effects().contains(&Effect::StartPinger { address: address("a") }));
+}
+
+#[test]
+fn the_least_way_is_known_with_the_first_reply_after_the_handshake() {
+    let monitor = MonitorSettings { heartbeat_frequency: Duration::from_millis(500), ..settings().monitor };
+    let mut world = World::new(TopologySettings { monitor, ..settings() });
+    world.connect(0);
+    world.reply(Some(1), false, 50);
+    let way = |world: &World| world.topology.description().servers[&world.a].min_round_trip_time;
+    // One sample may be a slow beginning.
+    assert_eq!(way(&world), Duration::ZERO);
+    let a = world.a.clone();
+    world.topology.poll_pinger(&a, at(150));
+    world.topology.handle_pinger_connected(&a, at(151));
+    world.topology.handle_pinger_reply(&a, at(201));
+    world.reply(Some(1), true, 600);
+    assert_eq!(way(&world), Duration::from_millis(50));
 }
 
 #[test]

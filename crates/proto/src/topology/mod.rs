@@ -163,8 +163,10 @@ impl Topology {
         if watch.monitor.has_streamed() && watch.pinger.is_none() {
             let settings = self.settings.monitor;
             let frequency = settings.heartbeat_frequency.max(settings.min_heartbeat);
-            // The handshake was the first sample.
-            watch.pinger = Some(RttPinger::new(frequency, settings.connect_timeout, now + frequency));
+            // The monitor's handshake was the first sample. The minimum, which a time limit leaves for the way,
+            // needs a second one before the next reply.
+            let first = now + frequency.min(rtt::FIRST_PING_DELAY);
+            watch.pinger = Some(RttPinger::new(frequency, settings.connect_timeout, first));
             self.effects.push_back(Effect::StartPinger { address: address.clone() });
         }
         let Check { ref description, duration, is_awaited, .. } = check;

@@ -10,6 +10,10 @@ use crate::time::Instant;
 const ALPHA: f64 = 0.2;
 const SAMPLES: usize = 10;
 
+/// How long after the first streamed reply the pinger connects: long enough for a program of one operation to end
+/// without a second connection to each server, and well within the least time between two heartbeats.
+pub(super) const FIRST_PING_DELAY: Duration = Duration::from_millis(100);
+
 /// Average and minimum of one server's round-trip times.
 #[derive(Clone, Debug, Default)]
 pub struct RttTracker {
@@ -75,9 +79,9 @@ pub struct RttPinger {
 }
 
 impl RttPinger {
-    /// Makes a pinger whose first ping is due at once.
-    pub fn new(frequency: Duration, timeout: Option<Duration>, now: Instant) -> RttPinger {
-        RttPinger { frequency, timeout, state: State::Idle(now) }
+    /// Makes a pinger whose first ping is due then.
+    pub fn new(frequency: Duration, timeout: Option<Duration>, first: Instant) -> RttPinger {
+        RttPinger { frequency, timeout, state: State::Idle(first) }
     }
 
     /// Returns what to do next. Ask again after every `handle_*`, and when a wait is over.
