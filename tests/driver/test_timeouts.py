@@ -250,6 +250,55 @@ def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted
         assert face.wait(client.a.b.find(cursor_type=tailable).max_await_time_ms(500).next()) == {"_id": 1}
 
 
+@pytest.mark.parametrize("way", ["find", "aggregate", "watch", "cursor_command"])
+def test_a_wait_for_new_data_is_compared_with_the_limit_whatever_opens_the_cursor(
+    face: Any, scripted: ScriptedServer, way: str
+) -> None:
+    client = face.client(scripted.uri, timeoutMS=500)
+    tailable = mangonel.CursorType.TAILABLE_AWAIT
+    calls = {
+        "find": lambda: client.a.b.find(cursor_type=tailable).max_await_time_ms(500).next(),
+        "aggregate": lambda: client.a.b.aggregate([], maxAwaitTimeMS=500),
+        "watch": lambda: client.a.b.watch(max_await_time_ms=500),
+        "cursor_command": lambda: client.a.cursor_command({"find": "b"}, max_await_time_ms=500),
+    }
+    error, _ = timed(face, calls[way])
+    assert "below the time limit of 500 ms, found 500" in str(error)
+    assert not scripted.received("find")
+    assert not scripted.received("aggregate")
+
+
+def test_a_tailable_cursor_waits_no_longer_than_what_is_left_of_the_time(
+    face: Any, scripted: ScriptedServer
+) -> None:
+    scripted.on("find", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "firstBatch": [{"_id": 1}]}})
+    scripted.on("getMore", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "nextBatch": [{"_id": 2}]}})
+    client = face.client(scripted.uri)
+    tailable = mangonel.CursorType.TAILABLE_AWAIT
+    cursor = client.a.b.find(cursor_type=tailable).max_await_time_ms(30_000)
+    face.wait(cursor.next())
+    with mangonel.timeout(9):
+        face.wait(cursor.next())
+    face.wait(cursor.next())
+    cut, whole = (request.command["maxTimeMS"] for request in scripted.received("getMore"))
+    assert 1_000 < cut <= 9_000
+    assert whole == 30_000
+    face.wait(cursor.close())
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_sent"),
+    [(mangonel.CursorType.TAILABLE_AWAIT, True), (mangonel.CursorType.TAILABLE, False)],
+)
+def test_the_limit_of_a_tailable_find_is_the_servers_only_when_it_waits_for_data(
+    face: Any, scripted: ScriptedServer, kind: int, is_sent: bool
+) -> None:
+    # Without awaitData the server would take it for the whole life of the cursor.
+    client = face.client(scripted.uri, timeoutMS=9_000)
+    face.wait(client.a.b.find(cursor_type=kind).next())
+    assert ("maxTimeMS" in scripted.received("find")[0].command) is is_sent
+
+
 def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: ScriptedServer) -> None:
     client = face.client(scripted.uri)
     scripted.on("find", {"ok": 1, "cursor": {"id": 77, "ns": "a.b", "firstBatch": [{"_id": 1}]}})

@@ -164,17 +164,21 @@ impl Command {
     /// Takes a field that is a document out of the body; empty when there is none. Only between two messages: what was
     /// stamped is gone.
     pub fn take_document(&mut self, key: &str) -> Vec<u8> {
-        self.head.truncate(self.body_end);
-        self.head.push(0);
-        // A stamp wrote its own length there.
-        let length = (self.head.len() - BODY_START) as i32;
-        self.head[BODY_START..BODY_START + 4].copy_from_slice(&length.to_le_bytes());
+        self.unstamp();
         let found = self.find_document(key);
         self.head.truncate(self.body_end);
         let Some((range, value)) = found else { return Vec::new() };
         self.body_end -= range.len();
         self.head.drain(range);
         value
+    }
+
+    /// Makes the body a whole document again: a stamp wrote its own length and fields there.
+    fn unstamp(&mut self) {
+        self.head.truncate(self.body_end);
+        self.head.push(0);
+        let length = (self.head.len() - BODY_START) as i32;
+        self.head[BODY_START..BODY_START + 4].copy_from_slice(&length.to_le_bytes());
     }
 
     /// Returns whether the body has this field, and it is true.
@@ -198,8 +202,10 @@ impl Command {
         None
     }
 
-    /// Lowers the body's `maxTimeMS` to `milliseconds`, if it has one above that; before the first stamp.
+    /// Lowers the body's `maxTimeMS` to `milliseconds`, if it has one above that. Only between two messages: what was
+    /// stamped is gone.
     pub fn shorten_wait(&mut self, milliseconds: i64) {
+        self.unstamp();
         let Ok(body) = RawDocument::from_bytes(self.head.get(BODY_START..).unwrap_or_default()) else {
             return;
         };
@@ -211,9 +217,7 @@ impl Command {
         self.head.truncate(self.body_end);
         writer::append_i64(&mut self.head, "maxTimeMS", milliseconds);
         self.body_end = self.head.len();
-        self.head.push(0);
-        let length = (self.head.len() - BODY_START) as i32;
-        self.head[BODY_START..BODY_START + 4].copy_from_slice(&length.to_le_bytes());
+        self.unstamp();
     }
 
     /// Makes the message ready to send: the body, then what `envelope` appends to it, then the sequence.

@@ -90,6 +90,25 @@ fn a_get_more_keeps_the_wait_that_its_cursor_asked_for() {
 }
 
 #[test]
+fn a_get_more_waits_no_longer_than_what_is_left_when_it_is_sent() {
+    let mut bench = Bench::primary();
+    let wait = json!({"getMore": 1, "maxTimeMS": 650});
+    let mut exchange = bench.begin(within(700, operation(Kind::ReadOnce, &wait)));
+    bench.open(&mut exchange);
+    bench.pass(100);
+    let hello = bench.hello.clone();
+    bench.reply(&mut exchange, &hello);
+    assert_eq!(number(&outbound(&exchange)["maxTimeMS"]), 600);
+
+    let mut exchange = bench.sent(within(700, operation(Kind::ReadOnce, &wait)));
+    assert_eq!(number(&outbound(&exchange)["maxTimeMS"]), 650);
+    bench.pass(200);
+    bench.reply(&mut exchange, &overloaded());
+    rest(&mut bench, &mut exchange);
+    assert!(number(&outbound(&exchange)["maxTimeMS"]) <= 500, "the second time as well");
+}
+
+#[test]
 fn nothing_is_sent_when_the_way_takes_longer_than_what_is_left() {
     let mut bench = Bench::primary();
     bench.run(find());

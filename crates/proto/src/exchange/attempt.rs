@@ -238,7 +238,7 @@ impl Exchange {
 
     /// Returns the `maxTimeMS` that the operation's limit leaves to the server, once its own way there and back is
     /// taken off.
-    fn time_for_server(&self, server: &ServerDescription, now: Instant) -> Result<Option<i64>, Failure> {
+    fn time_for_server(&mut self, server: &ServerDescription, now: Instant) -> Result<Option<i64>, Failure> {
         let Some(until) = self.until else { return Ok(None) };
         let (left, way) = (until.saturating_since(now), server.min_round_trip_time);
         let milliseconds = i64::try_from(left.saturating_sub(way).as_millis()).unwrap_or(i64::MAX);
@@ -251,11 +251,14 @@ impl Exchange {
                 way.as_millis()
             )));
         }
-        let command = &self.operation.command;
-        // The server refuses it on a `getMore`, except for the wait of a tailable cursor, which is the caller's; and
-        // takes that of a tailable cursor's `find` for the whole life of the cursor.
+        let command = &mut self.operation.command;
+        // The server refuses it on a `getMore`, except for the wait of a tailable cursor, which must not last longer than
+        // what is left; and takes that of a tailable cursor's `find` for the whole life of the cursor.
         let is_for_the_line = match command.name() {
-            "getMore" => true,
+            "getMore" => {
+                command.shorten_wait(milliseconds);
+                true
+            }
             "find" => command.has_flag("tailable") && !command.has_flag("awaitData"),
             _ => false,
         };

@@ -182,13 +182,9 @@ impl Exchange {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
         };
-        if let Some(until) = until {
-            if operation.command.name() == "getMore" {
-                let left = until.saturating_since(now).as_millis();
-                operation.command.shorten_wait(i64::try_from(left).unwrap_or(i64::MAX));
-            } else {
-                operation.command.drop_own_limits();
-            }
+        // The wait of a tailable cursor's `getMore` is its caller's; it is cut when it is sent.
+        if until.is_some() && operation.command.name() != "getMore" {
+            operation.command.drop_own_limits();
         }
         let operation_id = operation.group;
         let mut exchange = Exchange {

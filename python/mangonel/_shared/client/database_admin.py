@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_READ_ONCE, READ_BATCH
+from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import (
     MISSING_IS_FINE,
@@ -267,6 +268,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         explicit = session_of(self._port, session)
         asked: dict[str, Any] = {command: value} if isinstance(command, str) else dict(command)
         asked.update(kwargs)
+        check_wait(max_await_time_ms, self._port.timeout)
         codec = PLAIN if codec_options is None else _core.Codec(codec_options)
         operation = self._operation(
             asked,
