@@ -53,6 +53,7 @@ def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[[str], 
 
 
 _outcomes: dict[str, Counter[str]] = {}
+_second_tries: list[str] = []
 
 
 def pytest_runtest_logreport(report: Any) -> None:
@@ -60,6 +61,8 @@ def pytest_runtest_logreport(report: Any) -> None:
     properties = dict(report.user_properties)
     if "spec" not in properties or (report.when != "call" and not report.skipped):
         return
+    if "second try" in properties:
+        _second_tries.append(f"SECOND TRY {report.nodeid}: {properties['second try']}")
     outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
     _outcomes.setdefault(properties["spec"], Counter())[outcome] += 1
 
@@ -68,6 +71,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the counts by specification and face."""
     if not _outcomes:
         return
+    for line in _second_tries:
+        terminalreporter.write_line(line)
     names = ("passed", "failed", "gap", "skipped")
     terminalreporter.write_line(f"{'specification, face':<55}" + "".join(f"{name:>9}" for name in names))
     for spec, counts in sorted(_outcomes.items()):

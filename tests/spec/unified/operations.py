@@ -35,6 +35,8 @@ class Operations:
         self._matcher = matcher
         self._special = special
         self._arguments = Arguments(face.driver, entities)
+        # The `timeoutMS` that cursors and change streams were made with, in milliseconds, by their ids.
+        self._limits: dict[int, int] = {}
         # `find` passes all on to the cursor.
         self._find_signature = face.driver.module("cursor").Cursor.__init__
 
@@ -82,15 +84,21 @@ class Operations:
                 return worker.submit(self.run(arguments["operation"]))
             return await self._special.call(name, arguments)
         entity = self._entities.find(operation["object"])
-        seconds = arguments.pop("timeoutMS", None)
-        # An operation's own deadline is a block around it in this API.
-        limit = self._driver.module("").timeout if seconds is not None else None
-        with limit(seconds / 1000) if limit is not None else contextlib.nullcontext():
-            if isinstance(entity, ClientEntity):
-                return await self._on("client", entity.client, name, arguments)
-            if isinstance(entity, SessionEntity):
-                return await self._on("session", entity.session, name, arguments)
-            return await self._on(_kind(entity), entity, name, arguments)
+        milliseconds = arguments.pop("timeoutMS", self._limits.get(id(entity)))
+        # An operation's own limit is a block around it in this API, and that of a cursor one around each use of it.
+        limit = self._driver.module("").timeout if milliseconds is not None else None
+        with limit(milliseconds / 1000) if limit is not None else contextlib.nullcontext():
+            result = await self._of_entity(entity, name, arguments)
+        if milliseconds is not None and name in {"createFindCursor", "createChangeStream"}:
+            self._limits[id(result)] = milliseconds
+        return result
+
+    async def _of_entity(self, entity: Any, name: str, arguments: dict[str, Any]) -> Any:
+        if isinstance(entity, ClientEntity):
+            return await self._on("client", entity.client, name, arguments)
+        if isinstance(entity, SessionEntity):
+            return await self._on("session", entity.session, name, arguments)
+        return await self._on(_kind(entity), entity, name, arguments)
 
     async def _on(self, kind: str, target: Any, name: str, arguments: dict[str, Any]) -> Any:
         special = getattr(self, f"_{kind}_{values.snake_case(name)}", None)
