@@ -32,6 +32,8 @@ pub(crate) struct Decoder<'a, 'py> {
     pub(crate) py: Python<'py>,
     pub(crate) codec: &'a Codec,
     pub(crate) data: &'a [u8],
+    /// The object whose bytes `data` are, all of them: a `bytes` object or a view of one.
+    pub(super) owner: Option<&'a Bound<'py, PyAny>>,
     /// 0 <= position <= end of the enclosing document <= data.len()
     pub(crate) position: usize,
     depth: u32,
@@ -70,6 +72,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             py,
             codec,
             data,
+            owner: None,
             position: 0,
             depth: 0,
             // SAFETY: a stack is moved out.
@@ -83,6 +86,12 @@ impl<'a, 'py> Decoder<'a, 'py> {
             makes_dates: are_known,
             makes_ints: are_known && codec.types.int64_is_plain,
         }
+    }
+
+    /// Lets raw documents be views of this object, whose bytes are exactly those to decode.
+    pub(super) fn owned_by(mut self, owner: Option<&'a Bound<'py, PyAny>>) -> Self {
+        self.owner = owner;
+        self
     }
 
     /// Puts a value, whose reference it takes over, on the stack.

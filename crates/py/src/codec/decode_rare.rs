@@ -3,7 +3,7 @@ use std::ffi::c_void;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice, PyString};
 
 use super::datetime;
 use super::decode::Decoder;
@@ -16,6 +16,9 @@ use super::types::uuid_types;
 const UUID_LEGACY: u8 = 3;
 const UUID: u8 = 4;
 const OLD_BINARY: u8 = 2;
+
+/// From this size on a raw document inside another is a view of it, as in PyMongo.
+const RAW_VIEW_SIZE: usize = 4096;
 
 impl Codec {
     /// Tells whether a date is not simply the `datetime` of these milliseconds.
@@ -243,7 +246,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// `RawBSONDocument` keeps the bytes.
+    /// `RawBSONDocument` keeps the bytes: the caller's own object, a view of a large part of it, or a copy.
     pub(super) fn raw(
         &mut self,
         class: &Py<PyAny>,
@@ -251,8 +254,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
         end: usize,
     ) -> Result<*mut ffi::PyObject, Fault> {
         self.position = end;
-        let bytes = super::bytes_of(self.py, &self.data[start..=end])?;
-        let made = class.bind(self.py).call1((bytes, &self.codec.options))?;
+        let (py, size) = (self.py, end + 1 - start);
+        let bytes = match self.owner {
+            Some(owner) if size == self.data.len() && owner.is_exact_instance_of::<PyBytes>() => {
+                owner.clone()
+            }
+            Some(owner) if size >= RAW_VIEW_SIZE && size < self.data.len() => {
+                // Neither index is over isize::MAX, which no object exceeds.
+                let range = PySlice::new(py, start as isize, end as isize + 1, 1);
+                PyMemoryView::from(owner)?.get_item(range)?
+            }
+            _ => super::bytes_of(py, &self.data[start..=end])?.into_any(),
+        };
+        let made = class.bind(py).call1((bytes, &self.codec.options))?;
         Ok(made.into_ptr())
     }
 

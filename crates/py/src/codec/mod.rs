@@ -22,11 +22,14 @@ mod shapes;
 pub(crate) mod text;
 mod types;
 
+use std::ops::Range;
+
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyMemoryView};
 
 use cell::GilCell;
 use decode::Decoder;
@@ -232,7 +235,7 @@ fn py_decode<'py>(
     codec_options: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let codec = prepared(data.py(), codec_options)?;
-    with_bytes(data, |bytes| Decoder::new(data.py(), codec.get(), bytes).whole())
+    with_bytes(data, |bytes, owner| Decoder::new(data.py(), codec.get(), bytes).owned_by(owner).whole())
 }
 
 /// Return the documents that stand one after another in `data`, as a list.
@@ -252,8 +255,8 @@ fn decode_all<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let codec = prepared(data.py(), codec_options)?;
     let list = PyList::empty(data.py());
-    with_bytes(data, |bytes| {
-        let mut decoder = Decoder::new(data.py(), codec.get(), bytes);
+    with_bytes(data, |bytes, owner| {
+        let mut decoder = Decoder::new(data.py(), codec.get(), bytes).owned_by(owner);
         while decoder.position < bytes.len() {
             if bytes.len() - decoder.position < 5 {
                 return Err(invalid(decoder.position, "not enough data for a BSON document"));
@@ -272,7 +275,7 @@ fn decode_fields<'py>(
     codec_options: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let codec = prepared(data.py(), codec_options)?;
-    with_bytes(data, |bytes| Decoder::new(data.py(), codec.get(), bytes).fields())
+    with_bytes(data, |bytes, owner| Decoder::new(data.py(), codec.get(), bytes).owned_by(owner).fields())
 }
 
 /// Take a new random part and counter for ObjectIds; for the child after a fork.
@@ -309,17 +312,37 @@ fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     selftest::found().into_py_dict(py)
 }
 
-/// Runs `action` on bytes that cannot change: those of a `bytes` object, or a copy.
+/// Runs `action` on bytes that cannot change, and the object that holds them: a `bytes` object, a view of one, or none
+/// when they had to be copied.
 fn with_bytes<'py>(
     data: &Bound<'py, PyAny>,
-    action: impl FnOnce(&[u8]) -> Result<Bound<'py, PyAny>, Fault>,
+    action: impl FnOnce(&[u8], Option<&Bound<'py, PyAny>>) -> Result<Bound<'py, PyAny>, Fault>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = data.py();
     let result = if let Ok(bytes) = data.cast::<PyBytes>() {
-        action(bytes.as_bytes())
+        action(bytes.as_bytes(), Some(data))
     } else {
-        let copy = PyBuffer::<u8>::get(data)?.to_vec(py)?;
-        action(&copy)
+        let buffer = PyBuffer::<u8>::get(data)?;
+        match viewed_bytes(data, &buffer)? {
+            Some((bytes, range)) => action(&bytes.as_bytes()[range], Some(data)),
+            None => action(&buffer.to_vec(py)?, None),
+        }
     };
     result.map_err(|fault| into_exception(py, fault, None))
+}
+
+/// Returns the `bytes` object that a memoryview shows, and which of its bytes; `None` for anything that may change.
+fn viewed_bytes<'py>(
+    data: &Bound<'py, PyAny>,
+    buffer: &PyBuffer<u8>,
+) -> PyResult<Option<(Bound<'py, PyBytes>, Range<usize>)>> {
+    if !data.is_exact_instance_of::<PyMemoryView>() || !buffer.is_c_contiguous() {
+        return Ok(None);
+    }
+    let Ok(bytes) = data.getattr(intern!(data.py(), "obj"))?.cast_into_exact::<PyBytes>() else {
+        return Ok(None);
+    };
+    let start = (buffer.buf_ptr() as usize).checked_sub(bytes.as_bytes().as_ptr() as usize);
+    let range = start.map(|start| start..start.saturating_add(buffer.len_bytes()));
+    Ok(range.filter(|range| range.end <= bytes.as_bytes().len()).map(|range| (bytes, range)))
 }

@@ -83,6 +83,11 @@ static CACHE: GilCell<Cache> = GilCell::new(Cache { entries: Vec::new(), next: 0
 static DEFAULT: PyOnceLock<Py<Codec>> = PyOnceLock::new();
 
 impl Codec {
+    /// Whether documents are made raw.
+    pub fn makes_raw_documents(&self) -> bool {
+        matches!(self.document_class, DocumentClass::Raw(_))
+    }
+
     /// Prepares options, or finds those prepared before: a remembered codec keeps its options alive, so the same
     /// address is the same object.
     pub fn from_options(options: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
