@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -456,6 +457,18 @@ def test_aws_keys_of_the_options_sign(
     find(face, client)
     assert aws.last.get("t") == token
     assert "x-mongodb-server-nonce" in aws.last["a"]
+
+
+def test_aws_without_botocore_says_what_to_install_and_sends_nothing(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "botocore"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    client = face.client(scripted_server.uri, username=KEY, password=SECRET, authMechanism="MONGODB-AWS")
+    with pytest.raises(ConfigurationError, match=r"MONGODB-AWS authentication requires .*install with"):
+        find(face, client)
+    assert scripted_server.received("saslStart") == []
 
 
 def test_aws_keys_of_the_environment_sign(

@@ -49,6 +49,8 @@ class AWSResponder:
     ) -> tuple[bytes, int, bool]:
         """Return the client's next word; there is no token in it that could be used again."""
         if challenge is None or previous is None:
+            # Said before anything is sent.
+            _botocore()
             ours = Binary(os.urandom(NONCE_SIZE), 0)
             return _core.encode({"r": ours, "p": NO_CHANNEL_BINDING}), 0, False
         said = _core.decode(challenge)
@@ -125,6 +127,6 @@ def _botocore() -> Any:
         import botocore.session
     except ImportError as error:
         raise ConfigurationError(
-            'MONGODB-AWS needs botocore, which is not installed; run: pip install "mangonel[aws]"'
+            "MONGODB-AWS authentication requires botocore: install with: python -m pip install 'mangonel[aws]'"
         ) from error
     return botocore
