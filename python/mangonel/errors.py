@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from typing import Any
 
-    from mangonel.results import ClientBulkWriteResult
+    from mangonel.results import BulkWriteResult, ClientBulkWriteResult
 
 __all__ = [
     "AutoReconnect",
@@ -142,7 +142,13 @@ class NetworkError(PyMongoError):
 
 
 class ConnectionFailure(NetworkError):
-    """No working connection to the server. What was not acknowledged may or may not have happened."""
+    """No working connection to the server. What was not acknowledged may or may not have happened.
+
+    When it ended a bulk write of several commands, `partial_result` holds what the server had confirmed before; None
+    when that is nothing. Of the command that was cut off nothing is known.
+    """
+
+    partial_result: BulkWriteResult | None = None
 
 
 class AutoReconnect(ConnectionFailure):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -248,6 +249,43 @@ def test_run_with_a_write_to_many_documents_is_never_sent_twice(
     (other,) = scripted_server.received(many._COMMAND)
     assert "txnNumber" in insert.command
     assert "txnNumber" not in other.command
+
+
+@pytest.mark.parametrize("way", ["bulk_write", "insert_many"])
+def test_bulk_that_is_cut_off_tells_what_was_done_before(
+    way: str, face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.hello["maxWriteBatchSize"] = 2
+    failed = {"index": 1, "code": 11000, "errmsg": "E11000"}
+    scripted_server.once("insert", {"ok": 1, "n": 1, "writeErrors": [failed]}, Close())
+    things = face.client(scripted_server.uri, retryWrites=False).a.b
+    documents = [{"_id": number} for number in range(4)]
+
+    calls = {
+        "insert_many": lambda: things.insert_many(documents, ordered=False),
+        "bulk_write": lambda: things.bulk_write([InsertOne(one) for one in documents], ordered=False),
+    }
+
+    with pytest.raises(errors.AutoReconnect) as caught:
+        face.wait(calls[way]())
+
+    partial = caught.value.partial_result
+    assert partial is not None
+    assert partial.inserted_count == 1
+    assert [error["index"] for error in partial.bulk_api_result["writeErrors"]] == [1]
+    assert pickle.loads(pickle.dumps(caught.value)).partial_result.inserted_count == 1
+
+
+def test_bulk_that_is_cut_off_at_once_tells_of_nothing_done(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.once("insert", Close())
+    things = face.client(scripted_server.uri, retryWrites=False).a.b
+
+    with pytest.raises(errors.AutoReconnect) as caught:
+        face.wait(things.bulk_write([InsertOne({})]))
+
+    assert caught.value.partial_result is None
 
 
 def test_write_concern_error_of_a_stepping_down_member_halts_the_bulk(

@@ -286,6 +286,33 @@ def test_bulk_with_a_write_of_many_documents_is_sent_once(face: Face, modern: Sc
     assert len(modern.received("bulkWrite")) == 1
 
 
+def test_bulk_that_is_cut_off_tells_what_was_done_before(face: Face, modern: ScriptedServer) -> None:
+    modern.hello["maxWriteBatchSize"] = 2
+    failed = {"ok": 0, "idx": 1, "code": 11000, "errmsg": "E11000"}
+    modern.once("bulkWrite", reply([failed], nInserted=1, nErrors=1), Close())
+    client = face.client(modern.uri, retryWrites=False)
+    models = [InsertOne({"_id": number}, NS) for number in range(4)]
+
+    with pytest.raises(errors.ClientBulkWriteException) as caught:
+        face.wait(client.bulk_write(models, ordered=False))
+
+    assert isinstance(caught.value.error, errors.AutoReconnect)
+    assert caught.value.partial_result is not None
+    assert caught.value.partial_result.inserted_count == 1
+    assert [error["idx"] for error in caught.value.write_errors or []] == [1]
+
+
+def test_bulk_that_is_cut_off_at_once_tells_of_nothing_done(face: Face, modern: ScriptedServer) -> None:
+    modern.once("bulkWrite", Close())
+    client = face.client(modern.uri, retryWrites=False)
+
+    with pytest.raises(errors.ClientBulkWriteException) as caught:
+        face.wait(client.bulk_write([InsertOne({"_id": 1}, NS)]))
+
+    assert isinstance(caught.value.error, errors.AutoReconnect)
+    assert caught.value.partial_result is None
+
+
 def test_results_cursor_is_read_in_the_session_of_the_command(face: Face, modern: ScriptedServer) -> None:
     modern.once("bulkWrite", reply([{"ok": 1, "idx": 0, "n": 1}], 77))
     modern.once("getMore", more([{"ok": 1, "idx": 1, "n": 1, "nModified": 1}]))

@@ -114,7 +114,7 @@ class ClientBulkRunner:
             return await self._run_flow(command, group)
 
     async def _run_flow(self, command: dict[str, Any], group: int) -> ClientBulkWriteResult:
-        facts = await server_facts_flow(self._client, "bulkWrite")
+        facts = await server_facts_flow(self._client, "bulkWrite", group)
         if facts["max_wire_version"] < _MIN_WIRE_VERSION:
             raise InvalidOperation(
                 "MongoClient.bulk_write needs MongoDB 8.0 or newer (wire version 25), found wire version "

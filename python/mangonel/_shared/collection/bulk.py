@@ -77,7 +77,7 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
 
 
 async def _bulk_write_flow(runner: BulkRunner, runs: list[Run]) -> BulkWriteResult:
-    result = await runner.run_flow(runs)
+    result = await runner.run_flow(runs, first=runs[0].command)
     return BulkWriteResult({}, False) if result is None else BulkWriteResult(result, True)
 
 

@@ -17,7 +17,7 @@ from mangonel._shared.collection.write_support import (
 from mangonel._shared.replies import ReplyTo
 from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type
-from mangonel.errors import BulkWriteError, ConfigurationError, OperationFailure
+from mangonel.errors import BulkWriteError, ConfigurationError, ConnectionFailure, OperationFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,28 +83,33 @@ class BulkRunner:
         self._comment = comment
         self._let = let
         self._group = new_group()
+        # Whether the server has confirmed a command, so that a later failure leaves a part done.
+        self._is_answered = False
         # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
         self.ids: list[Any] = []
 
-    async def run_flow(self, runs: Iterable[Run], name: str = "bulkWrite") -> dict[str, Any] | None:
+    async def run_flow(
+        self, runs: Iterable[Run], *, name: str = "bulkWrite", first: str = "insert"
+    ) -> dict[str, Any] | None:
         """Send everything; return the merged counts, or None when the write concern asks for no answer.
 
         Args:
             runs: what to send.
-            name: what tracers and the log call it.
+            name: what tracers call it.
+            first: the command of the first run, by which the log calls the search for a server.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; the counts tell what was done.
         """
         tracer = self._client._tracer
         if tracer is None:
-            return await self._run_flow(runs, name)
+            return await self._run_flow(runs, first)
         session = None if self._session is None else self._session.number
         with tracer.bulk(self._group, name, self._database_name, self._name, session):
-            return await self._run_flow(runs, name)
+            return await self._run_flow(runs, first)
 
-    async def _run_flow(self, runs: Iterable[Run], name: str) -> dict[str, Any] | None:
-        facts = await server_facts_flow(self._client, name)
+    async def _run_flow(self, runs: Iterable[Run], first: str) -> dict[str, Any] | None:
+        facts = await server_facts_flow(self._client, first, self._group)
         if not self._concern.acknowledged:
             await self._send_flow(list(runs), facts)
             return None
@@ -124,9 +129,17 @@ class BulkRunner:
     async def _take_reply_flow(
         self, operation: _core.Operation, run: Run, offset: int, result: dict[str, Any]
     ) -> None:
-        reply = await self._port.arun(operation)
+        try:
+            reply = await self._port.arun(operation)
+        except ConnectionFailure as error:
+            if self._is_answered:
+                from mangonel.results import BulkWriteResult
+
+                error.partial_result = BulkWriteResult(result, True)
+            raise
         with ReplyTo(run.command):
             merge(run, offset, reply, result)
+            self._is_answered = True
             concern_error = reply.get("writeConcernError")
             is_halted = concern_error is not None and concern_error.get("code") in HALTING_CODES
         if is_halted or (self._ordered and "writeErrors" in reply):

@@ -79,18 +79,21 @@ def check_unanswered_size(
         )
 
 
-async def server_facts_flow(client: _MongoClient[Any], name: str) -> dict[str, Any]:
+async def server_facts_flow(client: _MongoClient[Any], name: str, group: int | None = None) -> dict[str, Any]:
     """Return what the server said of itself; wait for one that takes writes if none is known yet.
 
     Args:
         client: whose server.
-        name: of the command that is to be sent, for the log of a search that fails.
+        name: of the command that is to be sent first, for the log of a search that waits or fails.
+        group: of the bulk write, from `new_group`; None for a single write.
     """
     facts: dict[str, Any] | None = client._core.hello()
     if facts is None:
         # Selects a server and sends nothing.
         selection = build_operation({name: 1}, database="admin", codec=client._codec, kind=KIND_SELECTION)
         selection.silence()
+        if group is not None:
+            selection.join(group)
         await client._port.arun(selection)
         facts = client._core.hello()
     return facts if facts is not None else {}

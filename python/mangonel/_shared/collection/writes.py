@@ -135,7 +135,7 @@ class CollectionWrites(
     async def _insert_many_flow(
         self, runner: BulkRunner, documents: Iterator[_DocumentType | RawBSONDocument], is_checked: bool
     ) -> InsertManyResult:
-        result = await runner.run_flow(_insert_runs(documents, is_checked), "insert")
+        result = await runner.run_flow(_insert_runs(documents, is_checked), name="insert")
         return InsertManyResult(runner.ids, result is not None)
 
 
