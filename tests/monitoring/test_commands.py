@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from mangonel import DeleteOne, InsertOne, WriteConcern, errors, monitoring
+from mangonel.bson import encode
+from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.server import Server
-from monitoring.conftest import Connect, Heard
+from monitoring.conftest import Connect, Heard, kind
 from tools.faces import Face
 from tools.scripted_server import ScriptedServer
+
+
+def encode_all(documents: list[dict[str, Any]]) -> bytes:
+    return b"".join(map(encode, documents))
 
 
 def fail_next(server: Server, command: str, **data: Any) -> None:
@@ -191,6 +197,54 @@ def test_what_is_no_listener_is_refused(face: Face, server: Server, wrong: Any) 
         face.client(server.uri, event_listeners=[wrong])
     with pytest.raises(TypeError, match="must be either a CommandListener"):
         monitoring.register(wrong)
+
+
+def test_replies_to_raw_documents_are_heard_of_as_raw_documents(
+    face: Face, connect: Connect, database_name: str
+) -> None:
+    heard = Heard()
+    things = connect(heard, document_class=RawBSONDocument)[database_name].things
+    face.run(lambda: things.insert_one({"_id": 1, "inner": {"n": 1}}))
+    face.run(lambda: things.find({}).to_list())
+    face.run(lambda: things.find_one_and_delete({"_id": 1}))
+    with pytest.raises(errors.OperationFailure):
+        face.run(lambda: things.aggregate([{"$nope": 1}]))
+
+    found = heard.of("find")[1].reply
+    assert isinstance(found, RawBSONDocument)
+    assert isinstance(found["cursor"]["firstBatch"][0], RawBSONDocument)
+    assert found["cursor"]["firstBatch"][0]["inner"]["n"] == 1
+    assert isinstance(heard.of("findAndModify")[1].reply, RawBSONDocument)
+    assert isinstance(heard.of("aggregate")[1].failure, RawBSONDocument)
+    # The driver itself reads what becomes of a write.
+    assert type(heard.of("insert")[1].reply) is dict
+    assert {type(event.command) for event in heard.events if kind(event) == "started"} == {dict}
+
+
+@pytest.mark.parametrize("way", ["find", "aggregate"])
+def test_raw_batches_are_heard_of_as_one_block_of_bytes_each(
+    face: Face, connect: Connect, database_name: str, way: str
+) -> None:
+    heard = Heard()
+    things = connect(heard)[database_name].things
+    documents = [{"_id": number} for number in range(5)]
+    face.run(lambda: things.insert_many(documents))
+    in_order: list[Any] = [{"$sort": {"_id": 1}}]
+    opened = {
+        "find": lambda: things.find_raw_batches({}, sort=[("_id", 1)], batch_size=3),
+        "aggregate": lambda: face.run(lambda: things.aggregate_raw_batches(in_order, batchSize=3)),
+    }[way]()
+
+    assert face.run(opened.to_list) == [encode_all(documents[:3]), encode_all(documents[3:])]
+    batches = [
+        event.reply["cursor"].get("firstBatch", event.reply["cursor"].get("nextBatch"))
+        for event in heard.events
+        if kind(event) == "succeeded" and "cursor" in event.reply
+    ]
+    first, *others = batches
+    assert first == ([] if way == "aggregate" else [encode_all(documents[:3])])
+    assert others[-1] == [encode_all(documents[3:])]
+    assert all(type(block) is bytes for batch in batches for block in batch)
 
 
 def test_public_constructors_and_reprs_are_pymongos() -> None:

@@ -56,6 +56,20 @@ pub struct CommandFacts {
     pub service_id: Option<ObjectId>,
     /// Whether neither the command nor its answer may be shown to anyone.
     pub is_sensitive: bool,
+    /// How listeners see the reply.
+    pub reply_shape: ReplyShape,
+}
+
+/// What listeners are shown a reply as; what its caller asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplyShape {
+    /// A document.
+    #[default]
+    Document,
+    /// A raw document.
+    Raw,
+    /// A document whose batch is one block of bytes.
+    RawBatch,
 }
 
 /// Why a command has no reply that says `ok`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use mangonel_bson::writer;
 
 use crate::error::ProtocolError;
+use crate::events::ReplyShape;
 use crate::ids::{LinkId, SessionId};
 use crate::message::{Command, Replies};
 use crate::read_preference::ReadPreference;
@@ -93,6 +94,8 @@ pub struct Operation {
     pub is_silent: bool,
     /// What listeners are to take it for a part of, as their operation id: a bulk write of several commands.
     pub group: Option<i64>,
+    /// How listeners see its reply.
+    pub reply_shape: ReplyShape,
 }
 
 impl Operation {
@@ -119,6 +122,7 @@ impl Operation {
             is_filling: true,
             is_silent: true,
             group: None,
+            reply_shape: ReplyShape::Document,
         })
     }
 }

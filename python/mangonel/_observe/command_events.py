@@ -38,8 +38,12 @@ SHOWN_AS: CodecOptions[Any] = CodecOptions(
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_AUTO
 )
 
-# Name, database, request, operation, address, server's connection id, service id, connection, whether it is secret.
-Facts = tuple[str, str, int, "int | None", "_Address", "int | None", "ObjectId | None", int, bool]
+# How a reply is shown: as a document, a raw document, or a document whose batch is one `bytes` object.
+DOCUMENT, RAW, RAW_BATCH = 0, 1, 2
+
+# Name, database, request, operation, address, server's connection id, service id, connection, whether it is secret, and
+# how the reply is shown.
+Facts = tuple[str, str, int, "int | None", "_Address", "int | None", "ObjectId | None", int, bool, int]
 
 
 def _is_secret(name: str, document: Mapping[str, Any]) -> bool:
@@ -49,9 +53,30 @@ def _is_secret(name: str, document: Mapping[str, Any]) -> bool:
     )
 
 
-def shown(document: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a document as a mapping, whether or not it is one already."""
-    return _core.decode(document, SHOWN_AS) if isinstance(document, bytes) else document
+def shown(document: bytes | Mapping[str, Any], shape: int = DOCUMENT) -> Mapping[str, Any]:
+    """Return a document as a mapping, whether or not it is one already.
+
+    Args:
+        document: its bytes, or a mapping.
+        shape: DOCUMENT, RAW or RAW_BATCH.
+    """
+    if not isinstance(document, bytes):
+        return document
+    if shape == DOCUMENT:
+        return _core.decode(document, SHOWN_AS)
+    # Imported when it is needed: few programs ask for raw documents.
+    from mangonel.bson.raw_bson import RawBSONDocument
+
+    raw = RawBSONDocument(document, SHOWN_AS.with_options(document_class=RawBSONDocument))
+    return raw if shape == RAW else _with_raw_batch(_core.decode(document, SHOWN_AS), raw)
+
+
+def _with_raw_batch(reply: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, Any]:
+    for name in ("firstBatch", "nextBatch"):
+        if isinstance(cursor := reply.get("cursor"), dict) and isinstance(cursor.get(name), list):
+            documents = b"".join(document.raw for document in raw["cursor"][name])
+            cursor[name] = [documents] if documents else []
+    return reply
 
 
 class _CommandEvent:
@@ -82,6 +107,7 @@ class _CommandEvent:
             service_id,
             0,
             False,
+            DOCUMENT,
         )
 
     @property
@@ -216,8 +242,12 @@ class CommandSucceededEvent(_CommandEvent):
 
     @property
     def reply(self) -> Mapping[str, Any]:
-        """The whole reply; `{"ok": 1}` for a command without one, empty when it holds credentials."""
-        body = self._body = shown(self._body)
+        """The whole reply; `{"ok": 1}` for a command without one, empty when it holds credentials.
+
+        It is a RawBSONDocument when the operation was asked for these. Of a cursor of raw batches, the batch is a list
+        of one bytes object.
+        """
+        body = self._body = shown(self._body, self._facts[9])
         return body
 
     def __repr__(self) -> str:
@@ -268,7 +298,7 @@ class CommandFailedEvent(_CommandEvent):
     @property
     def failure(self) -> Mapping[str, Any]:
         """The server's reply; of a sensitive command only its codes and labels. Without a reply: why there is none."""
-        body = self._body = shown(self._body)
+        body = self._body = shown(self._body, RAW if self._facts[9] == RAW else DOCUMENT)
         return body
 
     def __repr__(self) -> str:

@@ -79,7 +79,7 @@ class CommandLog(_Component, monitoring.CommandListener):
         self._failed: dict[tuple[int, str], int] = {}
 
     def _about(self, message: str, event: Any, **fields: Any) -> None:
-        _, _, _, _, (host, port), _, service_id, connection, _ = event._facts
+        _, _, _, _, (host, port), _, service_id, connection, *_ = event._facts
         self._write(
             message,
             commandName=event.command_name,

@@ -152,7 +152,7 @@ class Tracer:
 
     def command_started(self, facts: Facts, command: bytes) -> None:
         """Begin the span of a command; a sensitive one has none."""
-        name, database, request_id, operation_id, (host, port), server_id, _, connection, is_secret = facts
+        name, database, request_id, operation_id, (host, port), server_id, _, connection, is_secret, _ = facts
         if is_secret:
             return
         operation, collection = self._operations.get(operation_id or 0, (None, None))

@@ -195,6 +195,7 @@ fn operation(kind: Kind, command: &str, sequence: Vec<u8>) -> Operation {
         limit: Limit::OfClient,
         pinned: None,
         group: None,
+        reply_shape: mangonel_proto::events::ReplyShape::Document,
         is_under_way: false,
         is_filling: false,
         is_silent: false,

@@ -9,7 +9,7 @@ use super::{Exchange, Phase};
 use crate::client::Client;
 use crate::events::{
     CheckOutFailure, CloseReason, CommandFacts, CommandFailure, Event, HARMLESS, Interests, PoolEvent,
-    SelectionEvent, is_hello, is_sensitive,
+    ReplyShape, SelectionEvent, is_hello, is_sensitive,
 };
 use crate::ids::LinkId;
 use crate::message::Replies;
@@ -81,6 +81,11 @@ impl Exchange {
             server_connection_id: facts.server_connection_id,
             service_id: facts.service_id,
             is_sensitive: is_secret,
+            reply_shape: if authenticating.is_some() {
+                ReplyShape::Document
+            } else {
+                self.operation.reply_shape
+            },
         });
         if authenticating.is_none() {
             self.operation_id = Some(operation_id);
@@ -184,8 +189,8 @@ impl Exchange {
     /// Tells listeners how far the choice of a server has come; its start comes by itself.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
         // The search for a server that prepares a bulk write is told of when it waits or fails; the write tells the rest.
-        let is_quiet = self.operation.is_silent
-            && (self.operation.command.name() == "ping" || matches!(event, SelectionEvent::Succeeded { .. }));
+        let is_at_once = matches!(event, SelectionEvent::Succeeded { .. }) && !self.notes.is_selecting;
+        let is_quiet = self.operation.is_silent && (self.operation.command.name() == "ping" || is_at_once);
         if !client.wants(Interests::SELECTION) || is_quiet {
             return;
         }

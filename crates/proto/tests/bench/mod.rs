@@ -6,6 +6,7 @@ use std::time::Duration;
 use mangonel_bson::{RawDocument, parse_json};
 use mangonel_proto::client::Client;
 use mangonel_proto::error::Failure;
+use mangonel_proto::events::ReplyShape;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::ids::{LinkId, ShardId};
 use mangonel_proto::message::{Command, Replies};
@@ -108,6 +109,7 @@ pub fn operation(kind: Kind, command: &Value) -> Operation {
         is_filling: false,
         is_silent: false,
         group: None,
+        reply_shape: ReplyShape::Document,
     }
 }
 

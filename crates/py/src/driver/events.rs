@@ -202,6 +202,7 @@ fn facts_of<'py>(py: Python<'py>, facts: &CommandFacts) -> PyResult<Bound<'py, P
         service_id,
         facts.link.0,
         facts.is_sensitive,
+        facts.reply_shape as u8,
     )
         .into_pyobject(py)
 }

@@ -1,6 +1,7 @@
 //! A command from Python, encoded: floor 7 says what to run and how its reply is to be read.
 
 use mangonel_bson::RawDocument;
+use mangonel_proto::events::ReplyShape;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, Limit, Operation as CoreOperation, SessionChoice};
@@ -232,6 +233,13 @@ impl Operation {
     ) -> Self {
         // A write without a reply must not have a session: nobody would learn what became of it.
         let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
+        let reply_shape = match plan.reading {
+            Reading::RawBatch => ReplyShape::RawBatch,
+            // What the driver itself reads of a reply is no document of the user's.
+            Reading::Write | Reading::Answer | Reading::Apply | Reading::Unchecked => ReplyShape::Document,
+            _ if codec.get().makes_raw_documents() => ReplyShape::Raw,
+            _ => ReplyShape::Document,
+        };
         let operation = CoreOperation {
             command,
             database: database.into(),
@@ -246,6 +254,7 @@ impl Operation {
             is_filling: false,
             is_silent: false,
             group: None,
+            reply_shape,
         };
         Operation { operation: Some(operation), reading: plan.reading, codec, answer: None, sink: None }
     }

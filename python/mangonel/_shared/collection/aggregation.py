@@ -12,6 +12,7 @@ from mangonel._core import (
     KIND_WRITE,
     READ_DOCUMENT,
     READ_FIRST,
+    READ_RAW_BATCH,
 )
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic
@@ -90,7 +91,10 @@ class AggregatingSource(CommandSource):
             check_wait(max_await_time_ms, self._port.timeout)
             _refine(options)
             command.update(options)
-        if size is not None and not is_write:
+        if cursor_class._reading == READ_RAW_BATCH and not is_write:
+            # As in PyMongo, all batches come by `getMore`, and only these are raw to listeners.
+            command["cursor"] = {**command["cursor"], "batchSize": 0}
+        elif size is not None and not is_write:
             command["cursor"] = {**command["cursor"], "batchSize": size}
         self._add_read_concern(command, explicit)
         is_acknowledged = True
