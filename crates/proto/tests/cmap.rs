@@ -16,6 +16,7 @@ use mangonel_proto::events::{Event, Interests, PoolEvent};
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::ids::ShardId;
 use mangonel_proto::operation::Operation;
+use mangonel_proto::options::PoolOptions;
 use mangonel_proto::pool::Pool;
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::monitor::Failure as MonitorFailure;
@@ -54,6 +55,8 @@ struct Sim {
     /// How long the server takes to answer to a handshake, and with which error.
     latency: Duration,
     refusal: Option<i64>,
+    /// The options that are not the defaults.
+    pool_options: Value,
     /// How often pools are looked after; `None` for never.
     upkeep: Option<Duration>,
     upkeep_at: Instant,
@@ -72,6 +75,7 @@ impl Sim {
         pool.max_pool_size = number("maxPoolSize").map_or(pool.max_pool_size, |size| size as usize);
         pool.min_pool_size = number("minPoolSize").map_or(0, |size| size as usize);
         pool.max_connecting = number("maxConnecting").map_or(pool.max_connecting, |count| count as usize);
+        let pool_options = differing(pool);
         let interval = given["backgroundThreadIntervalMS"].as_i64().unwrap_or(50);
         let fail_point = &case["failPoint"]["data"];
         let now = Instant(Duration::from_secs(1000));
@@ -88,6 +92,7 @@ impl Sim {
             failures: Vec::new(),
             latency: Duration::from_millis(fail_point["blockTimeMS"].as_u64().unwrap_or(0)),
             refusal: fail_point["errorCode"].as_i64(),
+            pool_options,
             upkeep: u64::try_from(interval).ok().map(Duration::from_millis),
             upkeep_at: now,
         };
@@ -98,7 +103,12 @@ impl Sim {
     fn take_events(&mut self) {
         for event in self.client.poll_events() {
             if let Event::Pool { event, .. } = event {
-                self.events.push(shown(&event));
+                let mut shown = shown(&event);
+                if event == PoolEvent::Created {
+                    // The core's event leaves them to the Python layer, which was given the same.
+                    shown["options"] = self.pool_options.clone();
+                }
+                self.events.push(shown);
             }
         }
         // What the owner of a client does after every change; nobody here holds sockets.
@@ -380,9 +390,28 @@ impl Sim {
     }
 }
 
+/// The pool's options that are not the defaults, by their names in a URI.
+fn differing(options: &PoolOptions) -> Value {
+    let usual = PoolOptions::default();
+    let mut differing = json!({});
+    for (name, value, usual) in [
+        ("maxPoolSize", options.max_pool_size, usual.max_pool_size),
+        ("minPoolSize", options.min_pool_size, usual.min_pool_size),
+        ("maxConnecting", options.max_connecting, usual.max_connecting),
+    ] {
+        if value != usual {
+            differing[name] = json!(value);
+        }
+    }
+    if let Some(idle) = options.max_idle_time {
+        differing["maxIdleTimeMS"] = json!(idle.as_millis() as u64);
+    }
+    differing
+}
+
 fn shown(event: &PoolEvent) -> Value {
     match event {
-        PoolEvent::Created => json!({"type": "ConnectionPoolCreated", "options": {}}),
+        PoolEvent::Created => json!({"type": "ConnectionPoolCreated"}),
         PoolEvent::Ready => json!({"type": "ConnectionPoolReady"}),
         PoolEvent::Cleared { is_interrupting, .. } => {
             json!({"type": "ConnectionPoolCleared", "interruptInUseConnections": is_interrupting})

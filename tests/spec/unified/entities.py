@@ -5,13 +5,14 @@ Spec: unified-test-format, "entity".
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spec.unified import inside, values
+from spec.unified import values
 from spec.unified.driver import Face, Worker
 from spec.unified.events import EventLog, make_listener
 from spec.unified.logs import MessageLog
@@ -65,6 +66,9 @@ class Entities:
         self._cluster_time = cluster_time
         self._values: dict[str, Any] = {}
         self._contexts = contextlib.ExitStack()
+        self._starts: list[asyncio.Future[None]] = []
+        # By its id: the database of a bucket, and its name in there.
+        self.buckets: dict[int, tuple[Any, str]] = {}
 
     def find(self, name: str) -> Any:
         """Return what goes by that name."""
@@ -117,7 +121,9 @@ class Entities:
             options["tracing"] = entity.spans.option(shows_commands=shows_commands)
         client_class = self._face.public(driver.module(""), "MongoClient")
         entity.client = client_class(self._uri, **options)
-        inside.start_watching(entity.client)
+        if self._face.is_async:
+            # As the format expects; an asyncio client would wait for its first operation.
+            self._starts.append(asyncio.ensure_future(_connect(entity.client)))
         if "awaitMinPoolSizeMS" in wanted:
             await self._fill_pools(entity, options, wanted["awaitMinPoolSizeMS"] / 1000)
         return entity
@@ -160,13 +166,18 @@ class Entities:
             **({"chunk_size_bytes": options.pop("chunkSizeBytes")} if "chunkSizeBytes" in options else {}),
             **values.concerns(self._face.driver, options),
         }
-        return bucket_class(self.find(wanted["database"]), **arguments)
+        database = self.find(wanted["database"])
+        bucket = bucket_class(database, **arguments)
+        self.buckets[id(bucket)] = database, arguments["bucket_name"]
+        return bucket
 
     async def _make_thread(self, wanted: Mapping[str, Any]) -> Worker:
         return self._face.start_worker()
 
     async def close(self) -> None:
         """End what the case left: cursors, sessions, then the clients. A lost connection does no harm here."""
+        for start in self._starts:
+            start.cancel()
         with self._contexts:
             for kind in (None, SessionEntity, ClientEntity):
                 for value in self._values.values():
@@ -179,6 +190,12 @@ class Entities:
                                 await self._face.wait(value.client.close())
                         elif kind is None and _is_cursor(value):
                             await self._face.wait(value.close())
+
+
+async def _connect(client: Any) -> None:
+    # Without a server the case says what comes of it.
+    with contextlib.suppress(Exception):
+        await client.aconnect()
 
 
 def _is_cursor(value: Any) -> bool:

@@ -1,11 +1,10 @@
-"""What the format asks and no public name tells: pins, dirt, the state of a transaction; and an early start."""
+"""What the format asks and no public name tells: pins, dirt, the state of a transaction."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-__all__ = ["is_dirty", "is_pinned", "pinned_address", "start_watching", "transaction_state"]
+__all__ = ["is_dirty", "is_pinned", "pinned_address", "transaction_state"]
 
 
 def is_dirty(session: Any) -> bool:
@@ -36,17 +35,6 @@ def transaction_state(session: Any) -> str:
             return "starting"
         return "in_progress" if session.in_transaction else "none"
     return str(session._transaction.state.name).lower()
-
-
-def start_watching(client: Any) -> None:
-    """Let an asyncio client look at its servers now, as the format expects; ours would wait for the first operation."""
-    if hasattr(client, "_core") and client._port.is_async:
-        from mangonel import _core
-
-        ping = {"ping": 1}
-        selection = _core.Operation("admin", ping, client._codec, _core.KIND_SELECTION, _core.READ_DOCUMENT)
-        selection.silence()
-        client._core.begin(selection, int(client._port._enter(asyncio.get_running_loop()).shard)).close()
 
 
 def _is_ours(session: Any) -> bool:
