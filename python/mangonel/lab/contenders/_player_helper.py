@@ -5,51 +5,17 @@ Started by the task as `python -m mangonel.lab.contenders._player_helper DESCRIP
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mangonel.lab import protocol
+from mangonel.lab import protocol, registry
 from mangonel.lab.contender import Target
+from mangonel.lab.contenders._faces import play
 from mangonel.lab.contenders._players import open_player
+from mangonel.lab.experiment import Bench, Size
 
 AT_A_TIME = 2
-
-
-class Helper:
-    """One player and how it is run: two tasks on its loop, or two threads."""
-
-    def __init__(self, contender: str, target: Target, is_async: bool) -> None:
-        self._runner = asyncio.Runner()
-        self._threads = None if is_async else ThreadPoolExecutor(AT_A_TIME)
-        self._player = self._runner.run(open_player(contender, target))
-
-    def play(self, verb: str, items: list[list[Any]]) -> None:
-        call = getattr(self._player, verb)
-        if self._threads is None:
-            self._runner.run(_tasks(call, items))
-        else:
-            list(self._threads.map(lambda item: call(*item), items))
-
-    def close(self) -> None:
-        if self._threads is None:
-            self._runner.run(self._player.close())
-        else:
-            self._player.close()
-            self._threads.shutdown()
-        self._runner.close()
-
-
-async def _tasks(call: Any, items: list[list[Any]]) -> None:
-    queue = iter(items)
-
-    async def play() -> None:
-        for item in queue:
-            await call(*item)
-
-    await asyncio.gather(*(play() for _ in range(AT_A_TIME)))
 
 
 def main() -> int:
@@ -58,10 +24,16 @@ def main() -> int:
     order = channel.receive()
     if order is None:
         return 1
+    bench = Bench(registry.contender(order["contender"]), Target(**order["target"]), Size(), 0)
+
+    def call(verb: str, items: list[list[Any]]) -> None:
+        act = getattr(player, verb)
+        bench.drive(lambda item: act(*item), items, AT_A_TIME)
+
     try:
-        helper = Helper(order["contender"], Target(**order["target"]), order["is_async"])
+        player = play(bench, open_player(bench.contender.id, bench.target))
         # As many connections as files are played at a time.
-        helper.play("hello", [[3]] * AT_A_TIME)
+        call("hello", [[3]] * AT_A_TIME)
     except Exception as error:
         channel.send({"error": f"{type(error).__name__}: {error}"})
         return 1
@@ -69,12 +41,13 @@ def main() -> int:
     while (message := channel.receive()) is not None:
         before = time.process_time_ns()
         try:
-            helper.play(message["verb"], message["items"])
+            call(message["verb"], message["items"])
         except Exception as error:
             channel.send({"error": f"{message['verb']}: {type(error).__name__}: {error}"})
             continue
         channel.send({"event": "done", "cpu_ns": time.process_time_ns() - before})
-    helper.close()
+    bench.run(player.close())
+    bench.close()
     return 0
 
 

@@ -32,7 +32,7 @@ class Helpers:
         name, target = bench.contender.copy_of or bench.contender.id, asdict(bench.target)
         self.each = [Child(HELPER) for _ in range(max(2, os.cpu_count() or 2))]
         for helper in self.each:
-            helper.tell({"contender": name, "target": target, "is_async": bench.is_async})
+            helper.tell({"contender": name, "target": target})
         for helper in self.each:
             helper.hear(TIMEOUT)
 
