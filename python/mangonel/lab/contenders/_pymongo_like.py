@@ -16,12 +16,14 @@ from mangonel.lab.contenders._faces import wait
 EXHAUST_CURSOR = 64  # CursorType.EXHAUST
 
 
+def with_option(uri: str, option: str) -> str:
+    """Return a URI with one more option, as "name=value"."""
+    return f"{uri}{'&' if '?' in uri else '?' if uri.count('/') > 2 else '/?'}{option}"
+
+
 def uri_with(target: Target) -> str:
     """Return the target's URI with its write concern, the way a user would state it once for all."""
-    if "w=" in target.uri:
-        return target.uri
-    query = "&" if "?" in target.uri else "?" if target.uri.count("/") > 2 else "/?"
-    return f"{target.uri}{query}w={target.write_concern}"
+    return target.uri if "w=" in target.uri else with_option(target.uri, f"w={target.write_concern}")
 
 
 class _Adapter:

@@ -94,6 +94,14 @@ class VisitTask(Task):
     def arrange(self) -> None:
         self._site.used()
 
+    def act(self) -> int:
+        self.load(self._part.operations)
+        return self._part.operations
+
+    def load(self, count: int) -> None:
+        """Have so many visits, or whatever the part's operations are."""
+        raise NotImplementedError
+
     def _counted(self, wanted: dict[str, int], operations: int) -> dict[str, float]:
         """Return Tornado's processor time for each operation, after looking at the store's calls."""
         calls, cpu = self._site.used()
@@ -133,12 +141,8 @@ class SiteTask(VisitTask):
             self._loads += 1
             self._rate = SHARE * count / (self._generated(count)["wall_ns"] / 1e9)
         else:
-            self._load(max(300, self._part.operations // 5))
+            self.load(max(300, self._part.operations // 5))
         self._site.used()
-
-    def act(self) -> int:
-        self._load(self._part.operations)
-        return self._part.operations
 
     def extras(self) -> dict[str, float]:
         """Return what the load saw, after looking at the store's calls."""
@@ -157,24 +161,24 @@ class SiteTask(VisitTask):
         requests = self._part.operations
         return {**found, **self._counted(_foretold(self._kind, requests), requests)}
 
-    def _load(self, operations: int) -> None:
+    def load(self, count: int) -> None:
         self._loads += 1
         base = f"http://127.0.0.1:{self._site.port}"
         if self._kind in ("new-visitor", "seed", "anonymous"):
             path = "/anonymous" if self._kind == "anonymous" else f"/?v={self._payload}"
-            at_once = min(AT_ONCE, operations)
+            at_once = min(AT_ONCE, count)
             if self._kind == "seed" or has_program("ab"):
-                rate = run_ab(base + path, operations, at_once).requests_per_second
+                rate = run_ab(base + path, count, at_once).requests_per_second
             else:
                 targets = [(path, "")]
-                seen = generate(self._site.port, operations, at_once, keep_alive=False, targets=targets)
-                rate = operations / seen.seconds
-            self._seen = {"requests_per_second": rate, "wall_ns": operations / rate * 1e9}
+                seen = generate(self._site.port, count, at_once, keep_alive=False, targets=targets)
+                rate = count / seen.seconds
+            self._seen = {"requests_per_second": rate, "wall_ns": count / rate * 1e9}
         elif self._kind == "known-reads-wrk":
             # The first load is the warm-up.
             self._wrk(base, self._bench.size.parameters.get("wrk", WRK_SECONDS) if self._loads > 1 else 1)
         else:
-            self._seen = self._generated(operations)
+            self._seen = self._generated(count)
 
     def _generated(self, operations: int) -> dict[str, float]:
         targets = [self._request(number) for number in range(operations)]
@@ -221,9 +225,8 @@ class PopulateTask(VisitTask):
     def warm_up(self) -> None:
         self._site.get("/populate?count=100")
 
-    def act(self) -> int:
-        self._site.get(f"/populate?count={self._part.operations}&size={self._size}")
-        return self._part.operations
+    def load(self, count: int) -> None:
+        self._site.get(f"/populate?count={count}&size={self._size}")
 
 
 class ParallelTask(VisitTask):
@@ -240,10 +243,9 @@ class ParallelTask(VisitTask):
         self._begin()
         super().arrange()
 
-    def act(self) -> int:
-        for number in range(self._part.operations // WRITERS):
+    def load(self, count: int) -> None:
+        for number in range(count // WRITERS):
             self._burst(str(number))
-        return self._part.operations
 
     def extras(self) -> dict[str, float]:
         """Return how many writes met another, after looking at the store's calls and at the keys."""
@@ -268,19 +270,15 @@ class LoginTask(VisitTask):
     """A login is answered with a redirect, and the page behind it must know the user: read your writes."""
 
     def warm_up(self) -> None:
-        self._tell(20)
+        self.load(20)
         self._site.used()
-
-    def act(self) -> int:
-        self._tell(self._part.operations)
-        return self._part.operations
 
     def extras(self) -> dict[str, float]:
         gets = 1 if self._store in WITHOUT_USERS else 2
         stories = self._part.operations
         return self._counted({"put": stories, "get": gets * stories}, stories)
 
-    def _tell(self, count: int) -> None:
+    def load(self, count: int) -> None:
         async def stories(ask: Ask, number: int) -> None:
             for story in range(number, count, WRITERS):
                 status, cookie, _ = await ask(f"/login?user=user{story}", "")
@@ -306,23 +304,19 @@ class CountTask(VisitTask):
 
     def warm_up(self) -> None:
         """Let the interpreter specialise what it does often, and count once: a first count is 3 % above the others."""
-        self._read(COUNT_WARM_UP)
+        self.load(COUNT_WARM_UP)
         self.arrange()
-        self._read(COUNT_WARM_UP)
+        self.load(COUNT_WARM_UP)
         self._site.get("/count?what=end")
 
     def arrange(self) -> None:
         self._site.get("/count?what=begin")
 
-    def act(self) -> int:
-        self._read(self._part.operations)
-        return self._part.operations
-
     def extras(self) -> dict[str, float]:
         self._site.get("/count?what=end")
         return {"instructions": self._site.counts()[-1] / self._part.operations}
 
-    def _read(self, count: int) -> None:
+    def load(self, count: int) -> None:
         for _ in range(count):
             self._site.get("/anonymous")
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from mangonel.lab.contender import BATCH_SIZE, COMPRESSES
+from mangonel.lab.contenders._pymongo_like import with_option
 from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments import find_many, insert_many
 from mangonel.lab.experiments._parts import FACES, Figure, Table, Tabled
@@ -29,8 +30,7 @@ def _compressed(bench: Bench, compressor: str) -> Bench:
     """Return the bench with a target that asks for this compressor, or for none."""
     uri = re.sub(r"[?&]compressors=[a-z]+", "", bench.target.uri)
     if compressor != "none":
-        query = "&" if "?" in uri else "?" if uri.count("/") > 2 else "/?"
-        uri = f"{uri}{query}compressors={compressor}"
+        uri = with_option(uri, f"compressors={compressor}")
     bench.target = dataclasses.replace(bench.target, uri=uri)
     return bench
 
