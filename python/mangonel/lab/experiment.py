@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from mangonel.lab.contender import Contender, Target
-from mangonel.lab.latency import Paced, at_rate, at_rate_async
+from mangonel.lab.latency import Paced, at_rate, at_rate_async, in_threads
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class Bench:
             for argument in arguments:
                 call(argument)
         else:
-            _threads(call, arguments, in_flight)
+            in_threads(lambda turn: [call(argument) for argument in arguments[turn::in_flight]], in_flight)
 
     def drive_at_rate(
         self, call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, in_flight: int = 1
@@ -306,22 +305,3 @@ async def _tasks(call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any]
 
     players: list[Coroutine[Any, Any, None]] = [play() for _ in range(in_flight)]
     await asyncio.gather(*players)
-
-
-def _threads(call: Callable[[Any], Any], arguments: Sequence[Any], in_flight: int) -> None:
-    errors: list[BaseException] = []
-
-    def play(share: Sequence[Any]) -> None:
-        try:
-            for argument in share:
-                call(argument)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=play, args=(arguments[i::in_flight],)) for i in range(in_flight)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]

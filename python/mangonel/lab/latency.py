@@ -93,43 +93,52 @@ class Paced:
         }
 
 
+def in_threads(play: Callable[[int], Any], count: int) -> None:
+    """Play in so many threads, each with its number; in this one, where one is enough. Raises the first error."""
+    if count == 1:
+        play(0)
+        return
+    errors: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            play(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
 def at_rate(call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, in_flight: int = 1) -> Paced:
     """Call once for each argument, so many times a second, from so many threads."""
     paced = Paced(rate)
     period = 1e9 / rate
     turns = itertools.count()
     start = time.perf_counter_ns() + 5_000_000
-    errors: list[BaseException] = []
     kept: list[list[tuple[int, int, int]]] = []
 
-    def play() -> None:
+    def play(number: int) -> None:
         mine: list[tuple[int, int, int]] = []
         kept.append(mine)
         clock, spin = time.perf_counter_ns, int(THREAD_SPIN_S * 1e9)
-        try:
-            while (turn := next(turns)) < len(arguments):
-                due = start + int(turn * period)
-                free = clock()
-                if due - free > spin:
-                    time.sleep((due - free - spin) / 1e9)
-                while (begun := clock()) < due:
-                    pass
-                call(arguments[turn])
-                # Late because the one before took long is the contender's lateness, not the generator's.
-                mine.append((clock() - due, begun - due if free <= due else -1, clock() - begun))
-        except BaseException as error:
-            errors.append(error)
+        while (turn := next(turns)) < len(arguments):
+            due = start + int(turn * period)
+            free = clock()
+            if due - free > spin:
+                time.sleep((due - free - spin) / 1e9)
+            while (begun := clock()) < due:
+                pass
+            call(arguments[turn])
+            # Late because the one before took long is the contender's lateness, not the generator's.
+            mine.append((clock() - due, begun - due if free <= due else -1, clock() - begun))
 
-    if in_flight == 1:
-        play()
-    else:
-        threads = [threading.Thread(target=play) for _ in range(in_flight)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    if errors:
-        raise errors[0]
+    in_threads(play, in_flight)
     return _sum_up(paced, [entry for mine in kept for entry in mine], start, period, len(arguments))
 
 
