@@ -22,6 +22,7 @@ from mangonel.lab.noise import marked_rounds
 
 SCHEMA = 2
 TIMEOUT = 120.0
+TOLD = ("title", "unit", "operations", "bytes_each", "write_concern", "judge")  # of a part, in its cells
 Line: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
@@ -112,12 +113,7 @@ class Record:
             experiment=experiment.id,
             version=experiment.version,
             part=part.id,
-            title=part.title,
-            unit=part.unit,
-            operations=part.operations,
-            bytes_each=part.bytes_each,
-            write_concern=part.write_concern,
-            judge=part.judge,
+            **{name: getattr(part, name) for name in TOLD},
             contender=contender.id,
             contender_title=contender.title,
             floor=contender.is_floor,
@@ -182,7 +178,7 @@ def assemble(lines: Iterable[Line]) -> dict[str, Any]:
             met["builds"].update(entry["builds"])
         elif kind == "cell":
             key = (entry["experiment"], entry["part"], entry["contender"])
-            cells[key] = {**entry, "rounds": [], "failures": [], "closed_ns": []}
+            cells.setdefault(key, {**entry, "rounds": [], "failures": [], "closed_ns": []})
         elif kind == "round":
             cell["rounds"].append(entry)
         elif kind == "closed":  # how long a client took to close: part of no operation
