@@ -121,7 +121,7 @@ def targets(content: dict[str, Any]) -> Iterator[str]:
             for each in judged
             if each.mark.experiment == name
         ]
-        yield "\n".join(["| what | target | reached [95 %] | |", "|---|---|---|---|", *rows]) + "\n"
+        yield "\n".join(["| what | target | reached [95 %] | state |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def _times(words: str) -> str:

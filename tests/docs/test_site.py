@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -44,6 +45,16 @@ def test_links_lead_somewhere(page):
             continue
         assert found.exists(), target
         assert not anchor or anchor in anchors(found), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_column_of_a_table_has_a_heading(page):
+    # Who does not see the page is told the heading with each cell.
+    lines = prose(page).splitlines()
+    headings = [
+        line for line, next_line in itertools.pairwise(lines) if re.fullmatch(r"\|[-:| ]+\|", next_line)
+    ]
+    assert [line for line in headings if re.search(r"^\| *\||\| *\|$|\| +\|", line.strip())] == []
 
 
 def test_every_page_stands_in_the_navigation():

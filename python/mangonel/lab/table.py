@@ -130,7 +130,7 @@ def printed(results: Results, experiment: str) -> Table:
         cells = [figure.what, figure.stack, f"{figure.value:g} {figure.unit}", then, words, now]
         lines.append(Line(cells))
     title = f"{experiment}, as printed: {original.title if original else ''}"
-    return Table(title, ("what", "stack", "printed", "", "today [95 %]", ""), lines)
+    return Table(title, ("what", "stack", "printed", "also printed", "today [95 %]", "also today"), lines)
 
 
 def absent(results: Results) -> Iterator[Table]:
