@@ -278,7 +278,7 @@ COMMANDS = {
         PROFILED,
     ),
     "doctor": Command(
-        "look",
+        "doctor",
         "say whether this machine is fit for measuring, and what is missing",
         "",
         (URI,),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import textwrap
-from collections.abc import Iterable
 
 from mangonel.engines.programs import installing_nothing
 from mangonel.lab import registry
@@ -94,20 +93,16 @@ def _entry(name: str, text: str) -> None:
 
 def _print(text: str, indent: int = 0, more: int | None = None) -> None:
     """Print a text in lines that fit the terminal."""
-    for line in _wrapped(text, max(_width(), 30), indent, indent if more is None else more):
+    for line in textwrap.wrap(
+        text,
+        max(_width(), 30),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent if more is None else more),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
         print(line)
 
 
 def _width() -> int:
     return shutil.get_terminal_size((USUAL_WIDTH, 24)).columns - 1
-
-
-def _wrapped(text: str, width: int, indent: int, more: int) -> Iterable[str]:
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * more,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

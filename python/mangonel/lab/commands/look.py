@@ -1,4 +1,4 @@
-"""`mangonel lab show|report|marks|doctor`: what a result file says, and what this machine is like."""
+"""`mangonel lab show|report|marks`: what a result file says."""
 
 from __future__ import annotations
 
@@ -44,13 +44,6 @@ def marks_command(options: argparse.Namespace) -> int:
     headings = ["experiment", "what", "asked", "reached [95 %]", "state"]
     table.draw(table.Table(f"marks: {marks.counts(judged)}", headings, lines), style=style(options))
     return int(any(each.state == marks.MISSED for each in judged))
-
-
-def doctor_command(options: argparse.Namespace) -> int:
-    """Print what the machine and the server are like. Exit status 1 when measuring here is unfit."""
-    from mangonel.lab import doctor as examination
-
-    return examination.run(options.uri)
 
 
 def style(options: argparse.Namespace) -> str:

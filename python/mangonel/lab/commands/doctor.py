@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mangonel.lab import registry, sentinel
+from mangonel.lab.commands.play import deployment
 from mangonel.lab.cores import available, places
 from mangonel.lab.fingerprint import fingerprint, machine
 from mangonel.lab.protocol import Child, ChildError
@@ -21,14 +23,14 @@ PROGRAMS = ("ab", "wrk", "nginx", "valgrind")
 Finding = tuple[str, str, str]  # what was looked at, what was found, and what is wrong with it, or ""
 
 
-def run(uri: str | None, write: Callable[[str], None] = print) -> int:
-    """Look at everything, print it, and return 1 when something makes figures from here worthless."""
-    findings = [*_machine(), *_server(uri), *_tools()]
+def doctor_command(options: argparse.Namespace) -> int:
+    """Look at everything and print it. Exit status 1 when something makes figures from here worthless."""
+    findings = [*_machine(), *_server(options.uri), *_tools()]
     width = max(len(what) for what, _, _ in findings)
     for what, found, wrong in findings:
-        write(f"{what:<{width}}  {found}" + (f"    UNFIT: {wrong}" if wrong else ""))
+        print(f"{what:<{width}}  {found}" + (f"    UNFIT: {wrong}" if wrong else ""))
     unfit = [what for what, _, wrong in findings if wrong]
-    write("\nunfit for measuring: " + ", ".join(unfit) if unfit else "\nfit for measuring")
+    print("\nunfit for measuring: " + ", ".join(unfit) if unfit else "\nfit for measuring")
     return 1 if unfit else 0
 
 
@@ -61,8 +63,6 @@ def _machine() -> Iterator[Finding]:
 
 
 def _server(uri: str | None) -> Iterator[Finding]:
-    from mangonel.lab.commands.play import deployment
-
     try:
         with deployment(uri) as (where, _):
             fixtures = Child(FIXTURES)
