@@ -110,7 +110,7 @@ def findings(results: Results) -> Iterator[Finding]:
 def interval(times: Estimate) -> str:
     """Return a ratio with its interval."""
     digits = 1 if times.value >= 10 else 2
-    return f"{times.value:.{digits}f}x [{times.low:.{digits}f}, {times.high:.{digits}f}]"
+    return times.words(f"{{:.{digits}f}}".format).replace(" [", "x [")
 
 
 def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:

@@ -7,6 +7,7 @@ across the limit that is said, since another run may fall on the other side.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ class Verdict:
         """Return what was reached with its interval, or why nothing was."""
         if self.reached is None:
             return self.reason
-        return f"{self.reached.value:.3g} [{self.reached.low:.3g}, {self.reached.high:.3g}] {self.mark.unit}".strip()
+        return f"{self.reached.words()} {self.mark.unit}".strip()
 
 
 def _read() -> tuple[Mark, ...]:
@@ -100,10 +101,8 @@ def verdicts(results: Results) -> list[Verdict]:
 
 def counts(judged: list[Verdict]) -> str:
     """Return how many marks are in each state; those that were not played count for nothing and are told last."""
-    found = {
-        state: sum(each.state == state for each in judged) for state in (MET, WITHIN, MISSED, NOT_PLAYED)
-    }
-    return ", ".join(f"{count} {state}" for state, count in found.items() if count) or "none"
+    found, order = Counter(each.state for each in judged), (MET, WITHIN, MISSED, NOT_PLAYED)
+    return ", ".join(f"{found[state]} {state}" for state in order if found[state]) or "none"
 
 
 def _judge(mark: Mark, results: Results) -> Verdict:

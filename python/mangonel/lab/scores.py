@@ -23,7 +23,13 @@ def tables(
         if not found:
             continue
         rows = [
-            [title(contender), *(_cell(per_score[name]) for name in names)]
+            [
+                title(contender),
+                *(
+                    score if isinstance(score := per_score[name], str) else score.words(_number)
+                    for name in names
+                ),
+            ]
             for contender, per_score in sorted(found.items(), key=lambda item: _rank(item[1], names))
         ]
         left_out = ", ".join(sorted(set(_parts(experiment, names)) - _played(experiment, results)))
@@ -109,12 +115,6 @@ def _row(experiment: Experiment, results: Results, part: str, contender: str) ->
 
 def _count(per_score: dict[str, Estimate | str]) -> int:
     return sum(isinstance(score, Estimate) for score in per_score.values())
-
-
-def _cell(score: Estimate | str) -> str:
-    if isinstance(score, str):
-        return score
-    return f"{_number(score.value)} [{_number(score.low)}, {_number(score.high)}]"
 
 
 def _number(value: float) -> str:

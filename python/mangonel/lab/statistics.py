@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median as median  # for those who work with what is here
 from typing import TypeAlias
@@ -35,6 +35,10 @@ class Estimate:
     value: float
     low: float
     high: float
+
+    def words(self, tell: Callable[[float], str] = "{:.3g}".format) -> str:
+        """Return it as "value [low, high]"."""
+        return f"{tell(self.value)} [{tell(self.low)}, {tell(self.high)}]"
 
     def excludes(self, figure: float) -> bool:
         """Return whether the interval lies on one side of a figure."""

@@ -98,8 +98,8 @@ def part(results: Results, rows: list[Row]) -> Table:
         client, server, rss = (row.estimate(each) for each in ("client", "server", "rss"))
         cells = [
             name,
-            _time(wall if judge in ("wall", "client") else figure) + speed_words(row, wall),
-            (_time(client) if judge == "client" else duration(client.value)) if client else "",
+            (wall if judge in ("wall", "client") else figure).words(duration) + speed_words(row, wall),
+            (client.words(duration) if judge == "client" else duration(client.value)) if client else "",
             duration(server.value) if server else "",
             f"{rss.value / 1e6:.0f}" if rss else "",
             interval(speed) if speed else "",
@@ -126,7 +126,7 @@ def printed(results: Results, experiment: str) -> Table:
         figure, today, words = line.figure, line.today, "not measured here"
         then, now = (", ".join(f"{k} {v:.3g}" for k, v in more.items()) for more in (figure.more, line.more))
         if today is not None:
-            words = f"{today.value:.3g} [{today.low:.3g}, {today.high:.3g}] {figure.unit}"
+            words = f"{today.words()} {figure.unit}"
         cells = [figure.what, figure.stack, f"{figure.value:g} {figure.unit}", then, words, now]
         lines.append(Line(cells))
     title = f"{experiment}, as printed: {original.title if original else ''}"
@@ -220,10 +220,6 @@ def _noise(results: Results, rows: list[Row]) -> str:
     warning = "" if 1 / TRUSTED <= band.value <= TRUSTED else "; TOO NOISY to trust"
     told = floor_words(band.spread())
     return f"  (noise: the reference against itself {interval(band)}, {told}{warning})"
-
-
-def _time(found: Estimate) -> str:
-    return f"{duration(found.value)} [{duration(found.low)}, {duration(found.high)}]"
 
 
 def _rich(table: Table, write: Write) -> None:

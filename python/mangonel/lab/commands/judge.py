@@ -15,6 +15,7 @@ from mangonel.lab.compare import Change
 from mangonel.lab.results import Results
 
 ENOUGH = 0.95
+RATIO = "{:.3f}".format
 MOODS = {"slower": "failed", "faster": "best", "same": "noise"}
 
 
@@ -71,9 +72,7 @@ def against_itself(results: Results) -> tuple[int, list[str]]:
         for row in rows:
             band = results.null(rows, row.key[2]) if not row.key[2].endswith(registry.AGAIN) else None
             if band is not None and band.excludes(1.0):
-                bad.append(
-                    f"{experiment} {part} {row.name}: {band.value:.3f} [{band.low:.3f}, {band.high:.3f}]"
-                )
+                bad.append(f"{experiment} {part} {row.name}: {band.words(RATIO)}")
             else:
                 held += band is not None
     return held, bad
@@ -99,8 +98,13 @@ def _losses(found: list[Change], limit: float) -> list[Change]:
 def _print(options: argparse.Namespace, found: list[Change]) -> None:
     lines = []
     for change in sorted(found, key=lambda each: -each.ratio.value):
-        interval = f"{change.ratio.value:.3f} [{change.ratio.low:.3f}, {change.ratio.high:.3f}]"
-        cells = [*change.key[:2], change.name, interval, f"{100 * change.noise:.0f} %", change.word]
+        cells = [
+            *change.key[:2],
+            change.name,
+            change.ratio.words(RATIO),
+            f"{100 * change.noise:.0f} %",
+            change.word,
+        ]
         lines.append(table.Line(cells, MOODS[change.word]))
     stand = sum(change.stands for change in found)
     kind = "against the reference of the same run" if any(c.relative for c in found) else "as they are"

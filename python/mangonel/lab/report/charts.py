@@ -217,7 +217,7 @@ def lead(title: str, peer: str, times: Estimate | None, most: float) -> str:
     if times is None:
         return svg(title, "no peer was there", 26, [text(EDGE, 16, "no peer was there")])
     scale = (WIDTH - 2 * EDGE) / max(most, 1.2)
-    words = f"{number(times.value)}x [{number(times.low)}, {number(times.high)}] as fast as {peer}"
+    words = f"{times.words(number).replace(' [', 'x [')} as fast as {peer}"
     body = [text(EDGE, 12, words, kind="name ours"), *_lead_bar(EDGE, 16, times, scale, max(most, 1.2))]
     return svg(title, words, 30, body)
 
