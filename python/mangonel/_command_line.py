@@ -173,16 +173,16 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
     said = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         said = f"{error.strerror}: {error.filename}"
-    if _is_one_of(error, UNREACHED):
+    if any(_is_one_of(each, UNREACHED) for each in (error, error.__cause__)):
         said += "; `mangonel doctor URI` says what is in the way"
-    if _is_one_of(error, WRONG_USE):
+    if any(_is_one_of(each, WRONG_USE) for each in (error, error.__cause__)):
         return said, EXIT_USAGE
-    is_expected = isinstance(error, ImportError | OSError) or _is_one_of(error, EXPECTED)
+    # With a cause, a failed import has been explained by who raised it; without one it is a slip of ours.
+    is_told = isinstance(error, ImportError) and isinstance(error.__cause__, ImportError)
+    is_expected = is_told or isinstance(error, OSError) or _is_one_of(error, EXPECTED)
     return said if is_expected else "", EXIT_FAILURE
 
 
-def _is_one_of(error: Exception, kinds: dict[str, str]) -> bool:
-    """Return whether this is the kind of an error or of what caused it."""
+def _is_one_of(error: BaseException | None, kinds: dict[str, str]) -> bool:
     found = [getattr(sys.modules.get(where), name, None) for where, name in kinds.items()]
-    known = tuple(kind for kind in found if kind is not None)
-    return isinstance(error, known) or isinstance(error.__cause__, known)
+    return isinstance(error, tuple(kind for kind in found if kind is not None))

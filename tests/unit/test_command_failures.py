@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import mangonel
+from mangonel._command_line import explain
+from mangonel.errors import PyMongoError
 
 DEAD = "mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=50"
 NOWHERE = "/nonexistent/file"
@@ -110,6 +112,14 @@ def test_what_is_missing_is_named_with_what_helps(tmp_path: Path) -> None:
     }
     assert wrong == {}
     assert list(told) == list(LINES)
+
+
+def test_a_slip_of_ours_keeps_its_traceback() -> None:
+    assert explain(ImportError("cannot import name 'x' from 'mangonel'"), "lab") == ("", 1)
+    slip = TypeError("expected a str")
+    slip.__cause__ = PyMongoError("refused")
+    assert explain(slip, "lab") == ("", 1)
+    assert explain(PyMongoError("refused"), "lab") == ("refused", 1)
 
 
 @pytest.mark.parametrize("action", ["setup", "purge", "stats"])
