@@ -23,13 +23,7 @@ def tables(
         if not found:
             continue
         rows = [
-            [
-                title(contender),
-                *(
-                    score if isinstance(score := per_score[name], str) else score.words(_number)
-                    for name in names
-                ),
-            ]
+            [title(contender), *(_cell(per_score[name]) for name in names)]
             for contender, per_score in sorted(found.items(), key=lambda item: _rank(item[1], names))
         ]
         left_out = ", ".join(sorted(set(_parts(experiment, names)) - _played(experiment, results)))
@@ -115,6 +109,10 @@ def _row(experiment: Experiment, results: Results, part: str, contender: str) ->
 
 def _count(per_score: dict[str, Estimate | str]) -> int:
     return sum(isinstance(score, Estimate) for score in per_score.values())
+
+
+def _cell(score: Estimate | str) -> str:
+    return score if isinstance(score, str) else score.words(_number)
 
 
 def _number(value: float) -> str:

@@ -98,13 +98,8 @@ def _losses(found: list[Change], limit: float) -> list[Change]:
 def _print(options: argparse.Namespace, found: list[Change]) -> None:
     lines = []
     for change in sorted(found, key=lambda each: -each.ratio.value):
-        cells = [
-            *change.key[:2],
-            change.name,
-            change.ratio.words(RATIO),
-            f"{100 * change.noise:.0f} %",
-            change.word,
-        ]
+        ratio, share = change.ratio.words(RATIO), f"{100 * change.noise:.0f} %"
+        cells = [*change.key[:2], change.name, ratio, share, change.word]
         lines.append(table.Line(cells, MOODS[change.word]))
     stand = sum(change.stands for change in found)
     kind = "against the reference of the same run" if any(c.relative for c in found) else "as they are"
