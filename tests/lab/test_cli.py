@@ -22,11 +22,11 @@ def lab(words: str, *more: object) -> int:
 
 def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, capsys):
     out = tmp_path / "r.json"
-    words = f"run {server.uri} find-one --part blocking --quick --rounds 1 --plain --contender pymongo"
+    words = f"run {server.uri} find-30 --part blocking --quick --rounds 1 --plain --contender pymongo"
     assert lab(f"{words} --contender raw-socket", "-o", out) == 0
 
     text = capsys.readouterr().out
-    assert "find-one: one at a time, blocking  (noise: the reference against itself" in text
+    assert "find-30: one at a time, blocking  (noise: the reference against itself" in text
     assert "floor: raw socket" in text
     assert "PyMongo (again)" in text
     content = results.load(out)
