@@ -120,7 +120,6 @@ def test_upstream_bug_exported_and_downloaded_files_are_on_the_disk_when_the_clo
     play, monkeypatch, tmp_path, name
 ):
     lines, file = tmp_path / "lines", tmp_path / "file"
-    monkeypatch.setattr(_players, "CHUNK", 3)
     (_, file_id) = play(name, ("empty_bucket",), ("upload", b"content"))
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
