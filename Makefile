@@ -6,7 +6,7 @@ VENV    := $(if $(findstring command,$(origin PYTHON)),.venv-$(shell $(PYTHON) -
 BIN     := $(VENV)/bin
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz docs demo lock clean third-party wheel
+.PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -95,6 +95,7 @@ test-rest: build
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=20
+	$(MAKE) --no-print-directory audit miri
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 MANGONEL_FAILOVER=1 $(BIN)/python -m pytest \
@@ -158,6 +159,20 @@ fuzz: target/tools/bin/cargo-fuzz    ## Fuzz each target for FUZZ_SECONDS
 		PATH="$(abspath target/tools/bin):$$PATH" $(FUZZ_CARGO) fuzz run $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -use_value_profile=1 -print_final_stats=1 || exit 1; \
 	done
+
+# These two are part of the long tests where the machine has what they need; else they say what is missing.
+ADVISORIES := https://github.com/RustSec/advisory-db
+
+audit:    ## Known faults of the crates we link: needs cargo-audit, and the network for its database
+	@cargo audit --version >/dev/null 2>&1 || { echo "audit: not available, cargo-audit is not installed"; exit 0; }; \
+	git ls-remote --exit-code $(ADVISORIES) HEAD >/dev/null 2>&1 || { echo "audit: not available, no $(ADVISORIES)"; exit 0; }; \
+	cargo audit
+
+# One test looks at a million characters, which Miri would do for hours.
+miri:    ## The unit tests of the BSON crate under Miri: needs a nightly compiler with that component
+	@cargo +nightly miri --version >/dev/null 2>&1 || { echo "miri: not available, no nightly compiler with it"; exit 0; }; \
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --quiet -p mangonel-bson --lib \
+		-- --skip every_character_is_written
 
 # The figures of the long forms go to docs/dev/NOTES.md.
 soak: build    ## Mixed work on both faces for 15 minutes: what grows?

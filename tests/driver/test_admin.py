@@ -18,7 +18,7 @@ from mangonel.read_preferences import ReadPreference
 from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
 from tools.faces import Face
-from tools.scripted_server import ScriptedServer
+from tools.scripted_server import Reply, ScriptedServer
 
 # Each call gets a database that holds `things` (two documents), `capped` and the view `view`.
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -337,3 +337,14 @@ def test_aconnect_reaches_the_server_or_raises(face: Face, server: Server) -> No
     lost = face.client("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=50&directConnection=true")
     with pytest.raises(errors.ServerSelectionTimeoutError):
         face.wait(lost.aconnect())
+
+
+def test_aconnect_has_its_own_limit_and_not_that_of_operations(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    if not face.is_async:
+        pytest.skip("a blocking client has no aconnect")
+    slow = Reply({"ismaster": True, **scripted_server.hello}, delay=0.1)
+    scripted_server.once("isMaster", slow)
+    client = face.client(scripted_server.uri, timeoutMS=5)
+    assert face.wait(client.aconnect()) is None
