@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_SELECTION, READ_DATABASES
-from mangonel._faces.deadline import within
+from mangonel._faces.deadline import is_in_block, timeout
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import PLAIN, AdministeredSource
 from mangonel._shared.cursors.cursor import address_of
@@ -177,8 +177,12 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         return hello or {}
 
     async def _connect_flow(self) -> None:
-        # No operation, so serverSelectionTimeoutMS is its limit and timeoutMS is not, unless a block around it has one.
-        await within(0, self._hello_flow())
+        if is_in_block():
+            await self._hello_flow()
+            return
+        # This is no operation: serverSelectionTimeoutMS limits it, timeoutMS does not.
+        with timeout(0):
+            await self._hello_flow()
 
     def _members(self, *types: str) -> list[Address]:
         """Return the servers known now that are of one of these types, by the specification's names."""
