@@ -2,16 +2,17 @@
 //! Spec: gridfs.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::chunk_filter::{LAID, Laid, read_laid};
 use mangonel_proto::message::read_reply;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::target::ChunkTarget;
+use super::target::{ChunkTarget, Room};
 use crate::driver::batch::{Batch, next_in};
 
 /// Copies of more than this let other threads run meanwhile.
@@ -34,6 +35,17 @@ impl Chunk {
     }
 }
 
+/// Bytes on their way from a message to a target.
+struct Copy {
+    message: Arc<Vec<u8>>,
+    /// Where they stand in the message, and how many there are.
+    at: usize,
+    count: usize,
+    /// How much the target held before.
+    filled: usize,
+    room: Room,
+}
+
 /// Reads a file's chunks in order out of the batches of one cursor, and checks each against what the file says.
 #[pyclass(module = "mangonel._core")]
 pub struct ChunkReader {
@@ -43,8 +55,8 @@ pub struct ChunkReader {
     position: u64,
     /// The number that the next chunk document must have.
     next: i64,
-    /// The batch's message, where its next document stands, and where its documents end.
-    message: Vec<u8>,
+    /// The batch's message, where its next document stands, and where its documents end. A long copy has a share of it.
+    message: Arc<Vec<u8>>,
     next_document: usize,
     documents_end: usize,
     /// How many of its documents were read, and the next ones whose data is not in the message.
@@ -159,6 +171,27 @@ impl ChunkReader {
         self.is_suspicious |= !follows;
     }
 
+    /// Finds what is to be copied next; `None` when the target is full or the batch used up.
+    fn next_copy(&mut self, target: &mut ChunkTarget) -> Option<Copy> {
+        while target.filled < target.size {
+            if self.left() > 0 {
+                let count = self.left().min(target.size - target.filled);
+                let message = Arc::clone(&self.message);
+                return Some(Copy {
+                    message,
+                    at: self.at,
+                    count,
+                    filled: target.filled,
+                    room: target.room(),
+                });
+            }
+            if !self.advance(Some(target)) {
+                return None;
+            }
+        }
+        None
+    }
+
     fn left(&self) -> usize {
         self.end - self.at
     }
@@ -219,7 +252,7 @@ impl ChunkReader {
             length,
             position,
             next: (position / chunk_size) as i64,
-            message: Vec::new(),
+            message: Arc::default(),
             next_document: 0,
             documents_end: 0,
             index: 0,
@@ -290,7 +323,9 @@ impl ChunkReader {
 
     /// Read from the documents of `batch` from now on; it is empty afterwards.
     fn take(&mut self, batch: &Bound<'_, Batch>) -> PyResult<()> {
-        (self.message, self.next_document, self.documents_end) = batch.try_borrow_mut()?.take_documents();
+        let (message, next_document, documents_end) = batch.try_borrow_mut()?.take_documents();
+        (self.message, self.next_document, self.documents_end) =
+            (Arc::new(message), next_document, documents_end);
         (self.start, self.at, self.end) = (0, 0, 0);
         let body =
             read_reply(&self.message).ok().and_then(|reply| reply.body.get_binary(LAID).ok().flatten());
@@ -300,31 +335,32 @@ impl ChunkReader {
     }
 
     /// Copy what the batch has into `target`, as much as fits; return how much.
-    fn pour(&mut self, py: Python<'_>, target: &Bound<'_, ChunkTarget>) -> PyResult<usize> {
-        let mut target = target.try_borrow_mut()?;
-        let before = target.filled;
-        while target.filled < target.size {
-            if self.left() == 0 {
-                if !self.advance(Some(&mut target)) {
-                    break;
-                }
-                if self.left() == 0 {
-                    continue;
-                }
-            }
-            // SAFETY: the slice is dropped before the target is touched again.
-            let room = unsafe { target.room() };
-            let count = self.left().min(room.len());
-            let source = &self.message[self.at..self.at + count];
+    ///
+    /// # Errors
+    /// `RuntimeError` when another thread read on meanwhile.
+    fn pour(slf: &Bound<'_, Self>, target: &Bound<'_, ChunkTarget>) -> PyResult<usize> {
+        let before = target.try_borrow()?.filled;
+        loop {
+            let next = slf.try_borrow_mut()?.next_copy(&mut *target.try_borrow_mut()?);
+            let Some(copy) = next else { break };
+            let (message, from, count) = (&copy.message, copy.at, copy.count);
+            let source = &message[from..from + count];
+            // Neither object is borrowed here, so that another thread that has one of them meets no locked door.
             if count > LONG_COPY {
-                py.detach(|| room[..count].copy_from_slice(source));
+                slf.py().detach(|| copy.room.fill(source));
             } else {
-                room[..count].copy_from_slice(source);
+                copy.room.fill(source);
+            }
+            let (mut reader, mut target) = (slf.try_borrow_mut()?, target.try_borrow_mut()?);
+            if reader.at != from || target.filled != copy.filled || !Arc::ptr_eq(&reader.message, message) {
+                return Err(PyRuntimeError::new_err(
+                    "expected one reader of a file's chunks, found two at once",
+                ));
             }
             target.filled += count;
-            self.hand_out(count);
+            reader.hand_out(count);
         }
-        Ok(target.filled - before)
+        Ok(target.try_borrow()?.filled - before)
     }
 
     /// Go to the next chunk of the batch, if nothing is left of the current one; return whether there is one.

@@ -36,15 +36,32 @@ impl ChunkTarget {
     }
 
     /// Returns the part that is not filled yet.
-    ///
-    /// # Safety
-    /// The slice must not outlive `self`, and only one may exist at a time.
-    pub(super) unsafe fn room<'a>(&mut self) -> &'a mut [u8] {
-        // SAFETY: `start` is the memory of `bytes` or `buffer`, `size` long, and `filled <= size`. Nobody else has the
-        // bytes object before `finish`; a caller who uses his buffer while it is being read into gets what he asked for.
+    pub(super) fn room(&self) -> Room {
+        Room {
+            start: self.start + self.filled,
+            size: self.size - self.filled,
+            _memory: Arc::clone(&self.landed),
+        }
+    }
+}
+
+/// The part of a target's memory that is not filled yet. The memory stays where it is for as long as this is kept.
+pub struct Room {
+    start: usize,
+    size: usize,
+    _memory: Arc<AtomicUsize>,
+}
+
+impl Room {
+    /// Copies `source` to the beginning, as much as fits.
+    pub(super) fn fill(&self, source: &[u8]) {
+        let count = source.len().min(self.size);
+        // SAFETY: `start` lies in the memory of a target's `bytes` or `buffer`, which has `size` bytes from there on, and
+        // which the target keeps while `_memory` is shared. Nobody else has the bytes object before `finish`; a caller who
+        // uses his buffer while it is being read into gets what he asked for, and a message is no part of it.
         unsafe {
-            let start = std::ptr::with_exposed_provenance_mut::<u8>(self.start).add(self.filled);
-            std::slice::from_raw_parts_mut(start, self.size - self.filled)
+            let start = std::ptr::with_exposed_provenance_mut::<u8>(self.start);
+            std::ptr::copy_nonoverlapping(source.as_ptr(), start, count);
         }
     }
 }
