@@ -15,7 +15,7 @@ import pymongo.uri_parser
 import pymongo.uri_parser_shared
 import pytest
 
-from mangonel import driver_info, options, read_preferences, server_api, uri_parser
+from mangonel import MongoClient, driver_info, options, read_preferences, server_api, uri_parser
 from mangonel.client_options import ClientOptions
 
 HOSTS = [
@@ -393,3 +393,21 @@ def test_instances_are_taken_as_options() -> None:
     assert ours.read_preference == read_preferences.Secondary()
     assert ours.pool_options.driver == ("wrapper", "1", None)
     assert ours.core_options()["api_strict"] is True
+
+
+@pytest.mark.parametrize("direct", [True, False, None])
+@pytest.mark.parametrize(
+    "hosts",
+    [["a", "b"], ["a:1", "a:2"], "a,b", "mongodb://a,b", ["mongodb://a,b"], ["a", "a"], ["a"], "a"],
+    ids=str,
+)
+def test_several_hosts_are_named_for_a_direct_connection_as_in_pymongo(
+    hosts: Any, direct: bool | None
+) -> None:
+    options = {} if direct is None else {"directConnection": direct}
+
+    def made(client_class: Any) -> bool:
+        with client_class(hosts, connect=False, **options) as client:
+            return bool(client.options)
+
+    assert _outcome(lambda: made(MongoClient)) == _outcome(lambda: made(pymongo.MongoClient))
