@@ -144,8 +144,8 @@ class NetworkError(PyMongoError):
 class ConnectionFailure(NetworkError):
     """No working connection to the server. What was not acknowledged may or may not have happened.
 
-    When it ended a bulk write of several commands, `partial_result` holds what the server had confirmed before; None
-    when that is nothing. Of the command that was cut off nothing is known.
+    When it ended a collection's `bulk_write` or `insert_many`, `partial_result` holds what the server had confirmed by
+    then. Of the command that was cut off nothing is known.
     """
 
     partial_result: BulkWriteResult | None = None

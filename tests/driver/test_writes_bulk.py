@@ -285,7 +285,8 @@ def test_bulk_that_is_cut_off_at_once_tells_of_nothing_done(
     with pytest.raises(errors.AutoReconnect) as caught:
         face.wait(things.bulk_write([InsertOne({})]))
 
-    assert caught.value.partial_result is None
+    assert caught.value.partial_result is not None
+    assert caught.value.partial_result.inserted_count == 0
 
 
 def test_write_concern_error_of_a_stepping_down_member_halts_the_bulk(

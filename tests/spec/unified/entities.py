@@ -120,13 +120,21 @@ class Entities:
             shows_commands = bool(wanted["observeTracingMessages"].get("enableCommandPayload"))
             options["tracing"] = entity.spans.option(shows_commands=shows_commands)
         client_class = self._face.public(driver.module(""), "MongoClient")
-        entity.client = client_class(self._uri, **options)
+        entity.client = client_class(self._seeds(options), **options)
         if self._face.is_async:
             # As the format expects; an asyncio client would wait for its first operation.
             self._starts.append(asyncio.ensure_future(_connect(entity.client)))
         if "awaitMinPoolSizeMS" in wanted:
             await self._fill_pools(entity, options, wanted["awaitMinPoolSizeMS"] / 1000)
         return entity
+
+    def _seeds(self, options: Mapping[str, Any]) -> str:
+        """Return the URI; of one host only for a direct connection, as the format wants."""
+        hosts, slash, rest = self._uri.removeprefix("mongodb://").partition("/")
+        if options.get("directConnection"):
+            users, at, hosts = hosts.rpartition("@")
+            hosts = users + at + hosts.partition(",")[0]
+        return f"mongodb://{hosts}{slash}{rest}"
 
     async def _fill_pools(self, entity: ClientEntity, options: Mapping[str, Any], seconds: float) -> None:
         client = entity.client

@@ -83,8 +83,6 @@ class BulkRunner:
         self._comment = comment
         self._let = let
         self._group = new_group()
-        # Whether the server has confirmed a command, so that a later failure leaves a part done.
-        self._is_answered = False
         # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
         self.ids: list[Any] = []
 
@@ -132,14 +130,12 @@ class BulkRunner:
         try:
             reply = await self._port.arun(operation)
         except ConnectionFailure as error:
-            if self._is_answered:
-                from mangonel.results import BulkWriteResult
+            from mangonel.results import BulkWriteResult
 
-                error.partial_result = BulkWriteResult(result, True)
+            error.partial_result = BulkWriteResult(result, True)
             raise
         with ReplyTo(run.command):
             merge(run, offset, reply, result)
-            self._is_answered = True
             concern_error = reply.get("writeConcernError")
             is_halted = concern_error is not None and concern_error.get("code") in HALTING_CODES
         if is_halted or (self._ordered and "writeErrors" in reply):
