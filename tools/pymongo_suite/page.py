@@ -56,8 +56,9 @@ def page(
         f"{total['skipped']} skip themselves on PyMongo with this server, and {total['fails on PyMongo']} fail on"
         " PyMongo itself here.",
         "",
-        "Each test ran once: there is no second try. PyMongo's own warning filters were on (`filterwarnings = error`),",
-        "on both drivers. The runner starts nothing by private names: a client watches its servers as a user's would.",
+        "Each figure is of the first try: what fails is not tried again, and a file is run anew only after the",
+        "driver was changed. PyMongo's own warning filters were on (`filterwarnings = error`) for both drivers.",
+        "The runner starts nothing by private names: a client watches its servers as a user's would.",
         "",
         "## Public tests that do not pass",
         "",
