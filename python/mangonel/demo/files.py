@@ -86,6 +86,11 @@ class FileAPI(Base):
             raise HTTPError(404, "there is no such file") from error
         self.set_status(204)
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Answer with the error; what is refused before its body was read ends the connection, so say that too."""
+        self.set_header("Connection", "close")
+        super().write_error(status_code, **kwargs)
+
     def on_finish(self) -> None:
         """Leave nothing of an upload that an error ended."""
         self._drop()
