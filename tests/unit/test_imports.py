@@ -22,11 +22,15 @@ HEAVY = {
     "dns",
     "email",
     "encodings.idna",
+    "hashlib",
+    "hmac",
     "inspect",
+    "ipaddress",
     "json",
     "logging",
     "numpy",
     "platform",
+    "queue",
     "random",
     "signal",
     "ssl",
@@ -41,6 +45,7 @@ HEAVY = {
     "urllib.parse",
     "uuid",
     "weakref",
+    "zlib",
 }
 
 MIRRORS = [
