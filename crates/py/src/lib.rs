@@ -2,6 +2,7 @@
 
 pub mod codec;
 mod driver;
+mod native;
 mod odm;
 mod thread_end;
 

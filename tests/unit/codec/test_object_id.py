@@ -221,3 +221,9 @@ def test_ids_come_and_go_without_leaking_the_class() -> None:
         del held, children
         gc.collect()
     assert abs(sys.getrefcount(ObjectId) - before) <= 2
+
+
+def test_refused_values_leave_nothing_behind() -> None:
+    before = sys.getrefcount(InvalidId)
+    assert not any(ObjectId.is_valid("no id") for _ in range(500))
+    assert sys.getrefcount(InvalidId) - before < 50

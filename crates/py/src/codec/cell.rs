@@ -8,12 +8,39 @@ use pyo3::prelude::*;
 /// The module declares `gil_used`, so a free-threaded interpreter takes the GIL back when it imports it.
 pub(crate) struct GilCell<T>(UnsafeCell<T>);
 
-// SAFETY: every access proves with a `Python` token that the GIL is held, and `with` keeps accesses from nesting.
+// SAFETY: every access proves with a `Python` token that the GIL is held, and `with` keeps accesses from nesting. What is
+// kept so and is not `Send` (raw pointers) is used by holders of the GIL only, whichever thread they are.
 unsafe impl<T> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
+    }
+
+    /// Puts another value in the place of this one. No other code runs before it is there.
+    #[inline]
+    pub(crate) fn replace(&self, _py: Python<'_>, value: T) -> T {
+        // SAFETY: the GIL is held, and moving two values runs nothing that could release it or come here again.
+        unsafe { self.0.get().replace(value) }
+    }
+
+    /// A copy of the value.
+    #[inline]
+    pub(crate) fn get(&self, _py: Python<'_>) -> T
+    where
+        T: Copy,
+    {
+        // SAFETY: the GIL is held, and copying runs nothing.
+        unsafe { self.0.get().read() }
+    }
+
+    /// Takes the value out, which leaves the default.
+    #[inline]
+    pub(crate) fn take(&self, py: Python<'_>) -> T
+    where
+        T: Default,
+    {
+        self.replace(py, T::default())
     }
 
     /// Runs `action` on the value.

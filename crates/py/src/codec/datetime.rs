@@ -64,7 +64,8 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
 #[inline]
 pub(crate) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let fields = split(millis);
-    // SAFETY: the caller promises the import; the fields are in range.
+    // SAFETY: the caller promises the import, so the table is there, and that the zone is alive; fields that `split` made of
+    // milliseconds in range are in range.
     unsafe {
         let api = ffi::PyDateTimeAPI();
         ((*api).DateTime_FromDateAndTime)(
@@ -82,12 +83,18 @@ pub(crate) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi
 }
 
 /// Milliseconds of a `datetime` read as UTC, whatever its zone, and the microseconds below them.
+pub(crate) fn read_utc(date: &Bound<'_, PyDateTime>) -> (i64, i64) {
+    // SAFETY: a `datetime`, alive as long as the reference to it.
+    unsafe { read(date.as_ptr()) }
+}
+
+/// The same through a pointer.
 ///
 /// # Safety
-/// `object` must be a `datetime.datetime`.
+/// `object` must be a live `datetime.datetime`.
 #[inline]
 pub(crate) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: by the caller's promise the object is of the structure that these read; none of them calls anything.
     unsafe {
         let days = days_since_epoch(
             ffi::PyDateTime_GET_YEAR(object).into(),
@@ -108,8 +115,7 @@ pub(crate) fn to_millis(value: &Bound<'_, PyAny>) -> PyResult<i64> {
         let found = value.get_type().fully_qualified_name()?;
         return Err(PyTypeError::new_err(format!("expected datetime.datetime, got {found}")));
     };
-    // SAFETY: just checked.
-    let (millis, micros) = unsafe { read(value.as_ptr()) };
+    let (millis, micros) = read_utc(value);
     let offset = value.call_method0("utcoffset")?;
     if offset.is_none() {
         return Ok(millis);

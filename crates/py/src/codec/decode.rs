@@ -5,8 +5,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::cell::GilCell;
-use super::fault::{Fault, Kind, MAX_DEPTH, Step, as_invalid, found, invalid, no_memory, raised, within};
+use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, invalid, no_memory, within};
 use super::key_cache::KeyCache;
+use super::make::{self, Made, owned};
 use super::name::{LONGEST, is_ascii};
 use super::options::{Codec, DatetimeConversion, DocumentClass};
 use super::shapes::{HAS_ID, HAS_REF, Node, Walk, fill};
@@ -57,8 +58,8 @@ impl Drop for Decoder<'_, '_> {
         self.release(0);
         if self.values.capacity() <= SPARE_LIMIT {
             let values = std::mem::take(&mut self.values);
-            // SAFETY: an empty stack is moved in, and what it replaces is empty as well.
-            unsafe { SPARE.with(self.py, |spare| *spare = values) };
+            // What it replaces is empty as well.
+            drop(SPARE.replace(self.py, values));
         }
     }
 }
@@ -75,8 +76,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             owner: None,
             position: 0,
             depth: 0,
-            // SAFETY: a stack is moved out.
-            values: unsafe { SPARE.with(py, std::mem::take) },
+            values: SPARE.take(py),
             root,
             context: root,
             _walk: walk,
@@ -94,24 +94,20 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self
     }
 
-    /// Puts a value, whose reference it takes over, on the stack.
+    /// Puts a value on the stack.
     #[inline]
-    fn keep(&mut self, value: *mut ffi::PyObject) -> Result<(), Fault> {
+    fn keep(&mut self, value: Bound<'py, PyAny>) -> Result<(), Fault> {
         if self.values.len() == self.values.capacity() {
-            self.grow(value)?;
+            self.grow()?;
         }
-        self.values.push(value);
+        self.values.push(value.into_ptr());
         Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, value: *mut ffi::PyObject) -> Result<(), Fault> {
-        self.values.try_reserve(64).map_err(|_| {
-            // SAFETY: the reference that could not be kept, taken over from the caller.
-            unsafe { ffi::Py_DECREF(value) };
-            no_memory(64 * size_of::<usize>())
-        })
+    fn grow(&mut self) -> Result<(), Fault> {
+        self.values.try_reserve(64).map_err(|_| no_memory(64 * size_of::<usize>()))
     }
 
     /// Releases the values above `base`.
@@ -119,53 +115,42 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn release(&mut self, base: usize) {
         while self.values.len() > base {
             if let Some(value) = self.values.pop() {
-                // SAFETY: the values are owned and the GIL is held. This may run Python code, which cannot reach us.
+                // SAFETY: the stack owned it (`keep`), and does not any more. This may run Python code, which cannot reach us.
                 unsafe { ffi::Py_DECREF(value) };
             }
         }
     }
 
     /// Decodes the document that fills the whole buffer.
-    pub(crate) fn whole(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn whole(&mut self) -> Made<'py> {
         let made = self.next(self.data.len())?;
         self.finish(made)
     }
 
     /// Decodes the value of this element type that fills the whole buffer.
-    pub(crate) fn single(&mut self, kind: u8) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn single(&mut self, kind: u8) -> Made<'py> {
         let made = self.value(kind, self.data.len())?;
-        // SAFETY: `value` returns a new reference.
-        let made = unsafe { Bound::from_owned_ptr(self.py, made) };
         self.finish(made)
     }
 
     /// Checks that nothing is left.
-    fn finish(&self, made: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Fault> {
+    fn finish(&self, made: Bound<'py, PyAny>) -> Made<'py> {
         match self.data.len() - self.position {
             0 => Ok(made),
             rest => Err(invalid(self.position, format!("{rest} bytes left after the document"))),
         }
     }
 
-    /// Decodes the document at the position, which ends before `limit`.
-    pub(crate) fn next(&mut self, limit: usize) -> Result<Bound<'py, PyAny>, Fault> {
-        let made = self.document(limit)?;
-        // SAFETY: `document` returns a new reference.
-        Ok(unsafe { Bound::from_owned_ptr(self.py, made) })
-    }
-
     /// Decodes the fields of the document that fills the buffer into a dict, whatever the document class is.
-    pub(crate) fn fields(&mut self) -> Result<Bound<'py, PyAny>, Fault> {
+    pub(crate) fn fields(&mut self) -> Made<'py> {
         let end = self.open(self.data.len())?;
         let (made, _) = self.dict(end)?;
         self.close();
-        // SAFETY: `dict` returns a new reference.
-        let made = unsafe { Bound::from_owned_ptr(self.py, made) };
         self.finish(made)
     }
 
-    /// A document as the document class: a new reference.
-    pub(crate) fn document(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    /// Decodes the document at the position, which ends before `limit`, as the document class.
+    pub(crate) fn next(&mut self, limit: usize) -> Made<'py> {
         let start = self.position;
         let end = self.open(limit)?;
         let made = match &self.codec.document_class {
@@ -179,7 +164,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// An embedded document: as above, but one with `$ref` and `$id` is a DBRef.
     #[inline(never)]
-    pub(crate) fn embedded(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn embedded(&mut self, limit: usize) -> Made<'py> {
         let start = self.position;
         let end = self.open(limit)?;
         let (made, marks) = match &self.codec.document_class {
@@ -221,20 +206,20 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     /// The fields up to `end` as a dict, and what its names say about it.
-    fn dict(&mut self, end: usize) -> Result<(*mut ffi::PyObject, u8), Fault> {
+    fn dict(&mut self, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
         let base = self.values.len();
         let context = self.context;
         let mut node = self.root;
-        // SAFETY: the walk is alive.
+        // SAFETY: `_walk` keeps every node, here and below, for as long as this decoder lives.
         let mut guess = unsafe { Node::first(context) };
         let mut is_container = false;
         while self.position < end {
             let kind = self.data[self.position];
             let name_at = self.position + 1;
-            // SAFETY: the walk is alive.
+            // SAFETY: as above: `_walk` keeps the guess, or it is the sentinel, which is a node too.
             let mut length = unsafe { Node::matches(guess, &self.data[name_at..]) };
             if length == 0 {
-                // SAFETY: as above.
+                // SAFETY: as above: `_walk` keeps all of these.
                 unsafe {
                     let second = Node::second(node, context);
                     length = Node::matches(second, &self.data[name_at..]);
@@ -250,16 +235,16 @@ impl<'a, 'py> Decoder<'a, 'py> {
             } else {
                 let length = self.name_length(name_at, end)?;
                 let name = &self.data[name_at..name_at + length];
-                // SAFETY: the walk is alive.
+                // SAFETY: as above: `_walk` keeps the node.
                 let Some(child) = (unsafe { Node::child(self.py, node, name) }) else {
                     return self.dict_without_shape(node, base, end);
                 };
                 self.position = name_at + length;
-                // SAFETY: as above.
+                // SAFETY: as above: `_walk` keeps all three.
                 unsafe { Node::remember(node, context, child) };
                 node = child;
             }
-            // SAFETY: as above.
+            // SAFETY: as above: `_walk` keeps the node.
             guess = unsafe { Node::next(node) };
             self.context = node;
             let value = match self.value(kind, end) {
@@ -270,8 +255,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 }
             };
             if kind >= 32 || self.atomic >> kind & 1 == 0 {
-                // SAFETY: a live object.
-                is_container |= unsafe { ffi::PyObject_IS_GC(value) } != 0;
+                is_container |= make::is_collected(&value);
             }
             self.keep(value)?;
         }
@@ -280,10 +264,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let marks = (*node).marks;
             let made = Node::build(self.py, node, &self.values[base..], is_container);
             self.values.set_len(base);
-            if made.is_null() {
-                return Err(raised(self.py));
-            }
-            Ok((made, marks))
+            Ok((owned(self.py, made)?, marks))
         }
     }
 
@@ -294,61 +275,35 @@ impl<'a, 'py> Decoder<'a, 'py> {
         node: *mut Node,
         base: usize,
         end: usize,
-    ) -> Result<(*mut ffi::PyObject, u8), Fault> {
-        // SAFETY: as in `dict`; after it, `dict`, `key` and `value` are owned until they are released or returned.
-        unsafe {
-            let mut marks = (*node).marks;
+    ) -> Result<(Bound<'py, PyAny>, u8), Fault> {
+        // SAFETY: as in `dict`: there is a value for each step that led to the node, `fill` takes them over whatever happens,
+        // and the stack forgets them. What `fill` returns is ours, or null.
+        let (mut marks, dict) = unsafe {
             let dict = fill(ffi::PyDict_New(), node, &self.values[base..]);
             self.values.set_len(base);
-            if dict.is_null() {
-                return Err(raised(self.py));
-            }
-            while self.position < end {
-                let (key, value) = match self.field(end, &mut marks) {
-                    Ok(field) => field,
-                    Err(fault) => {
-                        ffi::Py_DECREF(dict);
-                        return Err(fault);
-                    }
-                };
-                let status = ffi::PyDict_SetItem(dict, key, value);
-                ffi::Py_DECREF(key);
-                ffi::Py_DECREF(value);
-                if status < 0 {
-                    ffi::Py_DECREF(dict);
-                    return Err(raised(self.py));
-                }
-            }
-            Ok((dict, marks))
+            ((*node).marks, owned(self.py, dict)?)
+        };
+        while self.position < end {
+            let (key, value) = self.field(end, &mut marks)?;
+            make::set_item(&dict, &key, &value)?;
         }
+        Ok((dict, marks))
     }
 
     /// The document class is the user's: anything may happen in its `__init__` and `__setitem__`.
-    fn mapping(&mut self, class: &Py<PyAny>, end: usize) -> Result<(*mut ffi::PyObject, u8), Fault> {
+    fn mapping(&mut self, class: &Py<PyAny>, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
         let made = class.bind(self.py).call0()?;
         let mut marks = 0;
         while self.position < end {
             let (key, value) = self.field(end, &mut marks)?;
-            // SAFETY: the GIL is held; `key` and `value` are owned and released here.
-            unsafe {
-                let status = ffi::PyObject_SetItem(made.as_ptr(), key, value);
-                ffi::Py_DECREF(key);
-                ffi::Py_DECREF(value);
-                if status < 0 {
-                    return Err(raised(self.py));
-                }
-            }
+            made.set_item(key, value)?;
         }
-        Ok((made.into_ptr(), marks))
+        Ok((made, marks))
     }
 
-    /// The next name and value, both owned.
+    /// The next name and value.
     #[inline]
-    fn field(
-        &mut self,
-        end: usize,
-        marks: &mut u8,
-    ) -> Result<(*mut ffi::PyObject, *mut ffi::PyObject), Fault> {
+    fn field(&mut self, end: usize, marks: &mut u8) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>), Fault> {
         let kind = self.data[self.position];
         self.position += 1;
         let name_at = self.position;
@@ -362,11 +317,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
         match self.value(kind, end) {
             Ok(value) => Ok((key, value)),
-            Err(fault) => {
-                // SAFETY: `key` is owned.
-                unsafe { ffi::Py_DECREF(key) };
-                Err(self.within_field(fault, name_at))
-            }
+            Err(fault) => Err(self.within_field(fault, name_at)),
         }
     }
 
@@ -384,37 +335,40 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// The name at the position: an owned string.
-    pub(crate) fn key(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    /// The name at the position.
+    pub(crate) fn key(&mut self, end: usize) -> Made<'py> {
         let at = self.position;
         let length = self.name_length(at, end)?;
         let bytes = &self.data[at..at + length];
         self.position += length;
         let name = &bytes[..length - 1];
-        // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the
-        // replaced string, whose release runs none either, is dropped outside.
-        let made = unsafe {
-            if length <= LONGEST && is_ascii(name) {
-                let (string, replaced) = KEYS.with(self.py, |keys| {
-                    let (string, replaced) = keys.find(bytes);
-                    ffi::Py_XINCREF(string);
-                    (string, replaced)
-                });
-                ffi::Py_XDECREF(replaced);
-                string
-            } else {
-                text::decode(name, self.codec.unicode_errors.as_deref())
-            }
+        let made = if length <= LONGEST && is_ascii(name) {
+            self.cached_key(bytes)
+        } else {
+            text::decode(self.py, name, self.codec.unicode_errors.as_deref())
         };
-        if made.is_null() {
-            return Err(as_invalid(self.py, PyErr::fetch(self.py), at));
-        }
-        Ok(made)
+        made.map_err(|fault| self.invalid_value(fault, at))
     }
 
-    /// The value at the position: a new reference, converted by the user's type decoder if there is one.
+    /// The name of these bytes, which are ASCII and end with the only NUL, as the string of the last time.
+    fn cached_key(&self, bytes: &[u8]) -> Made<'py> {
+        // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the string
+        // gets a reference of its own before the cache is given back. What it replaced is the caller's to release, which
+        // runs no Python code either, and is done outside.
+        unsafe {
+            let (string, replaced) = KEYS.with(self.py, |keys| {
+                let (string, replaced) = keys.find(bytes);
+                ffi::Py_XINCREF(string);
+                (string, replaced)
+            });
+            ffi::Py_XDECREF(replaced);
+            owned(self.py, string)
+        }
+    }
+
+    /// The value at the position, converted by the user's type decoder if there is one.
     #[inline(always)]
-    pub(crate) fn value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn value(&mut self, kind: u8, end: usize) -> Made<'py> {
         let made = self.plain_value(kind, end)?;
         if self.codec.decoders.is_some() {
             return self.convert(made);
@@ -423,54 +377,48 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     #[inline(always)]
-    fn plain_value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
-        // SAFETY: the GIL is held; every branch returns a new reference or null with the error set.
-        let made = unsafe {
-            match kind {
-                0x01 => ffi::PyFloat_FromDouble(f64::from_le_bytes(self.take(end)?)),
-                0x02 => return self.string(end),
-                0x03 => return self.embedded(end),
-                0x04 => return self.array(end),
-                0x07 => {
-                    let bytes = self.take(end)?;
-                    object_id::create(self.py, self.object_id, bytes)
-                }
-                0x08 => match self.take::<1>(end)? {
-                    [0] => ffi::PyBool_FromLong(0),
-                    [1] => ffi::PyBool_FromLong(1),
-                    [other] => {
-                        return Err(self.bad_bool(other));
-                    }
-                },
-                0x09 => {
-                    let millis = i64::from_le_bytes(self.take(end)?);
-                    return self.date(millis);
-                }
-                0x0A => {
-                    let none = ffi::Py_None();
-                    ffi::Py_INCREF(none);
-                    none
-                }
-                0x10 => ffi::PyLong_FromLong(i32::from_le_bytes(self.take(end)?).into()),
-                0x12 => {
-                    let value = i64::from_le_bytes(self.take(end)?);
-                    if self.makes_ints {
-                        objects::int(self.codec.types.int64.as_ptr().cast(), value)
-                    } else {
-                        self.int64(value)
-                    }
-                }
-                _ => return self.rare_value(kind, end),
+    fn plain_value(&mut self, kind: u8, end: usize) -> Made<'py> {
+        match kind {
+            0x01 => make::float(self.py, f64::from_le_bytes(self.take(end)?)),
+            0x02 => self.string(end),
+            0x03 => self.embedded(end),
+            0x04 => self.array(end),
+            0x07 => self.object_id(end),
+            0x08 => match self.take::<1>(end)? {
+                [0] => Ok(make::bool(self.py, false)),
+                [1] => Ok(make::bool(self.py, true)),
+                [other] => Err(self.bad_bool(other)),
+            },
+            0x09 => {
+                let millis = i64::from_le_bytes(self.take(end)?);
+                self.date(millis)
             }
-        };
-        if made.is_null() {
-            return Err(raised(self.py));
+            0x0A => Ok(self.py.None().into_bound(self.py)),
+            0x10 => make::short_int(self.py, i32::from_le_bytes(self.take(end)?)),
+            0x12 => {
+                let value = i64::from_le_bytes(self.take(end)?);
+                if self.makes_ints {
+                    let class = self.codec.types.int64.as_ptr().cast();
+                    // SAFETY: `makes_ints`: the self-test passed, and the class is laid out as it has to be.
+                    unsafe { owned(self.py, objects::int(class, value)) }
+                } else {
+                    self.int64(value)
+                }
+            }
+            _ => self.rare_value(kind, end),
         }
-        Ok(made)
+    }
+
+    /// An ObjectId.
+    #[inline(always)]
+    pub(crate) fn object_id(&mut self, end: usize) -> Made<'py> {
+        let bytes = self.take(end)?;
+        // SAFETY: the class is what `object_id` gave when this was made, long after the module made it.
+        unsafe { owned(self.py, object_id::create(self.py, self.object_id, bytes)) }
     }
 
     #[inline(never)]
-    fn array(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    fn array(&mut self, limit: usize) -> Made<'py> {
         let end = self.open(limit)?;
         let base = self.values.len();
         let context = self.context;
@@ -489,15 +437,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
             }
         }
         self.close();
-        // SAFETY: the list has a place for each value, and takes them over.
+        // SAFETY: nobody else knows the new list, which has a place for each value above `base`, and takes them over.
         unsafe {
-            let count = self.values.len() - base;
-            let list = ffi::PyList_New(count as _);
-            if list.is_null() {
-                return Err(raised(self.py));
-            }
+            let list = owned(self.py, ffi::PyList_New((self.values.len() - base) as _))?;
             for (index, value) in self.values.drain(base..).enumerate() {
-                ffi::PyList_SET_ITEM(list, index as _, value);
+                ffi::PyList_SET_ITEM(list.as_ptr(), index as _, value);
             }
             Ok(list)
         }
@@ -515,15 +459,17 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Err(invalid(self.position, "array index has no end"))
     }
 
-    pub(crate) fn string(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn string(&mut self, end: usize) -> Made<'py> {
         let at = self.position;
         let bytes = self.string_bytes(end)?;
-        // SAFETY: the GIL is held.
-        let made = unsafe { text::decode(bytes, self.codec.unicode_errors.as_deref()) };
-        if made.is_null() {
-            return Err(as_invalid(self.py, PyErr::fetch(self.py), at));
-        }
-        Ok(made)
+        self.text(bytes, at)
+    }
+
+    /// A string of these bytes, which stand at this offset.
+    #[inline]
+    pub(super) fn text(&self, bytes: &[u8], at: usize) -> Made<'py> {
+        let made = text::decode(self.py, bytes, self.codec.unicode_errors.as_deref());
+        made.map_err(|fault| self.invalid_value(fault, at))
     }
 
     /// The bytes of a length-prefixed string, without its NUL.
@@ -543,22 +489,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     #[inline]
-    pub(crate) fn date(&mut self, millis: i64) -> Result<*mut ffi::PyObject, Fault> {
+    pub(crate) fn date(&mut self, millis: i64) -> Made<'py> {
         if self.codec.tz_aware || self.codec.date_needs_care(millis) {
             return self.rare_date(millis);
         }
-        // SAFETY: in range; `types` imported the C API.
-        let made = unsafe {
-            if self.makes_dates {
+        // SAFETY: in range, or it needed care; the codec's `types` imported the C API; `makes_dates`: the self-test passed.
+        unsafe {
+            let made = if self.makes_dates {
                 objects::naive_datetime(millis)
             } else {
                 datetime::create(millis, ffi::Py_None())
-            }
-        };
-        if made.is_null() {
-            return Err(raised(self.py));
+            };
+            owned(self.py, made)
         }
-        Ok(made)
     }
 
     /// The next N bytes.
@@ -567,7 +510,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
         if N > end - self.position {
             return Err(self.short(N, end));
         }
-        // SAFETY: position + N <= end <= data.len().
+        // SAFETY: position + N <= end, as was just compared, and end <= data.len(), as every end was checked by `open` or is
+        // the buffer's own. Any bytes are a valid array.
         let bytes = unsafe { self.data.as_ptr().add(self.position).cast::<[u8; N]>().read_unaligned() };
         self.position += N;
         Ok(bytes)

@@ -1,16 +1,14 @@
 //! BSON bytes to Python objects: the values that are rare or that call Python classes. Same rules as `decode`.
-use std::ffi::c_void;
-
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice, PyString};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice, PyString, PyTuple};
 
 use super::datetime;
 use super::decode::Decoder;
-use super::fault::{Fault, Kind, as_invalid, found, invalid, raised, unknown_type};
+use super::fault::{Fault, Kind, Problem, as_invalid, found, invalid, unknown_type};
+use super::make::{self, Made, owned};
 use super::object_id;
 use super::options::{Codec, DatetimeConversion, UuidRepresentation};
-use super::text;
 use super::types::uuid_types;
 
 const UUID_LEGACY: u8 = 3;
@@ -30,86 +28,68 @@ impl Codec {
 
 impl<'a, 'py> Decoder<'a, 'py> {
     #[inline(never)]
-    pub(super) fn rare_value(&mut self, kind: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
-        let at = self.position;
+    pub(super) fn rare_value(&mut self, kind: u8, end: usize) -> Made<'py> {
+        let (py, at) = (self.py, self.position);
         let types = self.codec.types;
-        // SAFETY: the GIL is held; owned references are moved into what is built.
-        let made = unsafe {
-            match kind {
-                0x05 => return self.binary(end),
-                // Undefined.
-                0x06 => self.py.None().into_ptr(),
-                0x0B => {
-                    let pattern = self.cstring(end)?;
-                    let flags = match self.regex_flags(end) {
-                        Ok(flags) => flags,
-                        Err(fault) => {
-                            ffi::Py_DECREF(pattern);
-                            return Err(fault);
-                        }
-                    };
-                    let flags = self.owned(ffi::PyLong_FromLong(flags))?;
-                    types.regex.build([pattern, flags])
-                }
-                0x0C => {
-                    let bytes = self.string_bytes(end)?;
-                    let id = self.take(end)?;
-                    let collection = Bound::from_owned_ptr(self.py, self.text(bytes, at)?);
-                    let id = object_id::create(self.py, self.object_id, id);
-                    let id = Bound::from_owned_ptr_or_err(self.py, id)?;
-                    types.dbref.bind(self.py).call1((collection, id))?.into_ptr()
-                }
-                0x0D => {
-                    let bytes = self.string_bytes(end)?;
-                    let code = self.text(bytes, at)?;
-                    types.code.build([code, self.py.None().into_ptr()])
-                }
-                // Symbol.
-                0x0E => {
-                    let bytes = self.string_bytes(end)?;
-                    self.text(bytes, at)?
-                }
-                0x0F => return self.code_with_scope(end),
-                0x11 => {
-                    let inc = u32::from_le_bytes(self.take(end)?);
-                    let time = u32::from_le_bytes(self.take(end)?);
-                    let time = self.owned(ffi::PyLong_FromUnsignedLong(time.into()))?;
-                    let inc = self.owned(ffi::PyLong_FromUnsignedLong(inc.into()))?;
-                    types.timestamp.build([time, inc])
-                }
-                0x13 => {
-                    let bytes = self.take::<16>(end)?;
-                    if !types.decimal128.is_direct() {
-                        let class = types.decimal128.class(self.py);
-                        let bytes = super::bytes_of(self.py, &bytes)?;
-                        return Ok(class.call_method1(&types.name.from_bid, (bytes,))?.into_ptr());
-                    }
-                    let number = u128::from_le_bytes(bytes);
-                    let high = self.owned(ffi::PyLong_FromUnsignedLongLong((number >> 64) as u64))?;
-                    let low = self.owned(ffi::PyLong_FromUnsignedLongLong(number as u64))?;
-                    types.decimal128.build([high, low])
-                }
-                0x7F => types.max_key.clone_ref(self.py).into_ptr(),
-                0xFF => types.min_key.clone_ref(self.py).into_ptr(),
-                other => {
-                    return Err(unknown_type(at, other));
-                }
+        let made = match kind {
+            0x05 => return self.binary(end),
+            // Undefined.
+            0x06 => Ok(py.None().into_bound(py)),
+            0x0B => {
+                let pattern = self.cstring(end)?;
+                let flags = self.regex_flags(end)?;
+                types.regex.build([pattern, make::int(py, flags)?], py)
             }
+            0x0C => {
+                let bytes = self.string_bytes(end)?;
+                let id = self.take(end)?;
+                let collection = self.text(bytes, at)?;
+                let id = object_id::of_bytes(py, id)?;
+                return Ok(types.dbref.bind(py).call1((collection, id))?);
+            }
+            0x0D => {
+                let bytes = self.string_bytes(end)?;
+                let code = self.text(bytes, at)?;
+                types.code.build([code, py.None().into_bound(py)], py)
+            }
+            // Symbol.
+            0x0E => {
+                let bytes = self.string_bytes(end)?;
+                self.text(bytes, at)
+            }
+            0x0F => return self.code_with_scope(end),
+            0x11 => {
+                let inc = u32::from_le_bytes(self.take(end)?);
+                let time = u32::from_le_bytes(self.take(end)?);
+                types.timestamp.build([make::natural(py, time.into())?, make::natural(py, inc.into())?], py)
+            }
+            0x13 => {
+                let bytes = self.take::<16>(end)?;
+                if !types.decimal128.is_direct() {
+                    let class = types.decimal128.class(py);
+                    let bytes = super::bytes_of(py, &bytes)?;
+                    return Ok(class.call_method1(&types.name.from_bid, (bytes,))?);
+                }
+                let number = u128::from_le_bytes(bytes);
+                let (high, low) = ((number >> 64) as u64, number as u64);
+                types.decimal128.build([make::natural(py, high)?, make::natural(py, low)?], py)
+            }
+            0x7F => Ok(types.max_key.bind(py).clone()),
+            0xFF => Ok(types.min_key.bind(py).clone()),
+            other => return Err(unknown_type(at, other)),
         };
-        if made.is_null() {
-            return Err(as_invalid(self.py, PyErr::fetch(self.py), at));
+        made.map_err(|fault| self.invalid_value(fault, at))
+    }
+
+    /// What the interpreter or a class said of the bytes at this offset, as an error of the bytes.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::boxed_local, reason = "errors travel boxed, so every caller has it so")]
+    pub(super) fn invalid_value(&self, fault: Fault, at: usize) -> Fault {
+        match *fault {
+            Problem::Python(error) => as_invalid(self.py, error, at),
+            found => Box::new(found),
         }
-        Ok(made)
-    }
-
-    fn owned(&self, made: *mut ffi::PyObject) -> Result<*mut ffi::PyObject, Fault> {
-        if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
-    }
-
-    fn text(&self, bytes: &[u8], at: usize) -> Result<*mut ffi::PyObject, Fault> {
-        // SAFETY: the GIL is held.
-        let made = unsafe { text::decode(bytes, self.codec.unicode_errors.as_deref()) };
-        if made.is_null() { Err(as_invalid(self.py, PyErr::fetch(self.py), at)) } else { Ok(made) }
     }
 
     /// The bytes up to the next NUL, which is stepped over.
@@ -122,13 +102,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(&rest[..length])
     }
 
-    fn cstring(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    fn cstring(&mut self, end: usize) -> Made<'py> {
         let at = self.position;
         let bytes = self.cstring_bytes(end)?;
         self.text(bytes, at)
     }
 
-    fn binary(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    fn binary(&mut self, end: usize) -> Made<'py> {
         let at = self.position;
         let length = self.length(end)?;
         let [subtype] = self.take(end)?;
@@ -167,24 +147,15 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 (_, None) => {}
             }
         }
-        // SAFETY: the GIL is held; owned references are moved into what is built.
-        unsafe {
-            let data = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as _);
-            let data = self.owned(data)?;
-            if subtype == 0 {
-                return Ok(data);
-            }
-            let subtype = ffi::PyLong_FromLong(subtype.into());
-            if subtype.is_null() {
-                ffi::Py_DECREF(data);
-                return Err(raised(self.py));
-            }
-            let made = self.codec.types.binary.build([data, subtype]);
-            self.owned(made)
+        let data = super::bytes_of(self.py, bytes)?.into_any();
+        if subtype == 0 {
+            return Ok(data);
         }
+        let subtype = make::short_int(self.py, subtype.into())?;
+        self.codec.types.binary.build([data, subtype], self.py)
     }
 
-    fn regex_flags(&mut self, end: usize) -> Result<std::ffi::c_long, Fault> {
+    fn regex_flags(&mut self, end: usize) -> Result<i64, Fault> {
         let at = self.position;
         let letters = self.cstring_bytes(end)?;
         if !letters.is_ascii() && std::str::from_utf8(letters).is_err() {
@@ -193,22 +164,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(regex_flags(letters))
     }
 
-    fn uuid(&self, value: u128) -> Result<*mut ffi::PyObject, Fault> {
-        let uuid = uuid_types(self.py)?;
-        let number = value.into_pyobject(self.py).map_err(PyErr::from)?.into_ptr();
+    fn uuid(&self, value: u128) -> Made<'py> {
+        let py = self.py;
+        let uuid = uuid_types(py)?;
+        let number = value.into_pyobject(py).map_err(PyErr::from)?.into_any();
         if !uuid.class.is_direct() {
-            // SAFETY: `number` is owned.
-            let number = unsafe { Bound::from_owned_ptr(self.py, number) };
-            let keywords = PyDict::new(self.py);
+            let keywords = PyDict::new(py);
             keywords.set_item(&self.codec.types.name.int, number)?;
-            return Ok(uuid.class.class(self.py).call((), Some(&keywords))?.into_ptr());
+            return Ok(uuid.class.class(py).call((), Some(&keywords))?);
         }
-        // SAFETY: both references are owned.
-        let made = unsafe { uuid.class.build([number, uuid.safe_unknown.clone_ref(self.py).into_ptr()]) };
-        self.owned(made)
+        uuid.class.build([number, uuid.safe_unknown.bind(py).clone()], py)
     }
 
-    fn code_with_scope(&mut self, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    fn code_with_scope(&mut self, limit: usize) -> Made<'py> {
         let start = self.position;
         let length = self.length(limit)?;
         if length < 4 || length > limit - start {
@@ -224,35 +192,15 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let at = self.position;
         let bytes = self.string_bytes(end)?;
         let code = self.text(bytes, at)?;
-        match self.document(end) {
-            // SAFETY: both references are owned.
-            Ok(scope) if self.position == end => unsafe {
-                let made = self.codec.types.code.build([code, scope]);
-                self.owned(made)
-            },
-            Ok(scope) => {
-                // SAFETY: both references are owned.
-                unsafe {
-                    ffi::Py_DECREF(code);
-                    ffi::Py_DECREF(scope);
-                }
-                Err(invalid(self.position, "scope ends before its code does"))
-            }
-            Err(fault) => {
-                // SAFETY: `code` is owned.
-                unsafe { ffi::Py_DECREF(code) };
-                Err(fault)
-            }
+        let scope = self.next(end)?;
+        if self.position != end {
+            return Err(invalid(self.position, "scope ends before its code does"));
         }
+        self.codec.types.code.build([code, scope], self.py)
     }
 
     /// `RawBSONDocument` keeps the bytes: the caller's own object, a view of a large part of it, or a copy.
-    pub(super) fn raw(
-        &mut self,
-        class: &Py<PyAny>,
-        start: usize,
-        end: usize,
-    ) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn raw(&mut self, class: &Py<PyAny>, start: usize, end: usize) -> Made<'py> {
         self.position = end;
         let (py, size) = (self.py, end + 1 - start);
         let bytes = match self.owner {
@@ -266,17 +214,14 @@ impl<'a, 'py> Decoder<'a, 'py> {
             }
             _ => super::bytes_of(py, &self.data[start..=end])?.into_any(),
         };
-        let made = class.bind(py).call1((bytes, &self.codec.options))?;
-        Ok(made.into_ptr())
+        Ok(class.bind(py).call1((bytes, &self.codec.options))?)
     }
 
-    /// Turns a document with `$ref` and `$id` into a DBRef, unless their types say that it is none. Takes over `made`.
+    /// Turns a document with `$ref` and `$id` into a DBRef, unless their types say that it is none.
     #[inline(never)]
-    pub(super) fn dbref(&self, made: *mut ffi::PyObject) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn dbref(&self, made: Bound<'py, PyAny>) -> Made<'py> {
         let types = self.codec.types;
         let name = &types.name;
-        // SAFETY: `made` is owned.
-        let made = unsafe { Bound::from_owned_ptr(self.py, made) };
         let collection = made.get_item(&name.dollar_ref)?;
         let id = made.get_item(&name.dollar_id)?;
         let has_database = made.contains(&name.dollar_db)?;
@@ -285,19 +230,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
         if !collection.is_instance_of::<PyString>()
             || !(database.is_none() || database.is_instance_of::<PyString>())
         {
-            return Ok(made.into_ptr());
+            return Ok(made);
         }
         made.del_item(&name.dollar_ref)?;
         made.del_item(&name.dollar_id)?;
         if has_database {
             made.del_item(&name.dollar_db)?;
         }
-        Ok(types.dbref.bind(self.py).call1((collection, id, database, made))?.into_ptr())
+        Ok(types.dbref.bind(self.py).call1((collection, id, database, made))?)
     }
 
     /// Dates that are aware, out of range or wanted as `DatetimeMS`.
     #[inline(never)]
-    pub(super) fn rare_date(&self, mut millis: i64) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn rare_date(&self, mut millis: i64) -> Made<'py> {
         let codec = self.codec;
         let (first, last) = codec.date_range;
         let is_outside = millis < first || millis > last;
@@ -311,70 +256,46 @@ impl<'a, 'py> Decoder<'a, 'py> {
             DatetimeConversion::Datetime if is_outside => return Err(out_of_range(millis)),
             DatetimeConversion::Datetime => false,
         };
-        // SAFETY: the GIL is held, `millis` is in range where a datetime is made, and `types` imported the C API.
-        unsafe {
-            if as_millis {
-                let number = self.owned(ffi::PyLong_FromLongLong(millis))?;
-                return self.owned(codec.types.datetime_ms.build([number]));
+        if as_millis {
+            return codec.types.datetime_ms.build([make::int(self.py, millis)?], self.py);
+        }
+        let none = self.py.None();
+        let zone = if codec.tz_aware { &codec.types.utc } else { &none };
+        // SAFETY: the milliseconds are in range, or they were refused above; `types` imported the C API of datetime; the
+        // zone is alive meanwhile.
+        let made = unsafe { owned(self.py, datetime::create(millis, zone.as_ptr()))? };
+        let Some(tzinfo) = codec.tzinfo.as_ref().filter(|_| codec.tz_aware) else { return Ok(made) };
+        match made.call_method1(&codec.types.name.astimezone, (tzinfo,)) {
+            Ok(local) => Ok(local),
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(self.py) => {
+                Err(out_of_range(millis))
             }
-            if !codec.tz_aware {
-                return self.owned(datetime::create(millis, ffi::Py_None()));
-            }
-            let aware = self.owned(datetime::create(millis, codec.types.utc.as_ptr()))?;
-            let Some(tzinfo) = &codec.tzinfo else { return Ok(aware) };
-            let aware = Bound::from_owned_ptr(self.py, aware);
-            match aware.call_method1(&codec.types.name.astimezone, (tzinfo,)) {
-                Ok(local) => Ok(local.into_ptr()),
-                Err(error) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(self.py) => {
-                    Err(out_of_range(millis))
-                }
-                Err(error) => Err(error.into()),
-            }
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Hands the value to the user's type decoder for its type, if there is one. Takes over `value`.
+    /// Hands the value to the user's type decoder for its type, if there is one.
     #[inline(never)]
-    pub(super) fn convert(&self, value: *mut ffi::PyObject) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn convert(&self, value: Bound<'py, PyAny>) -> Made<'py> {
         let Some(decoders) = &self.codec.decoders else { return Ok(value) };
-        // SAFETY: `value` is owned; the converter is kept alive while it runs.
-        unsafe {
-            let value = Bound::from_owned_ptr(self.py, value);
-            let converter =
-                ffi::PyDict_GetItemWithError(decoders.as_ptr(), ffi::Py_TYPE(value.as_ptr()).cast());
-            if converter.is_null() {
-                if !ffi::PyErr_Occurred().is_null() {
-                    return Err(raised(self.py));
-                }
-                return Ok(value.into_ptr());
-            }
-            let converter = Bound::from_borrowed_ptr(self.py, converter);
-            Ok(converter.call1((value,))?.into_ptr())
+        match decoders.bind(self.py).get_item(value.get_type())? {
+            Some(converter) => Ok(converter.call1((value,))?),
+            None => Ok(value),
         }
     }
 
-    /// Creates an `Int64`: a new reference, or null with the error set.
+    /// Creates an `Int64`.
     #[inline]
-    pub(super) fn int64(&self, value: i64) -> *mut ffi::PyObject {
-        let class = self.codec.types.int64.as_ptr().cast::<ffi::PyTypeObject>();
-        // SAFETY: the GIL is held; `int.__new__` takes a subclass of int and a tuple, which is released.
+    pub(super) fn int64(&self, value: i64) -> Made<'py> {
+        let class = self.codec.types.int64.bind(self.py).as_type_ptr();
+        let arguments = PyTuple::new(self.py, [make::int(self.py, value)?])?;
+        // SAFETY: `int.__new__` takes a subclass of int, which the class is, and a tuple, which outlives the call; it gives a
+        // new reference or null with the error set.
         unsafe {
-            let plain = ffi::PyLong_FromLongLong(value);
-            if plain.is_null() {
-                return plain;
+            match ffi::PyLong_Type.tp_new {
+                Some(new) => owned(self.py, new(class, arguments.as_ptr(), std::ptr::null_mut())),
+                None => Ok(arguments.get_item(0)?),
             }
-            let arguments = ffi::PyTuple_New(1);
-            if arguments.is_null() {
-                ffi::Py_DECREF(plain);
-                return arguments;
-            }
-            ffi::PyTuple_SET_ITEM(arguments, 0, plain);
-            let made = match ffi::PyLong_Type.tp_new {
-                Some(new) => new(class, arguments, std::ptr::null_mut::<c_void>().cast()),
-                None => std::ptr::null_mut(),
-            };
-            ffi::Py_DECREF(arguments);
-            made
         }
     }
 }
@@ -389,7 +310,7 @@ fn out_of_range(millis: i64) -> Fault {
     )
 }
 
-fn regex_flags(letters: &[u8]) -> std::ffi::c_long {
+fn regex_flags(letters: &[u8]) -> i64 {
     letters.iter().fold(0, |flags, letter| {
         flags
             | match letter {

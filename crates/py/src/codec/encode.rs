@@ -4,6 +4,7 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, no_memory, raised, within};
 use super::layout::Fields;
@@ -39,7 +40,7 @@ const INDEX: usize = 21;
 
 impl<'a, 'py> Encoder<'a, 'py> {
     pub(crate) fn new(py: Python<'py>, codec: &'a Codec, check_keys: bool, out: &'a mut Vec<u8>) -> Self {
-        // SAFETY: the codec's types imported the C API of datetime.
+        // SAFETY: `types`, without which there is no codec, imported the C API of datetime, a static table.
         let (datetime, utc) =
             unsafe { ((*ffi::PyDateTimeAPI()).DateTimeType, (*ffi::PyDateTimeAPI()).TimeZone_UTC) };
         Self {
@@ -57,22 +58,17 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Writes a whole document, `_id` first.
     pub(crate) fn top(&mut self, document: &Bound<'py, PyAny>) -> Result<(), Fault> {
-        // SAFETY: `document` is a live object, held by the caller.
-        unsafe {
-            if ffi::PyDict_CheckExact(document.as_ptr()) != 0 {
-                return self.dict(document.as_ptr(), true);
-            }
+        match document.cast_exact::<PyDict>() {
+            Ok(dict) => self.dict(dict, true),
+            Err(_) => self.any_mapping(document, true),
         }
-        self.any_mapping(document, true)
     }
 
     /// Writes the dict's length, fields and final NUL.
-    ///
-    /// # Safety
-    /// `dict` must be a dict, held by the caller.
-    pub(crate) unsafe fn dict(&mut self, dict: *mut ffi::PyObject, is_top: bool) -> Result<(), Fault> {
+    pub(crate) fn dict(&mut self, dict: &Bound<'py, PyDict>, is_top: bool) -> Result<(), Fault> {
         let start = self.enter()?;
-        // SAFETY: keys and values are borrowed from the dict only while no Python code can run: the rare paths take
+        let dict = dict.as_ptr();
+        // SAFETY: a dict, which the caller's reference keeps alive. Keys and values are borrowed from the dict only while no Python code can run: the rare paths take
         // references first, and the dict's size is compared before the next step.
         unsafe {
             let mut has_id = false;
@@ -109,53 +105,48 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.leave(start)
     }
 
-    /// Writes one field.
-    ///
-    /// # Safety
-    /// Both must be live objects.
-    #[inline]
-    pub(crate) unsafe fn pair(
-        &mut self,
-        key: *mut ffi::PyObject,
-        value: *mut ffi::PyObject,
-    ) -> Result<(), Fault> {
-        // SAFETY: the key's UTF-8 lives as long as the key, which is held while it is used: `element` copies the name
-        // before it runs anything else.
-        unsafe {
-            if ffi::PyUnicode_Check(key) == 0 {
-                return Err(self.wrong_key(key));
-            }
-            let name = self.utf8(key)?;
-            if self.check_keys {
-                check_key(name)?;
-            }
-            self.element(Name::Text(name), value)
+    /// Writes one field of a mapping.
+    pub(crate) fn pair(&mut self, key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
+        let Ok(text) = key.cast::<PyString>() else { return Err(self.wrong_key(key.as_ptr())) };
+        let name = self.utf8_of(text)?;
+        if self.check_keys {
+            check_key(name)?;
         }
+        self.field(Name::Text(name), value)
     }
 
-    /// Writes a list's or tuple's elements as a BSON array.
-    ///
-    /// # Safety
-    /// `list` must be a list or a tuple, held by the caller.
-    pub(crate) unsafe fn array(&mut self, list: *mut ffi::PyObject) -> Result<(), Fault> {
+    /// Writes a list's elements as a BSON array.
+    pub(crate) fn list(&mut self, list: &Bound<'py, PyList>) -> Result<(), Fault> {
         let start = self.enter()?;
-        // SAFETY: the index is compared with the size right before each access.
+        // SAFETY: a list, which the caller's reference keeps alive. Its size is what it was (compared after each element, as
+        // those may run Python code), so there is an object at the index.
         unsafe {
-            let is_list = ffi::PyList_Check(list) != 0;
-            let size = if is_list { ffi::PyList_GET_SIZE(list) } else { ffi::PyTuple_GET_SIZE(list) };
+            let list = list.as_ptr();
+            let size = ffi::PyList_GET_SIZE(list);
             for index in 0..size {
-                let value = if is_list {
-                    ffi::PyList_GET_ITEM(list, index)
-                } else {
-                    ffi::PyTuple_GET_ITEM(list, index)
-                };
-                self.element(Name::Index(index as usize), value)?;
-                if is_list && ffi::PyList_GET_SIZE(list) != size {
+                self.element(Name::Index(index as usize), ffi::PyList_GET_ITEM(list, index))?;
+                if ffi::PyList_GET_SIZE(list) != size {
                     return Err(PyRuntimeError::new_err("list changed size while it was encoded").into());
                 }
             }
         }
         self.leave(start)
+    }
+
+    /// Writes a tuple's elements as a BSON array.
+    pub(crate) fn tuple(&mut self, tuple: &Bound<'py, PyTuple>) -> Result<(), Fault> {
+        let start = self.enter()?;
+        for (index, value) in tuple.iter_borrowed().enumerate() {
+            self.field(Name::Index(index), &value)?;
+        }
+        self.leave(start)
+    }
+
+    /// Writes an element whose value the caller holds.
+    #[inline]
+    pub(crate) fn field(&mut self, name: Name<'_>, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
+        // SAFETY: the reference keeps the value alive until the element is written.
+        unsafe { self.element(name, value.as_ptr()) }
     }
 
     /// Writes an element: type, name, value.
@@ -169,7 +160,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
             Name::Text(_) => None,
             Name::Index(index) => Some(index),
         };
-        // SAFETY: exact types, so their C API accessors apply and none runs Python code.
+        // SAFETY: a live object by the caller's promise. Types are compared exactly, so their C API accessors apply, and none
+        // of these runs Python code; before anything does, a reference is taken (`held`).
         unsafe {
             let class = ffi::Py_TYPE(value);
             if class == &raw mut ffi::PyUnicode_Type {
@@ -224,16 +216,16 @@ impl<'a, 'py> Encoder<'a, 'py> {
             let held = Bound::from_borrowed_ptr(self.py, value);
             let result = if class == &raw mut ffi::PyDict_Type {
                 self.out[kind] = 0x03;
-                self.dict(value, false)
+                self.dict(held.cast_unchecked(), false)
             } else if class == &raw mut ffi::PyList_Type {
                 self.out[kind] = 0x04;
-                self.array(value)
+                self.list(held.cast_unchecked())
             } else if class == &raw mut ffi::PyBytes_Type {
                 self.out[kind] = 0x05;
                 let data = ffi::PyBytes_AS_STRING(value).cast::<u8>();
                 self.binary(0, std::slice::from_raw_parts(data, ffi::Py_SIZE(value) as usize))
             } else {
-                self.own_value(kind, class, &held)
+                self.own_value(kind, &held)
             };
             result.map_err(|fault| self.misplaced(fault, kind, index))
         }
@@ -246,7 +238,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
         match name {
             Name::Text(text) => {
                 self.make_room(text.len() + FIXED)?;
-                // SAFETY: there is room; `copy_name` writes the name, then a NUL follows.
+                // SAFETY: there is room for the type, the name and a NUL, all of which are written before the length says
+                // so; `text` is not part of `out`, which is borrowed exclusively.
                 unsafe {
                     let start = self.out.as_mut_ptr().add(at);
                     start.write(kind);
@@ -301,7 +294,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
         let length = self.size(text.len(), 1)?;
         let at = self.out.len();
         self.make_room(text.len() + FIXED)?;
-        // SAFETY: there is room for the length, the text and a NUL.
+        // SAFETY: there is room for the length, the text and a NUL, all of which are written before the length says so;
+        // `text` is not part of `out`, which is borrowed exclusively.
         unsafe {
             let start = self.out.as_mut_ptr().add(at);
             start.cast::<[u8; 4]>().write(length.to_le_bytes());
@@ -363,13 +357,20 @@ impl<'a, 'py> Encoder<'a, 'py> {
         Ok(())
     }
 
+    /// The UTF-8 of a str.
+    pub(crate) fn utf8_of<'k>(&self, text: &'k Bound<'py, PyString>) -> Result<&'k [u8], Fault> {
+        // SAFETY: a str; it keeps the bytes, and is alive for as long as the reference to it.
+        unsafe { self.utf8(text.as_ptr()) }
+    }
+
     /// The UTF-8 of a str, which the object keeps.
     ///
     /// # Safety
     /// `text` must be a str, and outlive the result.
     #[inline]
     pub(crate) unsafe fn utf8<'k>(&self, text: *mut ffi::PyObject) -> Result<&'k [u8], Fault> {
-        // SAFETY: the pointer is valid for the length, as long as the object lives; ASCII is its own UTF-8.
+        // SAFETY: by the caller's promise a live str. The characters of a compact ASCII one stand in the object itself, and are
+        // their own UTF-8; of any other the object keeps the UTF-8 once it was asked for. Neither moves nor changes.
         unsafe {
             if ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0 {
                 let data = ffi::PyUnicode_1BYTE_DATA(text);
@@ -397,7 +398,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     #[cold]
     fn wrong_key(&self, key: *mut ffi::PyObject) -> Fault {
-        // SAFETY: `key` is a live object; the reference keeps it so while its repr runs.
+        // SAFETY: a key of the dict that is walked over, in which it still is; from here on the reference keeps it alive,
+        // whatever its repr does.
         let key = unsafe { Bound::from_borrowed_ptr(self.py, key) };
         match key.repr() {
             Ok(repr) => {
@@ -411,7 +413,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 /// The number of items.
 #[inline]
 unsafe fn dict_size(dict: *mut ffi::PyObject) -> ffi::Py_ssize_t {
-    // SAFETY: the caller passes a dict; the header makes the field public.
+    // SAFETY: the callers pass a live dict; the field stands in CPython's public header.
     unsafe { (*dict.cast::<ffi::PyDictObject>()).ma_used }
 }
 

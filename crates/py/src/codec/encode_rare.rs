@@ -5,12 +5,15 @@ use std::ffi::c_long;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyBytes, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyTzInfoAccess,
+};
 
 use super::datetime;
 use super::decode_rare::reorder;
 use super::encode::{Encoder, Name};
 use super::fault::{Fault, Kind, found, raised};
+use super::make;
 use super::options::UuidRepresentation;
 use super::types::{is_uuid, known_uuid_types};
 
@@ -31,81 +34,53 @@ mod marker {
 }
 
 impl<'py> Encoder<'_, 'py> {
-    /// Writes a value that is mostly of one of our own classes: those are read without their attributes. `class` is the
-    /// value's.
+    /// Writes a value that is mostly of one of our own classes: those are read without their attributes.
     #[inline(never)]
-    pub(super) fn own_value(
-        &mut self,
-        kind: usize,
-        class: *mut ffi::PyTypeObject,
-        value: &Bound<'py, PyAny>,
-    ) -> Result<(), Fault> {
+    pub(super) fn own_value(&mut self, kind: usize, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
         let types = self.codec.types;
-        let object = value.as_ptr();
-        // SAFETY: `class` is the class of `value`, which is held; the slots of a value are read while nothing else runs.
-        unsafe {
-            if let Some(scope) = types.code.read(class, object, 0) {
-                let scope = Bound::from_borrowed_ptr(self.py, scope);
-                return self.code(kind, value, &scope);
-            }
-            if let Some(subtype) = types.binary.read_attribute(value, 0) {
-                let subtype = ffi::PyLong_AsLong(subtype.as_ptr());
-                if let Ok(subtype) = u8::try_from(subtype) {
-                    self.out[kind] = 0x05;
-                    let data = ffi::PyBytes_AS_STRING(object).cast::<u8>();
-                    let bytes = std::slice::from_raw_parts(data, ffi::Py_SIZE(object) as usize);
-                    return self.binary(subtype, bytes);
-                }
-                ffi::PyErr_Clear();
-            }
-            if let Some(time) = types.timestamp.read(class, object, 0)
-                && let Some(inc) = types.timestamp.read(class, object, 1)
-            {
-                let time = ffi::PyLong_AsLongLong(time);
-                let inc = ffi::PyLong_AsLongLong(inc);
-                // Anything unusual, errors included, is for the slow path to find again.
-                if let (Ok(time), Ok(inc)) = (u32::try_from(time), u32::try_from(inc)) {
-                    return self.put(kind, 0x11, &(u64::from(inc) | u64::from(time) << 32).to_le_bytes());
-                }
-                ffi::PyErr_Clear();
-            }
-            if let Some(high) = types.decimal128.read(class, object, 0)
-                && let Some(low) = types.decimal128.read(class, object, 1)
-            {
-                let high = ffi::PyLong_AsUnsignedLongLong(high);
-                let low = ffi::PyLong_AsUnsignedLongLong(low);
-                if ffi::PyErr_Occurred().is_null() {
-                    return self.put(kind, 0x13, &(u128::from(low) | u128::from(high) << 64).to_le_bytes());
-                }
-                ffi::PyErr_Clear();
-            }
-            if let Some(millis) = types.datetime_ms.read(class, object, 0) {
-                let mut overflow = 0;
-                let number = ffi::PyLong_AsLongLongAndOverflow(millis, &mut overflow);
-                if overflow == 0 && ffi::PyErr_Occurred().is_null() {
-                    return self.put(kind, 0x09, &number.to_le_bytes());
-                }
-                ffi::PyErr_Clear();
-            }
-            if let Some(uuid) = known_uuid_types(self.py)
-                && let Some(number) = uuid.class.read(class, object, 0)
-            {
-                let number = Bound::from_borrowed_ptr(self.py, number);
-                return self.uuid(kind, &number);
-            }
-            if let Some(pattern) = types.regex.read(class, object, 0)
-                && let Some(flags) = types.regex.read(class, object, 1)
-            {
-                let pattern = Bound::from_borrowed_ptr(self.py, pattern);
-                let flags = Bound::from_borrowed_ptr(self.py, flags);
-                return self.regex(kind, &pattern, &flags);
-            }
-            if class == types.min_key.bind(self.py).get_type_ptr() {
-                return self.put(kind, 0xFF, &[]);
-            }
-            if class == types.max_key.bind(self.py).get_type_ptr() {
-                return self.put(kind, 0x7F, &[]);
-            }
+        if let Some(scope) = types.code.read(value, 0) {
+            return self.code(kind, value, &scope);
+        }
+        // Anything unusual, errors included, is for the slow path to find again.
+        if let Some(subtype) = types.binary.read_attribute(value, 0)
+            && let (Ok(subtype), Ok(bytes)) = (subtype.extract::<u8>(), value.cast::<PyBytes>())
+        {
+            self.out[kind] = 0x05;
+            return self.binary(subtype, bytes.as_bytes());
+        }
+        if let Some(time) = types.timestamp.read(value, 0)
+            && let Some(inc) = types.timestamp.read(value, 1)
+            && let (Some(time), Some(inc)) = (short(&time), short(&inc))
+        {
+            return self.put(kind, 0x11, &(u64::from(inc) | u64::from(time) << 32).to_le_bytes());
+        }
+        if let Some(high) = types.decimal128.read(value, 0)
+            && let Some(low) = types.decimal128.read(value, 1)
+            && let (Ok(high), Ok(low)) = (high.extract::<u64>(), low.extract::<u64>())
+        {
+            return self.put(kind, 0x13, &(u128::from(low) | u128::from(high) << 64).to_le_bytes());
+        }
+        if let Some(millis) = types.datetime_ms.read(value, 0)
+            && let Ok(Some(millis)) = make::long_of(&millis)
+        {
+            return self.put(kind, 0x09, &millis.to_le_bytes());
+        }
+        if let Some(uuid) = known_uuid_types(self.py)
+            && let Some(number) = uuid.class.read(value, 0)
+        {
+            return self.uuid(kind, &number);
+        }
+        if let Some(pattern) = types.regex.read(value, 0)
+            && let Some(flags) = types.regex.read(value, 1)
+        {
+            return self.regex(kind, &pattern, &flags);
+        }
+        let class = value.get_type_ptr();
+        if class == types.min_key.bind(self.py).get_type_ptr() {
+            return self.put(kind, 0xFF, &[]);
+        }
+        if class == types.max_key.bind(self.py).get_type_ptr() {
+            return self.put(kind, 0x7F, &[]);
         }
         self.any_value(kind, value, false, false)
     }
@@ -128,10 +103,7 @@ impl<'py> Encoder<'_, 'py> {
             return self.put(kind, 0x08, &[u8::from(is_true)]);
         }
         if value.is_instance_of::<PyInt>() {
-            let mut overflow = 0;
-            // SAFETY: `value` is an int.
-            let number = unsafe { ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &mut overflow) };
-            if overflow == 0 {
+            if let Some(number) = make::long_of(value)? {
                 return match i32::try_from(number) {
                     Ok(number) => self.put(kind, 0x10, &number.to_le_bytes()),
                     Err(_) => self.put(kind, 0x12, &number.to_le_bytes()),
@@ -142,24 +114,23 @@ impl<'py> Encoder<'_, 'py> {
             return self.put(kind, 0x01, &number.value().to_le_bytes());
         } else if value.is_none() {
             return self.put(kind, 0x0A, &[]);
-        } else if value.is_instance_of::<PyDict>() {
+        } else if let Ok(dict) = value.cast::<PyDict>() {
             self.out[kind] = 0x03;
-            // SAFETY: a dict, held by `value`.
-            return unsafe { self.dict(value.as_ptr(), false) };
-        } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+            return self.dict(dict, false);
+        } else if let Ok(list) = value.cast::<PyList>() {
             self.out[kind] = 0x04;
-            // SAFETY: a list or tuple, held by `value`.
-            return unsafe { self.array(value.as_ptr()) };
+            return self.list(list);
+        } else if let Ok(tuple) = value.cast::<PyTuple>() {
+            self.out[kind] = 0x04;
+            return self.tuple(tuple);
         } else if let Ok(bytes) = value.cast::<PyBytes>() {
             self.out[kind] = 0x05;
             return self.binary(0, bytes.as_bytes());
-        } else if value.is_instance_of::<PyString>() {
+        } else if let Ok(text) = value.cast::<PyString>() {
             self.out[kind] = 0x02;
-            // SAFETY: a str, held by `value`.
-            let text = unsafe { self.utf8(value.as_ptr())? };
-            return self.text(text);
-        } else if value.is_instance_of::<PyDateTime>() {
-            let millis = self.millis(value)?;
+            return self.text(self.utf8_of(text)?);
+        } else if let Ok(date) = value.cast::<PyDateTime>() {
+            let millis = self.millis(date)?;
             return self.put(kind, 0x09, &millis.to_le_bytes());
         } else if value.is_instance(self.codec.types.pattern.bind(self.py))? {
             let name = &self.codec.types.name;
@@ -202,12 +173,12 @@ impl<'py> Encoder<'_, 'py> {
         was_converted: bool,
         was_fallback: bool,
     ) -> Result<(), Fault> {
-        // SAFETY: the GIL is held; every successful enter is left.
+        // SAFETY: `py` shows that the GIL is held; the enter is left below, whatever comes between.
         if unsafe { ffi::Py_EnterRecursiveCall(c" while encoding an object to BSON".as_ptr()) } != 0 {
             return Err(raised(self.py));
         }
         let result = self.any_value(kind, value, was_converted, was_fallback);
-        // SAFETY: as above.
+        // SAFETY: as above: this leaves what was entered.
         unsafe { ffi::Py_LeaveRecursiveCall() };
         result
     }
@@ -250,11 +221,7 @@ impl<'py> Encoder<'_, 'py> {
     /// The `_type_marker`, if it is an int: classes with a `__getattr__` that answers anything are not ours.
     fn marker(&self, value: &Bound<'py, PyAny>) -> Result<Option<i64>, Fault> {
         let Some(marker) = value.getattr_opt(&self.codec.types.name.type_marker)? else { return Ok(None) };
-        // SAFETY: only the type is looked at.
-        if unsafe { ffi::PyLong_CheckExact(marker.as_ptr()) } == 0 {
-            return Ok(None);
-        }
-        Ok(marker.extract().ok())
+        Ok(if marker.is_exact_instance_of::<PyInt>() { marker.extract().ok() } else { None })
     }
 
     /// Writes a value of a marked class; false when the marker is none of ours.
@@ -288,15 +255,7 @@ impl<'py> Encoder<'_, 'py> {
                 self.put(kind, 0x11, &(u64::from(inc) | u64::from(time) << 32).to_le_bytes())?;
             }
             marker::INT64 => {
-                let mut overflow = 0;
-                // SAFETY: a live object; something that is no int sets an error.
-                let number = unsafe { ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &mut overflow) };
-                if overflow != 0 {
-                    return Err(self.unknown(value));
-                }
-                if number == -1 && PyErr::occurred(self.py) {
-                    return Err(raised(self.py));
-                }
+                let Some(number) = make::long_of(value)? else { return Err(self.unknown(value)) };
                 self.put(kind, 0x12, &number.to_le_bytes())?;
             }
             marker::DECIMAL128 => {
@@ -329,9 +288,7 @@ impl<'py> Encoder<'_, 'py> {
         value: &Bound<'py, PyAny>,
         scope: &Bound<'py, PyAny>,
     ) -> Result<(), Fault> {
-        let text = value.cast::<PyString>().map_err(PyErr::from)?;
-        // SAFETY: a str, held by `value`.
-        let text = unsafe { self.utf8(text.as_ptr())? };
+        let text = self.utf8_of(value.cast::<PyString>().map_err(PyErr::from)?)?;
         if scope.is_none() {
             self.out[kind] = 0x0D;
             return self.text(text);
@@ -364,8 +321,7 @@ impl<'py> Encoder<'_, 'py> {
                 }
                 bytes.as_bytes()
             }
-            // SAFETY: a str, held by `pattern`.
-            Err(_) => unsafe { self.utf8(pattern.cast::<PyString>().map_err(PyErr::from)?.as_ptr())? },
+            Err(_) => self.utf8_of(pattern.cast::<PyString>().map_err(PyErr::from)?)?,
         };
         if bytes.contains(&0) {
             return Err(found(Kind::Document, "regex patterns must not contain a NUL character", ""));
@@ -406,20 +362,17 @@ impl<'py> Encoder<'_, 'py> {
         self.binary(subtype, &bytes)
     }
 
-    fn millis(&self, value: &Bound<'py, PyAny>) -> Result<i64, Fault> {
-        // SAFETY: the caller checked that it is a datetime.
-        unsafe {
-            let is_utc = ffi::PyDateTime_DATE_GET_TZINFO(value.as_ptr()) == self.codec.types.utc.as_ptr();
-            if is_utc && ffi::Py_TYPE(value.as_ptr()) == (*ffi::PyDateTimeAPI()).DateTimeType {
-                return Ok(datetime::read(value.as_ptr()).0);
-            }
+    fn millis(&self, date: &Bound<'py, PyDateTime>) -> Result<i64, Fault> {
+        let is_utc = date.get_tzinfo().is_some_and(|zone| zone.is(&self.codec.types.utc));
+        if is_utc && date.is_exact_instance_of::<PyDateTime>() {
+            return Ok(datetime::read_utc(date).0);
         }
-        Ok(datetime::to_millis(value)?)
+        Ok(datetime::to_millis(date)?)
     }
 
     /// Writes a document of any kind: a dict or a subclass, a raw document, or another mapping.
     pub(super) fn any_mapping(&mut self, document: &Bound<'py, PyAny>, is_top: bool) -> Result<(), Fault> {
-        if !document.is_instance_of::<PyDict>() {
+        let Ok(dict) = document.cast::<PyDict>() else {
             if self.marker(document)? == Some(marker::RAW) {
                 return self.raw(document);
             }
@@ -430,12 +383,11 @@ impl<'py> Encoder<'_, 'py> {
                 );
             }
             return self.mapping(document, is_top);
-        }
+        };
         if is_top && self.marker(document)? == Some(marker::RAW) {
             return self.raw(document);
         }
-        // SAFETY: a dict, held by `document`.
-        unsafe { self.dict(document.as_ptr(), is_top) }
+        self.dict(dict, is_top)
     }
 
     /// Writes a mapping that is no dict, through its iterator and its items.
@@ -445,9 +397,7 @@ impl<'py> Encoder<'_, 'py> {
         let mut has_id = false;
         if is_top && mapping.contains(id_name)? {
             has_id = true;
-            let id = mapping.get_item(id_name)?;
-            // SAFETY: held by `id`.
-            unsafe { self.element(Name::Text(b"_id"), id.as_ptr())? };
+            self.field(Name::Text(b"_id"), &mapping.get_item(id_name)?)?;
         }
         for key in mapping.try_iter()? {
             let key = key?;
@@ -455,8 +405,7 @@ impl<'py> Encoder<'_, 'py> {
                 continue;
             }
             let value = mapping.get_item(&key)?;
-            // SAFETY: held by `key` and `value`.
-            unsafe { self.pair(key.as_ptr(), value.as_ptr())? };
+            self.pair(&key, &value)?;
         }
         self.leave(start)
     }
@@ -470,6 +419,11 @@ impl<'py> Encoder<'_, 'py> {
         let view = pyo3::buffer::PyBuffer::<u8>::get(&raw)?;
         self.bytes(&view.to_vec(self.py)?)
     }
+}
+
+/// A number of 32 bits without a sign.
+fn short(number: &Bound<'_, PyAny>) -> Option<u32> {
+    make::long_of(number).ok()?.and_then(|number| u32::try_from(number).ok())
 }
 
 fn fixed_bytes<const N: usize>(value: &Bound<'_, PyAny>, attribute: &str) -> Result<[u8; N], Fault> {

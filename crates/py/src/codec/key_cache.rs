@@ -38,7 +38,7 @@ impl KeyCache {
         if slot.name.starts(bytes) {
             return (slot.string, std::ptr::null_mut());
         }
-        // SAFETY: as promised; the name is ASCII.
+        // SAFETY: the GIL is held and the name is ASCII, as the caller promises.
         let made = unsafe { text::ascii(&bytes[..bytes.len() - 1]) };
         if made.is_null() {
             return (made, std::ptr::null_mut());

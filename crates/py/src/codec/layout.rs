@@ -31,7 +31,8 @@ pub(super) fn switch(is_on: bool) {
 /// # Safety
 /// The structures must be those of this interpreter.
 pub(super) unsafe fn learn_empty_dicts() -> bool {
-    // SAFETY: four dicts, released here; their tables are only read.
+    // SAFETY: four new dicts of our own, released here. By the caller's promise the structures are right; the tables are only
+    // read, under the GIL.
     unsafe {
         let dicts = [ffi::PyDict_New(), ffi::PyDict_New(), ffi::PyDict_New()];
         let is_known = dicts.iter().all(|dict| !dict.is_null()) && {
@@ -59,7 +60,7 @@ pub(super) unsafe fn learn_empty_dicts() -> bool {
 /// # Safety
 /// The interpreter's lock must be held.
 unsafe fn allocate(size: usize) -> *mut Keys {
-    // SAFETY: any size may be asked for.
+    // SAFETY: the caller holds the lock; any size may be asked for, and null is an answer.
     unsafe {
         #[cfg(Py_3_13)]
         let memory = ffi::PyMem_Malloc(size);
@@ -74,7 +75,7 @@ unsafe fn allocate(size: usize) -> *mut Keys {
 /// # Safety
 /// The interpreter's lock must be held; `keys` must come from `allocate` and be in no dict, or be null.
 unsafe fn release(keys: *mut Keys) {
-    // SAFETY: by the caller's promise it came from `allocate`, or is null.
+    // SAFETY: by the caller's promise it came from the same allocator and nobody uses it any more, or it is null.
     unsafe {
         #[cfg(Py_3_13)]
         ffi::PyMem_Free(keys.cast());
@@ -134,7 +135,7 @@ pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usiz
     if !is_on(py) {
         return None;
     }
-    // SAFETY: the layout was compared and tested before it was switched on.
+    // SAFETY: the layout was compared with the headers and tested before it was switched on; the rest is the caller's promise.
     unsafe { open_unchecked(dict, fields) }
 }
 
@@ -143,7 +144,8 @@ pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usiz
 /// # Safety
 /// As for `open`; the structures must be those of this interpreter.
 pub(super) unsafe fn open_unchecked(dict: *mut ffi::PyObject, fields: usize) -> Option<Table> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: by the caller's promise an exact dict, whose structure this is, and which nobody else knows: neither it nor its
+    // table changes from here on, so the address of the table stays good for as long as the dict is owned.
     unsafe {
         let object = dict.cast::<ffi::PyDictObject>();
         let keys = (*object).ma_keys.cast::<Keys>().cast_const();
@@ -215,7 +217,7 @@ unsafe fn give_up(
     keys: *mut Keys,
     values: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
-    // SAFETY: everything here is owned or null.
+    // SAFETY: the values were taken over, and the dict and the table are ours or null: each is given back once.
     unsafe {
         for value in values {
             ffi::Py_DECREF(*value);
@@ -282,7 +284,8 @@ impl Fields {
 
     unsafe fn next_slowly(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the position is an index of the dict's entries in either way of walking.
+        // SAFETY: the dict outlives this, as the caller of `of` promised. The position is an index of its entries in either way
+        // of walking, and `PyDict_Next` compares it with their number.
         unsafe {
             let found = ffi::PyDict_Next(self.dict, &mut self.at, &mut key, &mut value) != 0;
             found.then_some((key, value))

@@ -12,6 +12,7 @@ mod encode_rare;
 pub(crate) mod fault;
 mod key_cache;
 mod layout;
+pub(crate) mod make;
 pub(crate) mod name;
 pub(crate) mod object_id;
 mod objects;
@@ -203,14 +204,12 @@ fn py_encode<'py>(
     let py = document.py();
     let codec = prepared(py, codec_options)?;
     // Taken, not borrowed: the user's code may call `encode` again.
-    // SAFETY: taking a buffer runs no Python code.
-    let mut out = unsafe { SCRATCH.with(py, std::mem::take) };
+    let mut out = SCRATCH.take(py);
     let result = encode_document(py, document, codec.get(), check_keys, &mut out);
     let result = result.and_then(|()| bytes_of(py, &out));
     if out.capacity() <= SCRATCH_LIMIT {
         out.clear();
-        // SAFETY: as above; what is dropped is a buffer.
-        unsafe { SCRATCH.with(py, |scratch| *scratch = out) };
+        drop(SCRATCH.replace(py, out));
     }
     result
 }

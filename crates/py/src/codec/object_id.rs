@@ -7,10 +7,11 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyString, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 
 use super::cell::GilCell;
 use super::fault::error_class;
+use crate::native::{enter, free, make_class, slot};
 
 /// An instance. Subclasses append to it.
 #[repr(C)]
@@ -30,6 +31,7 @@ struct Free {
 static FREE: GilCell<Free> = GilCell::new(Free { objects: [std::ptr::null_mut(); FREELIST], count: 0 });
 
 /// What makes new ids unique: five random bytes per process and a counter.
+#[derive(Clone, Copy)]
 struct Generator {
     random: [u8; 5],
     counter: u32,
@@ -43,7 +45,13 @@ static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The class, made by the first call.
 pub(crate) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    CLASS.get_or_try_init(py, || make_class(py)).map(|class| class.bind(py))
+    CLASS.get_or_try_init(py, || make(py)).map(|class| class.bind(py))
+}
+
+/// The class, if the module has made it.
+#[inline]
+pub(crate) fn known_class(py: Python<'_>) -> Option<&Py<PyType>> {
+    CLASS.get(py)
 }
 
 /// The class as a raw pointer, for type comparisons. Null before `class` made it.
@@ -62,7 +70,7 @@ pub(crate) unsafe fn create(
     class: *mut ffi::PyTypeObject,
     bytes: [u8; 12],
 ) -> *mut ffi::PyObject {
-    // SAFETY: the closure runs no Python code.
+    // SAFETY: the closure moves a pointer and a number and runs no Python code.
     let reused = unsafe {
         FREE.with(py, |free| {
             if free.count == 0 {
@@ -72,7 +80,8 @@ pub(crate) unsafe fn create(
             free.objects[free.count]
         })
     };
-    // SAFETY: a reused object is whole but for its reference count of 0; a new one is of at least our size.
+    // SAFETY: a reused object is whole but for its reference count of 0, and owns a reference to the class; a new one is of
+    // our size, as the caller promises the class. Nobody else knows either.
     unsafe {
         let object = if reused.is_null() {
             let object = ffi::PyType_GenericAlloc(class, 0).cast::<ObjectIdObject>();
@@ -96,28 +105,23 @@ pub(crate) unsafe fn create(
 /// `object` must be an instance of the class or of a subclass.
 #[inline]
 pub(crate) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
-    // SAFETY: by the caller's promise the layout is ours.
+    // SAFETY: by the caller's promise the object starts with our layout; the bytes are copied.
     unsafe { (*object.cast::<ObjectIdObject>()).bytes }
 }
 
 /// Returns the bytes of a fresh id.
 pub(crate) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
-    // SAFETY: the closure runs no Python code.
-    if unsafe { !GENERATOR.with(py, |generator| generator.is_seeded) } {
+    if !GENERATOR.get(py).is_seeded {
         seed(py, true)?;
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()) as u32;
-    // SAFETY: as above.
-    let (random, counter) = unsafe {
-        GENERATOR.with(py, |generator| {
-            generator.counter = (generator.counter + 1) & 0x00FF_FFFF;
-            (generator.random, generator.counter)
-        })
-    };
+    let mut generator = GENERATOR.get(py);
+    generator.counter = (generator.counter + 1) & 0x00FF_FFFF;
+    GENERATOR.replace(py, generator);
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&seconds.to_be_bytes());
-    bytes[4..9].copy_from_slice(&random);
-    bytes[9..].copy_from_slice(&counter.to_be_bytes()[1..]);
+    bytes[4..9].copy_from_slice(&generator.random);
+    bytes[9..].copy_from_slice(&generator.counter.to_be_bytes()[1..]);
     Ok(bytes)
 }
 
@@ -129,7 +133,8 @@ pub(crate) fn fresh(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// Creates an instance.
 pub(crate) fn of_bytes(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, PyAny>> {
     let class = class(py)?.as_ptr().cast();
-    // SAFETY: `class` is our class; the result is a new reference or null with an error set.
+    // SAFETY: the class was just made or found, so it is what `class_ptr` returns; the result is a new reference or null with
+    // the error set.
     unsafe { Bound::from_owned_ptr_or_err(py, create(py, class, bytes)) }
 }
 
@@ -140,18 +145,13 @@ pub(crate) fn reseed(py: Python<'_>) -> PyResult<()> {
 
 /// Asks the system for random bytes, which lets other threads run; at first use the one that comes first counts.
 fn seed(py: Python<'_>, only_first: bool) -> PyResult<()> {
-    let random: Vec<u8> = py.import("os")?.call_method1("urandom", (8,))?.extract()?;
-    // SAFETY: the closure runs no Python code.
-    unsafe {
-        GENERATOR.with(py, |generator| {
-            if only_first && generator.is_seeded {
-                return;
-            }
-            generator.random.copy_from_slice(&random[..5]);
-            generator.counter = u32::from_be_bytes([0, random[5], random[6], random[7]]);
-            generator.is_seeded = true;
-        });
+    let random: [u8; 8] = py.import("os")?.call_method1("urandom", (8,))?.extract()?;
+    if only_first && GENERATOR.get(py).is_seeded {
+        return Ok(());
     }
+    let counter = u32::from_be_bytes([0, random[5], random[6], random[7]]);
+    let random = [random[0], random[1], random[2], random[3], random[4]];
+    GENERATOR.replace(py, Generator { random, counter, is_seeded: true });
     Ok(())
 }
 
@@ -162,7 +162,7 @@ fn parse(value: &Bound<'_, PyAny>) -> PyResult<[u8; 12]> {
         return generate(py);
     }
     if value.is_instance(class(py)?)? {
-        // SAFETY: just checked.
+        // SAFETY: just checked; `value` is borrowed, and so alive.
         return Ok(unsafe { bytes_of(value.as_ptr()) });
     }
     if let Ok(text) = value.cast::<PyString>() {
@@ -209,24 +209,9 @@ fn hex(bytes: [u8; 12]) -> String {
         .collect()
 }
 
-/// Runs a method body where C expects a pointer: errors and panics become the interpreter's error and null.
-fn enter<F>(body: F) -> *mut ffi::PyObject
-where
-    F: for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>>,
-{
-    // SAFETY: the interpreter calls slots and methods with the GIL held.
-    let py = unsafe { Python::assume_attached() };
-    match body(py) {
-        Ok(value) => value.into_ptr(),
-        Err(error) => {
-            error.restore(py);
-            std::ptr::null_mut()
-        }
-    }
-}
-
 fn instance(class: *mut ffi::PyTypeObject, bytes: [u8; 12], py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: `class` is ours or a subclass, so its instances start with our layout.
+    // SAFETY: `tp_new` gets our class or a subclass, whose instances start with our layout and which is alive meanwhile; a
+    // new instance is known to nobody else.
     unsafe {
         if class == class_ptr(py) {
             return Bound::from_owned_ptr_or_err(py, create(py, class, bytes));
@@ -243,27 +228,27 @@ unsafe extern "C" fn tp_new(
     args: *mut ffi::PyObject,
     kwargs: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    enter(|py| {
-        // SAFETY: the interpreter passes a tuple, and a dict or null.
-        let (count, keywords) = unsafe {
-            let keywords = Bound::from_borrowed_ptr_or_opt(py, kwargs);
-            (ffi::PyTuple_GET_SIZE(args), keywords.map(|found| found.cast_into::<PyDict>()).transpose()?)
-        };
+    enter(std::ptr::null_mut(), |py| {
+        // SAFETY: the interpreter passes a live class, a tuple, and a dict or null, and keeps them alive meanwhile.
+        let (args, keywords) =
+            unsafe { (Bound::from_borrowed_ptr(py, args), Bound::from_borrowed_ptr_or_opt(py, kwargs)) };
+        let args = args.cast_into::<PyTuple>()?;
+        let keywords = keywords.map(|found| found.cast_into::<PyDict>()).transpose()?;
         let named = match &keywords {
             Some(keywords) => keywords.get_item("oid")?,
             None => None,
         };
-        let extra = keywords.map_or(0, |keywords| keywords.len() as isize) - isize::from(named.is_some());
-        if count + isize::from(named.is_some()) > 1 || extra > 0 {
+        let given = args.len() + usize::from(named.is_some());
+        let extra = keywords.map_or(0, |keywords| keywords.len()) > usize::from(named.is_some());
+        if given > 1 || extra {
             return Err(PyTypeError::new_err("ObjectId() takes one argument, oid"));
         }
         let bytes = match named {
             Some(value) => parse(&value)?,
-            None if count == 0 => generate(py)?,
-            // SAFETY: the tuple has one item.
-            None => parse(&unsafe { Bound::from_borrowed_ptr(py, ffi::PyTuple_GET_ITEM(args, 0)) })?,
+            None if args.is_empty() => generate(py)?,
+            None => parse(&args.get_item(0)?)?,
         };
-        instance(class, bytes, py)
+        instance(class, bytes, py).map(Bound::into_ptr)
     })
 }
 
@@ -273,43 +258,85 @@ unsafe extern "C" fn tp_init(_: *mut ffi::PyObject, _: *mut ffi::PyObject, _: *m
 }
 
 unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this once, with the GIL held, for an object nobody refers to.
+    // SAFETY: the interpreter calls this once, with the GIL held, for an instance nobody refers to. One that is kept stays
+    // whole, with its reference to the class; the closure moves numbers and runs no Python code.
     unsafe {
         let py = Python::assume_attached();
         let class = ffi::Py_TYPE(object);
         let is_kept = class == class_ptr(py)
-            && FREE.with(py, |free| {
-                let has_room = free.count < FREELIST;
+            && FREE.with(py, |kept| {
+                let has_room = kept.count < FREELIST;
                 if has_room {
-                    free.objects[free.count] = object.cast();
-                    free.count += 1;
+                    kept.objects[kept.count] = object.cast();
+                    kept.count += 1;
                 }
                 has_room
             });
         if !is_kept {
-            match (*class).tp_free {
-                Some(free) => free(object.cast::<c_void>()),
-                None => ffi::PyObject_Free(object.cast::<c_void>()),
-            }
-            ffi::Py_DECREF(class.cast());
+            free(object);
         }
     }
 }
 
-unsafe extern "C" fn tp_repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `object` is an instance.
-    let bytes = unsafe { bytes_of(object) };
-    enter(|py| Ok(PyString::new(py, &format!("ObjectId('{}')", hex(bytes))).into_any()))
+/// Declares functions that the interpreter calls with an instance and nothing else that matters, each around a safe one.
+macro_rules! called_with_an_instance {
+    ($($name:ident($($ignored:ty)?) => $body:ident;)*) => {$(
+        unsafe extern "C" fn $name(object: *mut ffi::PyObject $(, _: $ignored)?) -> *mut ffi::PyObject {
+            // SAFETY: it stands in the table of this class alone, whose functions the interpreter calls with a live
+            // instance, and with the GIL held.
+            let bytes = unsafe { bytes_of(object) };
+            called(object, |this| $body(this, bytes))
+        }
+    )*};
 }
 
-unsafe extern "C" fn tp_str(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `object` is an instance.
-    let bytes = unsafe { bytes_of(object) };
-    enter(|py| Ok(PyString::new(py, &hex(bytes)).into_any()))
+called_with_an_instance! {
+    tp_repr() => repr;
+    tp_str() => text;
+    get_binary(*mut c_void) => binary;
+    get_generation_time(*mut c_void) => generation_time;
+    getstate(*mut ffi::PyObject) => binary;
+    reduce(*mut ffi::PyObject) => how_to_make;
+}
+
+/// Runs a method's body with what the interpreter passed first: an instance, or the class.
+fn called<F>(object: *mut ffi::PyObject, body: F) -> *mut ffi::PyObject
+where
+    F: for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+{
+    enter(std::ptr::null_mut(), |py| {
+        // SAFETY: the interpreter keeps what it passes alive until the method returns.
+        let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+        body(&object).map(Bound::into_ptr)
+    })
+}
+
+fn repr<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound<'py, PyAny>> {
+    Ok(PyString::new(this.py(), &format!("ObjectId('{}')", hex(bytes))).into_any())
+}
+
+fn text<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound<'py, PyAny>> {
+    Ok(PyString::new(this.py(), &hex(bytes)).into_any())
+}
+
+fn binary<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound<'py, PyAny>> {
+    super::bytes_of(this.py(), &bytes).map(Bound::into_any)
+}
+
+fn generation_time<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound<'py, PyAny>> {
+    let py = this.py();
+    let seconds = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let utc = py.import("mangonel.bson.tz_util")?.getattr("utc")?;
+    py.import("datetime")?.getattr("datetime")?.call_method1("fromtimestamp", (seconds, utc))
+}
+
+fn how_to_make<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound<'py, PyAny>> {
+    let py = this.py();
+    Ok((this.get_type(), (PyBytes::new(py, &bytes),)).into_pyobject(py)?.into_any())
 }
 
 unsafe extern "C" fn tp_hash(object: *mut ffi::PyObject) -> ffi::Py_hash_t {
-    // SAFETY: `object` is an instance and the buffer is its twelve bytes.
+    // SAFETY: the interpreter passes a live instance, and the buffer is its twelve bytes.
     unsafe { hash_buffer((*object.cast::<ObjectIdObject>()).bytes.as_ptr().cast(), 12) }
 }
 
@@ -318,7 +345,8 @@ unsafe extern "C" fn tp_richcompare(
     right: *mut ffi::PyObject,
     operator: c_int,
 ) -> *mut ffi::PyObject {
-    // SAFETY: `left` is an instance; `right` is read as one only after the check.
+    // SAFETY: the interpreter passes live objects with the GIL held. `left` is an instance, as the slot is this class's;
+    // `right` is read as one only after the check.
     let order = unsafe {
         let class = class_ptr(Python::assume_attached());
         if ffi::Py_TYPE(right) != class && ffi::PyObject_TypeCheck(right, class) == 0 {
@@ -336,34 +364,17 @@ unsafe extern "C" fn tp_richcompare(
         ffi::Py_GT => order.is_gt(),
         _ => order.is_ge(),
     };
-    // SAFETY: the GIL is held.
+    // SAFETY: the interpreter called with the GIL held; the call takes any number.
     unsafe { ffi::PyBool_FromLong(c_long::from(answer)) }
-}
-
-unsafe extern "C" fn get_binary(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: `object` is an instance; the bytes are copied.
-    unsafe { ffi::PyBytes_FromStringAndSize((*object.cast::<ObjectIdObject>()).bytes.as_ptr().cast(), 12) }
-}
-
-unsafe extern "C" fn get_generation_time(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
-    // SAFETY: `object` is an instance.
-    let bytes = unsafe { bytes_of(object) };
-    enter(|py| {
-        let seconds = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let utc = py.import("mangonel.bson.tz_util")?.getattr("utc")?;
-        py.import("datetime")?.getattr("datetime")?.call_method1("fromtimestamp", (seconds, utc))
-    })
 }
 
 unsafe extern "C" fn from_datetime(
     class: *mut ffi::PyObject,
     time: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    enter(|py| {
-        // SAFETY: METH_CLASS | METH_O: the class and one argument, both borrowed.
-        let (class, time) =
-            unsafe { (Bound::from_borrowed_ptr(py, class), Bound::from_borrowed_ptr(py, time)) };
-        let millis = super::datetime::to_millis(&time)?;
+    called(time, |time| {
+        let py = time.py();
+        let millis = super::datetime::to_millis(time)?;
         let seconds = u32::try_from(millis.div_euclid(1000)).map_err(|_| {
             PyOverflowError::new_err(
                 "an ObjectId holds seconds from 1970-01-01 to 2106-02-07, the given time is outside",
@@ -371,37 +382,37 @@ unsafe extern "C" fn from_datetime(
         })?;
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&seconds.to_be_bytes());
+        // SAFETY: METH_CLASS: the interpreter passes the class first and keeps it alive until the method returns.
+        let class = unsafe { Bound::from_borrowed_ptr(py, class) };
         class.call1((PyBytes::new(py, &bytes),))
     })
 }
 
 unsafe extern "C" fn is_valid(_: *mut ffi::PyObject, value: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    enter(|py| {
-        // SAFETY: METH_CLASS | METH_O: one borrowed argument.
-        let value = unsafe { Bound::from_borrowed_ptr(py, value) };
-        let is_valid = value.is_truthy()? && {
-            let parsed = parse(&value);
-            match parsed {
+    called(value, |value| {
+        let py = value.py();
+        let is_valid = value.is_truthy()?
+            && match parse(value) {
                 Ok(_) => true,
-                Err(error) if error.is_instance_of::<PyTypeError>(py) => false,
-                Err(error) if error.matches(py, error_class(py, "InvalidId")?)? => false,
-                Err(error) => return Err(error),
-            }
-        };
+                // As in `enter`: the error is let go of where pyo3 knows that it may.
+                Err(error) => {
+                    Python::attach(|py| if is_refusal(py, &error)? { Ok(false) } else { Err(error) })?
+                }
+            };
         Ok(is_valid.into_pyobject(py)?.to_owned().into_any())
     })
 }
 
-unsafe extern "C" fn getstate(object: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `object` is an instance.
-    unsafe { get_binary(object, std::ptr::null_mut()) }
+/// Whether an error says of a value that it is no id.
+fn is_refusal(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    Ok(error.is_instance_of::<PyTypeError>(py) || error.matches(py, error_class(py, "InvalidId")?)?)
 }
 
 /// Takes the states other libraries' pickles carry: bytes, the same bytes as latin-1 text, or a dict with either.
 unsafe extern "C" fn setstate(object: *mut ffi::PyObject, state: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    enter(|py| {
-        // SAFETY: METH_O: one borrowed argument.
-        let mut state = unsafe { Bound::from_borrowed_ptr(py, state) };
+    called(state, |state| {
+        let py = state.py();
+        let mut state = state.clone();
         if let Ok(dict) = state.cast::<PyDict>() {
             state = dict.as_any().get_item("_ObjectId__id")?;
         }
@@ -410,17 +421,10 @@ unsafe extern "C" fn setstate(object: *mut ffi::PyObject, state: *mut ffi::PyObj
         }
         let bytes = state.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
         let bytes: [u8; 12] = bytes.try_into().map_err(|_| invalid_id(&state))?;
-        // SAFETY: `object` is an instance.
+        // SAFETY: the interpreter passes an instance first and keeps it alive until the method returns; nothing is
+        // borrowed of it.
         unsafe { (*object.cast::<ObjectIdObject>()).bytes = bytes };
         Ok(py.None().into_bound(py))
-    })
-}
-
-unsafe extern "C" fn reduce(object: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    enter(|py| {
-        // SAFETY: `object` is a borrowed instance.
-        let (this, bytes) = unsafe { (Bound::from_borrowed_ptr(py, object), bytes_of(object)) };
-        Ok((this.get_type(), (PyBytes::new(py, &bytes),)).into_pyobject(py)?.into_any())
     })
 }
 
@@ -448,7 +452,7 @@ const fn getter(name: &'static CStr, get: ffi::getter, doc: &'static CStr) -> ff
     }
 }
 
-fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
+fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
     let methods: &'static mut [ffi::PyMethodDef] = Box::leak(Box::new([
         method(
             c"from_datetime",
@@ -478,7 +482,6 @@ fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
             closure: std::ptr::null_mut(),
         },
     ]));
-    let slot = |slot: c_int, function: *mut c_void| ffi::PyType_Slot { slot, pfunc: function };
     let doc = c"ObjectId(oid=None)\n--\n\nA unique id of twelve bytes: seconds, a random part of the process, a counter.\n\n\
                 oid: None for a new id, 24 hexadecimal digits, 12 bytes, or another ObjectId.";
     let mut slots = [
@@ -494,17 +497,11 @@ fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
         slot(ffi::Py_tp_doc, doc.as_ptr().cast_mut().cast()),
         slot(0, std::ptr::null_mut()),
     ];
-    let mut spec = ffi::PyType_Spec {
-        name: c"mangonel.bson.objectid.ObjectId".as_ptr(),
-        basicsize: size_of::<ObjectIdObject>() as c_int,
-        itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE) as _,
-        slots: slots.as_mut_ptr(),
-    };
-    // SAFETY: the specification's pointers are static or outlive the call, which copies what it keeps.
-    let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec))? };
-    class.setattr("_type_marker", 7)?;
-    Ok(class.cast_into::<PyType>()?.unbind())
+    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE;
+    let size = size_of::<ObjectIdObject>();
+    let class = make_class(py, c"mangonel.bson.objectid.ObjectId", size, flags, &mut slots)?;
+    class.bind(py).setattr("_type_marker", 7)?;
+    Ok(class)
 }
 
 #[cfg(not(Py_3_14))]

@@ -36,7 +36,8 @@ struct NaiveDateTime {
 #[inline]
 pub(super) unsafe fn naive_datetime(millis: i64) -> *mut ffi::PyObject {
     let fields = super::datetime::split(millis);
-    // SAFETY: the interpreter takes the same size from the same allocator, and every field is set.
+    // SAFETY: the caller promises the C API, so the class is there. The interpreter takes the same size from the same allocator
+    // and gives it back there; every field is set before anyone else sees the object.
     unsafe {
         let object = ffi::PyObject_Malloc(size_of::<NaiveDateTime>()).cast::<NaiveDateTime>();
         if object.is_null() {
@@ -109,7 +110,7 @@ pub(super) unsafe fn int(class: *mut ffi::PyTypeObject, value: i64) -> *mut ffi:
 /// Tells whether instances of the class are laid out as `int` is, behind the collector's head as for any class made in
 /// Python.
 pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: a live type.
+    // SAFETY: the callers pass the pointer of a class that they hold a reference to; `int` is static. Both are only read.
     unsafe {
         let base = &raw const ffi::PyLong_Type;
         (*class).tp_base.cast_const() == base
@@ -137,7 +138,8 @@ static STATE: AtomicU32 = AtomicU32::new(0);
 
 /// Reads from a new string how they look.
 pub(super) fn learn_ascii(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: a new ASCII string of five characters, of the structure in the headers; only read.
+    // SAFETY: a new ASCII string of five characters, which the reference keeps alive; the self-test runs only for CPython as
+    // it is usually built, whose structure this is. It is only read.
     unsafe {
         let sample = Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_New(5, 127))?;
         STATE.store((*sample.as_ptr().cast::<Ascii>()).state, Ordering::Relaxed);

@@ -92,7 +92,7 @@ impl Codec {
     /// address is the same object.
     pub fn from_options(options: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let py = options.py();
-        // SAFETY: comparing addresses and taking a reference runs no Python code.
+        // SAFETY: the closure compares addresses and takes a reference, neither of which runs Python code.
         let found = unsafe {
             CACHE.with(py, |cache| {
                 let entry =
@@ -108,7 +108,8 @@ impl Codec {
             Err(_) => Py::new(py, Self::read(options)?)?,
         };
         let kept = made.clone_ref(py);
-        // SAFETY: moves only; the evicted codec is dropped after the borrow.
+        // SAFETY: the closure moves references; the codec that has to go is handed out and dropped after the borrow, as that
+        // may run Python code.
         let evicted = unsafe {
             CACHE.with(py, |cache| {
                 if cache.entries.len() < REMEMBERED {

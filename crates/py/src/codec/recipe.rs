@@ -3,7 +3,10 @@
 //! else with its arguments is simply called. Knows nothing about BSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
+
+use super::fault::{Fault, raised};
+use super::make::{Made, owned};
 
 /// Where `__init__` stores one argument.
 enum Place {
@@ -32,7 +35,7 @@ pub(super) struct Recipe {
 impl Recipe {
     /// Makes a sample with these arguments, which must be distinct objects, and finds them again.
     pub(super) fn probe(class: Bound<'_, PyType>, arguments: &[Bound<'_, PyAny>]) -> PyResult<Self> {
-        let tuple = pyo3::types::PyTuple::new(class.py(), arguments)?;
+        let tuple = PyTuple::new(class.py(), arguments)?;
         let sample = class.call1(tuple)?;
         Self::probe_made(class, &sample, arguments)
     }
@@ -61,7 +64,6 @@ impl Recipe {
             places.push(match (slot, attribute) {
                 (Some((offset, _)), _) => Place::Offset(*offset),
                 (None, Some((name, _))) => {
-                    // SAFETY: interning only needs the GIL and a str, which keys of `__dict__` are.
                     let name = PyString::intern(py, &name.cast::<PyString>()?.to_string_lossy());
                     Place::Attribute(name.unbind())
                 }
@@ -78,27 +80,22 @@ impl Recipe {
         self.class.bind(py)
     }
 
-    /// Tells whether instances of exactly this class keep the stored argument `index` in a slot; then the borrowed value.
-    ///
-    /// # Safety
-    /// `object` must be a live object of class `class`.
+    /// What an instance of exactly this class keeps of the stored argument `index` in a slot.
     #[inline]
-    pub(super) unsafe fn read(
-        &self,
-        class: *mut ffi::PyTypeObject,
-        object: *mut ffi::PyObject,
-        index: usize,
-    ) -> Option<*mut ffi::PyObject> {
-        if !std::ptr::eq(class.cast(), self.class.as_ptr()) {
+    pub(super) fn read<'py>(&self, object: &Bound<'py, PyAny>, index: usize) -> Option<Bound<'py, PyAny>> {
+        if !std::ptr::eq(object.get_type_ptr().cast(), self.class.as_ptr()) {
             return None;
         }
         let Some(Place::Offset(offset)) = self.places.as_ref()?.1.get(index) else { return None };
-        // SAFETY: an instance of the probed class has an object pointer there, or null when it was deleted.
-        let value = unsafe { object.byte_add(*offset).cast::<*mut ffi::PyObject>().read() };
-        (!value.is_null()).then_some(value)
+        // SAFETY: a live instance of the probed class, which has an object pointer there, or null when the attribute was
+        // deleted. The reference that is taken outlives whatever is done to the attribute.
+        unsafe {
+            let value = object.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().read();
+            Bound::from_borrowed_ptr_or_opt(object.py(), value)
+        }
     }
 
-    /// The same for one that is kept in the instance's `__dict__`; a new reference.
+    /// The same for one that is kept in the instance's `__dict__`.
     pub(super) fn read_attribute<'py>(
         &self,
         object: &Bound<'py, PyAny>,
@@ -108,7 +105,7 @@ impl Recipe {
             return None;
         }
         let Some(Place::Attribute(name)) = self.places.as_ref()?.1.get(index) else { return None };
-        // SAFETY: both are live; a missing attribute gives null and an error, which nobody needs.
+        // SAFETY: both are alive; a missing attribute gives null and an error, which nobody needs.
         unsafe {
             let found = ffi::PyObject_GenericGetAttr(object.as_ptr(), name.as_ptr());
             if found.is_null() {
@@ -123,72 +120,80 @@ impl Recipe {
         self.places.is_some()
     }
 
-    /// Builds an instance. Takes over the references in `arguments`, also on failure; returns a new reference, or null
-    /// with the interpreter's error set.
-    ///
-    /// # Safety
-    /// The GIL must be held and every argument be an owned, non-null reference.
-    pub(super) unsafe fn build<const N: usize>(
+    /// Builds an instance.
+    pub(super) fn build<'py, const N: usize>(
         &self,
-        arguments: [*mut ffi::PyObject; N],
-    ) -> *mut ffi::PyObject {
-        let class = self.class.as_ptr().cast::<ffi::PyTypeObject>();
-        // SAFETY: `class` is a live type whose instances have object pointers at the probed offsets, null after
-        // allocation; references are moved in exactly once, and the rest is released below.
-        unsafe {
-            let Some((base, places)) = &self.places else {
-                let made =
-                    ffi::PyObject_Vectorcall(class.cast(), arguments.as_ptr(), N, std::ptr::null_mut());
-                for argument in arguments {
-                    ffi::Py_DECREF(argument);
-                }
-                return made;
+        arguments: [Bound<'py, PyAny>; N],
+        py: Python<'py>,
+    ) -> Made<'py> {
+        let class = self.class.bind(py);
+        let Some((base, places)) = &self.places else {
+            let pointers = arguments.each_ref().map(Bound::as_ptr);
+            // SAFETY: the class and the arguments are alive for the time of the call, and there are N of them.
+            return unsafe {
+                owned(
+                    py,
+                    ffi::PyObject_Vectorcall(class.as_ptr(), pointers.as_ptr(), N, std::ptr::null_mut()),
+                )
             };
-            let (made, rest) = match base {
-                Base::Plain => {
-                    let allocate = (*class).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc);
-                    (allocate(class, 0), &arguments[..])
-                }
-                Base::Value => {
-                    let value_type = if ffi::PyType_IsSubtype(class, &raw mut ffi::PyUnicode_Type) != 0 {
-                        &raw mut ffi::PyUnicode_Type
-                    } else {
-                        &raw mut ffi::PyBytes_Type
-                    };
-                    let tuple = ffi::PyTuple_New(1);
-                    if tuple.is_null() {
-                        ffi::Py_DECREF(arguments[0]);
-                        (tuple, &arguments[1..])
-                    } else {
-                        ffi::PyTuple_SET_ITEM(tuple, 0, arguments[0]);
-                        let made = match (*value_type).tp_new {
-                            Some(new) => new(class, tuple, std::ptr::null_mut()),
-                            None => std::ptr::null_mut(),
-                        };
-                        ffi::Py_DECREF(tuple);
-                        (made, &arguments[1..])
-                    }
-                }
-            };
-            let mut failed = made.is_null();
-            for (place, &argument) in places.iter().zip(rest) {
-                match place {
-                    _ if failed => ffi::Py_DECREF(argument),
-                    Place::Offset(offset) => {
-                        made.byte_add(*offset).cast::<*mut ffi::PyObject>().write(argument)
-                    }
-                    Place::Attribute(name) => {
-                        failed = ffi::PyObject_GenericSetAttr(made, name.as_ptr(), argument) < 0;
-                        ffi::Py_DECREF(argument);
-                    }
-                }
+        };
+        let mut arguments = arguments.into_iter();
+        let made = match (base, arguments.as_slice()) {
+            (Base::Value, [value, ..]) => {
+                let made = new_value(class, value)?;
+                drop(arguments.next());
+                made
             }
-            if failed && !made.is_null() {
-                ffi::Py_DECREF(made);
-                return std::ptr::null_mut();
+            _ => allocate(class)?,
+        };
+        for (place, argument) in places.iter().zip(arguments) {
+            match place {
+                // SAFETY: the probed class has an object pointer there, which is null in a new instance, and takes the
+                // reference over. Nobody else knows the instance.
+                Place::Offset(offset) => unsafe {
+                    made.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().write(argument.into_ptr());
+                },
+                Place::Attribute(name) => set_attribute(&made, name, &argument)?,
             }
-            made
         }
+        Ok(made)
+    }
+}
+
+/// A new instance with nothing in it.
+fn allocate<'py>(class: &Bound<'py, PyType>) -> Made<'py> {
+    let raw = class.as_type_ptr();
+    // SAFETY: a live class's own allocator, which gives a new reference or null.
+    unsafe { owned(class.py(), (*raw).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(raw, 0)) }
+}
+
+/// A new instance of a subclass of `str` or `bytes`, made by the base alone.
+fn new_value<'py>(class: &Bound<'py, PyType>, value: &Bound<'py, PyAny>) -> Made<'py> {
+    let py = class.py();
+    let arguments = PyTuple::new(py, [value])?;
+    let raw = class.as_type_ptr();
+    // SAFETY: both bases are static types, whose `tp_new` takes a subclass and a tuple of one value, and gives a new
+    // reference or null.
+    unsafe {
+        let is_text = ffi::PyType_IsSubtype(raw, &raw mut ffi::PyUnicode_Type) != 0;
+        let base = if is_text { &raw mut ffi::PyUnicode_Type } else { &raw mut ffi::PyBytes_Type };
+        match (*base).tp_new {
+            Some(new) => owned(py, new(raw, arguments.as_ptr(), std::ptr::null_mut())),
+            None => allocate(class),
+        }
+    }
+}
+
+/// Sets an attribute as `object` does, whatever the class thinks of it.
+fn set_attribute(
+    made: &Bound<'_, PyAny>,
+    name: &Py<PyString>,
+    value: &Bound<'_, PyAny>,
+) -> Result<(), Fault> {
+    // SAFETY: all three are alive as long as the references to them.
+    match unsafe { ffi::PyObject_GenericSetAttr(made.as_ptr(), name.as_ptr(), value.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(raised(made.py())),
     }
 }
 

@@ -28,7 +28,7 @@ const WORDS: [&str; 5] = [
 
 /// Runs the self-test and switches on what passed it and the environment does not forbid.
 pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
-    // SAFETY: the GIL is held; the import is idempotent.
+    // SAFETY: `py` shows that the GIL is held; the import may be done again, and leaves an error where it fails.
     unsafe { ffi::PyDateTime_IMPORT() };
     if let Some(error) = PyErr::take(py) {
         return Err(error);
@@ -42,7 +42,8 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
         unsafe { dates(py).unwrap_or(false) && ints(py).unwrap_or(false) && strings(py).unwrap_or(false) };
     objects::switch(are_objects_right);
     OBJECTS.store(if are_objects_right { ON } else { FAILED }, Ordering::Relaxed);
-    // SAFETY: the build compared the structures with this minor version's headers.
+    // SAFETY: looked at only where the build compared the structures with the headers of this minor version (`dict_layout`),
+    // which is the interpreter's (`is_usual`).
     let dicts = if !cfg!(dict_layout) {
         OTHER_HEADERS
     } else if !unsafe {
@@ -122,7 +123,7 @@ unsafe fn dicts(py: Python<'_>) -> PyResult<bool> {
             Bound::from_owned_ptr_or_err(py, made)?
         };
         let made = made.cast_into::<PyDict>()?;
-        // SAFETY: both are live objects.
+        // SAFETY: the dict is alive as long as the reference to it; a bit of its collector's head is read.
         let is_tracked = |dict: &Bound<'_, PyDict>| unsafe { ffi::PyObject_GC_IsTracked(dict.as_ptr()) };
         let is_right = made.eq(&expected)?
             && is_tracked(&made) == is_tracked(&expected)
@@ -279,6 +280,6 @@ unsafe fn strings(py: Python<'_>) -> PyResult<bool> {
 }
 
 fn references(object: &Bound<'_, PyAny>) -> isize {
-    // SAFETY: a live object.
+    // SAFETY: the object is alive as long as the reference to it; its count is only read.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }

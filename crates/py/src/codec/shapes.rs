@@ -86,7 +86,8 @@ pub(super) struct Walk(());
 impl Walk {
     /// Starts using the tree, after emptying it if it filled up with shapes that no longer come.
     pub(super) fn start(py: Python<'_>) -> (Self, *mut Node) {
-        // SAFETY: the closure moves memory only.
+        // SAFETY: the closure moves memory only; what the nodes owned is handed out, to be released after the borrow. The
+        // vector has a root at [1] once it was reset, which it was when it was empty.
         let (root, released) = unsafe {
             SHAPES.with(py, |shapes| {
                 let mut released = Vec::new();
@@ -98,7 +99,7 @@ impl Walk {
             })
         };
         for object in released {
-            // SAFETY: owned by the nodes that are gone: strings, and dicts of strings and None.
+            // SAFETY: the nodes that owned it are gone: strings, and dicts of strings and None, whose end runs no code.
             unsafe { ffi::Py_DECREF(object) };
         }
         (Self(()), root)
@@ -107,13 +108,13 @@ impl Walk {
 
 /// Lets the tree be emptied at the next occasion.
 pub(super) fn forget(py: Python<'_>) {
-    // SAFETY: a number is set.
+    // SAFETY: the closure sets a number and runs no Python code.
     unsafe { SHAPES.with(py, |shapes| shapes.rejected = MOST_REJECTED + 1) };
 }
 
 impl Drop for Walk {
     fn drop(&mut self) {
-        // SAFETY: decoders live inside calls from Python, so the GIL is held; a counter is changed.
+        // SAFETY: a walk belongs to a decoder, which holds a `Python`, so the GIL is held; the closure changes a counter.
         unsafe { SHAPES.with(Python::assume_attached(), |shapes| shapes.active -= 1) };
     }
 }
@@ -142,7 +143,7 @@ impl Node {
     /// `context` must come from a walk that is still alive.
     #[inline]
     pub(super) unsafe fn first(context: *mut Self) -> *mut Self {
-        // SAFETY: as promised.
+        // SAFETY: nodes are neither moved nor dropped while a walk is active (`reset`), and the caller's is.
         unsafe { (*context).inner }
     }
 
@@ -152,7 +153,7 @@ impl Node {
     /// As for `first`.
     #[inline]
     pub(super) unsafe fn next(node: *mut Self) -> *mut Self {
-        // SAFETY: as promised.
+        // SAFETY: as for `first`: the walk keeps the node.
         unsafe { (*node).next }
     }
 
@@ -173,7 +174,7 @@ impl Node {
     /// As for `first`.
     #[inline]
     pub(super) unsafe fn second(parent: *mut Self, context: *mut Self) -> *mut Self {
-        // SAFETY: as promised.
+        // SAFETY: as for `first`: the walk keeps both nodes.
         unsafe { if (*parent).fields == 0 { (*context).inner_before } else { (*parent).next_before } }
     }
 
@@ -184,7 +185,8 @@ impl Node {
     /// As for `first`.
     #[inline]
     pub(super) unsafe fn remember(parent: *mut Self, context: *mut Self, child: *mut Self) {
-        // SAFETY: as promised.
+        // SAFETY: as for `first`: the walk keeps all three. They are written to through pointers, one number at a time, and
+        // under the GIL, so no other walk is at work in them.
         unsafe {
             if (*parent).fields == 0 {
                 (*context).inner_before = (*context).inner;
@@ -214,7 +216,7 @@ impl Node {
     /// # Safety
     /// As for `first`.
     pub(super) unsafe fn keys(node: *mut Self) -> Vec<*mut ffi::PyObject> {
-        // SAFETY: parents live as long as their children.
+        // SAFETY: the walk keeps the node and its parents, up to the root, which has no fields.
         unsafe {
             let mut keys = Vec::with_capacity((*node).fields as usize);
             let mut at = node;
@@ -239,7 +241,8 @@ impl Node {
         values: &[*mut ffi::PyObject],
         is_container: bool,
     ) -> *mut ffi::PyObject {
-        // SAFETY: as promised.
+        // SAFETY: the walk keeps the node, and a template that is there is never replaced while one is active. There are as
+        // many values as names that lead here, as the caller promises, and each is taken over once.
         unsafe {
             match &(*node).template {
                 Template::Table(table) => layout::dict(table, values, is_container),
@@ -405,7 +408,8 @@ impl Shapes {
     /// `parent` must be a node of this tree.
     unsafe fn child(&mut self, parent: *mut Node, bytes: &[u8]) -> Option<*mut Node> {
         let nodes = self.nodes.as_mut_ptr();
-        // SAFETY: `parent` is in the vector; so are the numbers in the index.
+        // SAFETY: the caller promises that `parent` is in the vector, and so are its own parents and the numbers in the index.
+        // The vector does not move: its capacity is never exceeded.
         unsafe {
             let seed = parent.offset_from(nodes) as u64;
             let mut slot = hash(bytes, seed.wrapping_mul(0xD6E8_FEB8_6659_FD93)) as usize % INDEX;
@@ -443,7 +447,7 @@ impl Shapes {
 
     /// Tells whether the name is among those that lead to the node.
     unsafe fn leads_to(mut node: *mut Node, bytes: &[u8]) -> bool {
-        // SAFETY: parents live as long as their children.
+        // SAFETY: a node of the tree, whose parents stand before it in the same vector, up to the root without fields.
         unsafe {
             while (*node).fields > 0 {
                 if (*node).name.starts(bytes) {

@@ -58,7 +58,7 @@ pub(super) fn types(py: Python<'_>) -> PyResult<&'static Types> {
 }
 
 fn load(py: Python<'_>) -> PyResult<Types> {
-    // SAFETY: the GIL is held; the macro's import is idempotent.
+    // SAFETY: `py` shows that the GIL is held; the import may be done again, and leaves an error where it fails.
     unsafe { ffi::PyDateTime_IMPORT() };
     if let Some(error) = PyErr::take(py) {
         return Err(error);

@@ -779,7 +779,8 @@ pub unsafe fn lend(
     flags: c_int,
 ) -> PyResult<()> {
     let (start, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
-    // SAFETY: as promised by the caller; the view takes its own reference to the owner.
+    // SAFETY: the caller promises a valid view and bytes that stay; the view takes a reference of its own to the owner, which
+    // so outlives it, and is read-only.
     let outcome = unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, length, 1, flags) };
     if outcome == 0 {
         return Ok(());

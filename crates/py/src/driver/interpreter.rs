@@ -48,7 +48,7 @@ impl Drop for PendingError {
         unsafe {
             ffi::PyErr_SetRaisedException(self.error);
         }
-        // SAFETY: as above.
+        // SAFETY: as above: the lock is still held, and the three references are handed back once.
         #[cfg(not(Py_3_12))]
         unsafe {
             let [class, value, traceback] = self.error;
@@ -62,17 +62,27 @@ impl Drop for PendingError {
 pub fn deliver_soon(core: &Py<Core>) {
     Python::try_attach(|py| {
         if is_main_thread() {
-            let core = core.clone_ref(py).into_ptr();
-            // SAFETY: `deliver_now` takes over the reference that is handed on with it.
-            if unsafe { ffi::Py_AddPendingCall(Some(deliver_now), core.cast()) } != 0 {
-                // Too many are pending. It stays with the core, for whoever enters that next.
-                // SAFETY: the reference that nobody took over.
-                unsafe { ffi::Py_DECREF(core) };
-            }
+            // Where too many calls are pending, it stays with the core, for whoever enters that next.
+            drop(call_soon(py, deliver_now, core.clone_ref(py).into_any()));
         } else {
             beside_pending_error(py, || core.get().with(py, |_| ()));
         }
     });
+}
+
+/// Has the interpreter call a function of this file with a reference, in the main thread and soon. Gives the reference back
+/// where too many calls are pending already.
+fn call_soon(
+    py: Python<'_>,
+    function: extern "C" fn(*mut c_void) -> c_int,
+    object: Py<PyAny>,
+) -> Option<Py<PyAny>> {
+    let object = object.into_ptr();
+    // SAFETY: the reference goes to the function, which takes it over, or nowhere: then it is ours as before.
+    unsafe {
+        let is_refused = ffi::Py_AddPendingCall(Some(function), object.cast()) != 0;
+        is_refused.then(|| Bound::from_owned_ptr(py, object).unbind())
+    }
 }
 
 /// For the interpreter to call, its lock held and no exception pending, with a reference to a `Core` to take over.
@@ -92,13 +102,10 @@ extern "C" fn deliver_now(core: *mut c_void) -> c_int {
 pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     // A lock that was released twice, a loop that was closed: the calls' own, and known to do no harm.
     if is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>()) {
-        let value = error.clone_ref(py).into_value(py).into_ptr();
-        // SAFETY: `raise_now` takes over the reference that is handed on with it.
-        if unsafe { ffi::Py_AddPendingCall(Some(raise_now), value.cast()) } == 0 {
+        let value = error.clone_ref(py).into_value(py).into_any();
+        if call_soon(py, raise_now, value).is_none() {
             return;
         }
-        // SAFETY: the reference that nobody took over.
-        unsafe { ffi::Py_DECREF(value) };
     }
     error.write_unraisable(py, Some(object));
 }

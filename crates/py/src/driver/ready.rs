@@ -8,11 +8,12 @@ use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+
+use crate::native::{free, make_class, slot};
 
 #[repr(C)]
 struct Finished {
@@ -25,24 +26,20 @@ static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Returns an awaitable whose result is `value`.
 pub fn finished(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
-    let class = CLASS.get_or_try_init(py, || make_class(py))?;
-    // SAFETY: `class` is a heap type whose instances are `Finished`; a fresh instance has a null value, which is
-    // replaced before anyone sees it.
+    let class = CLASS.get_or_try_init(py, || make(py))?;
+    // SAFETY: the class's instances are `Finished`. A new one has a null value, in whose place the reference is moved before
+    // anyone else knows the instance.
     unsafe {
-        let class: *mut ffi::PyTypeObject = class.as_ptr().cast();
-        let made = ffi::PyType_GenericAlloc(class, 0);
-        if made.is_null() {
-            return Err(PyErr::fetch(py));
-        }
-        (*made.cast::<Finished>()).value = value.into_ptr();
-        Ok(Bound::from_owned_ptr(py, made).unbind())
+        let made = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0))?;
+        (*made.as_ptr().cast::<Finished>()).value = value.into_ptr();
+        Ok(made.unbind())
     }
 }
 
 /// A table that the interpreter reads and never writes.
 struct Methods([ffi::PyMethodDef; 4]);
 
-// SAFETY: the pointers in it are to functions and to static text.
+// SAFETY: the pointers in it are to functions and to static text, which never change.
 unsafe impl Sync for Methods {}
 
 static METHODS: Methods = Methods([
@@ -71,57 +68,36 @@ const fn method(
     ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: function, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
-fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
+fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
+    let itself = ffi::PyObject_SelfIter as *mut c_void;
     let mut slots = [
         slot(ffi::Py_tp_methods, METHODS.0.as_ptr().cast_mut().cast()),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
-        slot(ffi::Py_am_await, itself as *mut c_void),
+        slot(ffi::Py_am_await, itself),
         slot(ffi::Py_am_send, send as *mut c_void),
-        slot(ffi::Py_tp_iter, itself as *mut c_void),
+        slot(ffi::Py_tp_iter, itself),
         slot(ffi::Py_tp_iternext, next as *mut c_void),
         slot(0, ptr::null_mut()),
     ];
-    let mut spec = ffi::PyType_Spec {
-        name: c"mangonel._core.Finished".as_ptr(),
-        basicsize: size_of::<Finished>() as c_int,
-        itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
-        slots: slots.as_mut_ptr(),
-    };
-    // SAFETY: the spec and its slots are complete, end with a zero slot, and outlive the call; the name is static.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?
-        .cast_into::<PyType>()
-        .map(Bound::unbind)
-        .map_err(|_| PyRuntimeError::new_err("expected PyType_FromSpec to make a type"))
-}
-
-fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
-    ffi::PyType_Slot { slot: number, pfunc: function }
+    let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    make_class(py, c"mangonel._core.Finished", size_of::<Finished>(), flags, &mut slots)
 }
 
 /// # Safety
 /// Called by the interpreter with a `Finished`.
 unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
-    // SAFETY: `this` is a `Finished` without references; its class loses the reference that the instance held.
+    // SAFETY: called once, for a `Finished` that nobody refers to any more; it owns its value. Its memory goes last.
     unsafe {
-        let class = ffi::Py_TYPE(this);
         ffi::Py_CLEAR(&raw mut (*this.cast::<Finished>()).value);
-        ffi::PyObject_Free(this.cast());
-        ffi::Py_DECREF(class.cast());
+        free(this);
     }
 }
 
 /// # Safety
 /// Called by the interpreter with a `Finished`.
-unsafe extern "C" fn itself(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `this` is a live object.
-    unsafe { ffi::Py_NewRef(this) }
-}
-
-/// # Safety
-/// Called by the interpreter with a `Finished`.
 unsafe fn take(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `this` is a live `Finished`, and the interpreter lock is held.
+    // SAFETY: by the caller's promise a live `Finished`, used under the interpreter's lock. The reference it owned, if it still
+    // had it, is the caller's now.
     unsafe { ptr::replace(&raw mut (*this.cast::<Finished>()).value, ptr::null_mut()) }
 }
 
@@ -132,7 +108,7 @@ unsafe extern "C" fn send(
     _sent: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> ffi::PySendResult {
-    // SAFETY: `this` is a live `Finished` and `result` a place for one object.
+    // SAFETY: the interpreter passes a live `Finished`, and a place that takes one reference over.
     unsafe {
         let value = take(this);
         if value.is_null() {
@@ -148,7 +124,8 @@ unsafe extern "C" fn send(
 /// # Safety
 /// Called by the interpreter with a `Finished`.
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `this` is a live `Finished`; the exception takes its own reference to the value.
+    // SAFETY: the interpreter passes a live `Finished`. The value is ours from `take` on; the exception takes its own
+    // reference to it, so ours is released, as is that to the exception, which `PyErr_SetObject` keeps for itself.
     unsafe {
         let value = take(this);
         if value.is_null() {
@@ -169,14 +146,15 @@ unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// # Safety
 /// Called by the interpreter with a `Finished`.
 unsafe extern "C" fn send_method(this: *mut ffi::PyObject, _sent: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: handed on as it came.
+    // SAFETY: `next` asks for what the interpreter passed here.
     unsafe { next(this) }
 }
 
 /// # Safety
 /// Called by the interpreter with a `Finished` and a tuple of arguments.
 unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `this` is a live `Finished` and `arguments` a live tuple; borrowed references are used while they live.
+    // SAFETY: METH_VARARGS: the interpreter passes a live `Finished` and a tuple, and keeps both alive; what is borrowed of the
+    // tuple is looked at after its length, and lives as long. The value, ours from `take` on, is released.
     unsafe {
         ffi::Py_XDECREF(take(this));
         if ffi::PyTuple_GET_SIZE(arguments) == 0 {
@@ -204,7 +182,8 @@ unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObje
 /// # Safety
 /// Called by the interpreter with a `Finished`.
 unsafe extern "C" fn close(this: *mut ffi::PyObject, _none: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: `this` is a live `Finished`; dropping the value may run any code, which finds none in it.
+    // SAFETY: the interpreter passes a live `Finished` and keeps it alive. The value is ours from `take` on; releasing it may
+    // run any code, which finds none in the instance.
     unsafe {
         ffi::Py_XDECREF(take(this));
         ffi::Py_NewRef(ffi::Py_None())

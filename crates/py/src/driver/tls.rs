@@ -254,14 +254,15 @@ impl<'py, 'a> View<'py, 'a> {
     }
 
     fn of_mut(py: Python<'py>, bytes: &'a mut [u8]) -> PyResult<Self> {
-        // SAFETY: as above, and `bytes` are borrowed exclusively.
+        // SAFETY: `bytes` are borrowed exclusively for as long as the view lives, which its drop ends for Python too.
         unsafe { Self::make(py, bytes.as_mut_ptr(), bytes.len(), ffi::PyBUF_WRITE) }
     }
 
     /// # Safety
     /// `start` and `length` name memory that stays, and may be used as `flags` say, until the view is dropped.
     unsafe fn make(py: Python<'py>, start: *mut u8, length: usize, flags: i32) -> PyResult<Self> {
-        // SAFETY: the interpreter's lock is held, and the memory is as the caller promised.
+        // SAFETY: `py` shows that the interpreter's lock is held, the memory is as the caller promised, and what is returned is
+        // a new reference or null with the error set.
         let view = unsafe {
             let made = ffi::PyMemoryView_FromMemory(start.cast(), length as ffi::Py_ssize_t, flags);
             Bound::from_owned_ptr_or_err(py, made)

@@ -36,12 +36,12 @@ pub fn outcome(moved: isize) -> io::Result<Progress> {
 }
 
 fn send(fd: i32, bytes: &[u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: `bytes` is a live slice for the time of the call.
+    // SAFETY: the system reads `bytes` within their length, and only for the time of the call; any `fd` may be named.
     outcome(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags | libc::MSG_NOSIGNAL) })
 }
 
 fn receive(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: `window` is a live, exclusive slice for the time of the call.
+    // SAFETY: the system writes to `window` within its length, and only for the time of the call, while nobody else has it.
     outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
 }
 
@@ -58,7 +58,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 fn wait_for(fd: i32, events: i16, timeout: Duration) -> io::Result<Progress> {
     let milliseconds = i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX);
     let mut entry = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: `entry` is one live pollfd, as the count says.
+    // SAFETY: the system reads and writes one pollfd, as the count says, which is ours, and only for the time of the call.
     let ready = unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
     match outcome(ready as isize)? {
         Progress::Moved(0) => Ok(Progress::WouldBlock),

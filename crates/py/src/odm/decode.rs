@@ -1,15 +1,15 @@
 //! BSON straight into the slots of instances: the next expected key is compared first, values are checked by type, and
 //! no Python code runs for a model without load hooks. What the plan does not say, the codec's decoder does.
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyList, PyString};
 
-use super::instance::{Instance, PARTIAL, class_name, create, default_of, null_bit, put, track};
-use super::plan::{Default, Field, Model, Op, Plan, Type, Union, Unknown};
+use super::fields::{Fields, PARTIAL, create, null_bit};
+use super::plan::{Default, Field, Op, Plan, Type, Union, Unknown};
 use super::siblings::Siblings;
-use super::value;
+use super::value::{self, class_name, default_of};
 use crate::codec::decode::Decoder;
-use crate::codec::fault::{Fault, Kind, Step, found, invalid, raised, within};
+use crate::codec::fault::{Fault, Kind, Step, found, invalid, within};
+use crate::codec::make::{self, Made};
 
 mod containers;
 
@@ -24,11 +24,11 @@ pub(super) struct Hydrator<'a, 'py> {
     /// Drop unknown keys of the outermost document, whatever its plan says.
     pub ignores: bool,
     forgives: bool,
-    /// Elements of the open lists, owned.
-    items: Vec<*mut ffi::PyObject>,
+    /// Elements of the open lists.
+    items: Vec<Bound<'py, PyAny>>,
     siblings: Option<&'a Bound<'py, Siblings>>,
-    /// Where the documents come from; borrowed for as long as this lives, or null.
-    pub(super) origin: *mut ffi::PyObject,
+    /// Where the documents come from.
+    pub(super) origin: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl<'a, 'py> Hydrator<'a, 'py> {
@@ -48,73 +48,34 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             forgives: plan.forgives,
             items: Vec::new(),
             siblings,
-            origin: std::ptr::null_mut(),
+            origin: None,
         }
     }
 
     /// Decodes the document at this offset, which must end before `limit`, as an instance of the plan's model or of one
-    /// of its subclasses: a new reference.
-    pub(super) fn top(
-        &mut self,
-        plan: &'static Plan,
-        at: usize,
-        limit: usize,
-    ) -> Result<*mut ffi::PyObject, Fault> {
+    /// of its subclasses.
+    pub(super) fn top(&mut self, plan: &'static Plan, at: usize, limit: usize) -> Made<'py> {
         self.d.position = at;
         self.document(plan, limit, true)
     }
 
-    fn document(
-        &mut self,
-        plan: &'static Plan,
-        limit: usize,
-        is_top: bool,
-    ) -> Result<*mut ffi::PyObject, Fault> {
+    fn document(&mut self, plan: &'static Plan, limit: usize, is_top: bool) -> Made<'py> {
         let start = self.d.position;
         let end = self.d.open(limit)?;
         let plan = if plan.tags.is_some() { self.resolve(plan, end)? } else { plan };
-        let class = match self.only {
-            None => plan.model.class,
-            Some(_) => self.partial_class(plan.model)?,
-        };
-        // SAFETY: the class is the model's own, or hides behind it.
-        let object = unsafe { create(plan, class) };
-        if object.is_null() {
-            return Err(raised(self.py));
-        }
-        // SAFETY: new and owned; what is in its slots when an error comes up goes with it.
-        let result = unsafe { self.fields(plan, object, end, is_top) };
-        let seen = match result {
-            Ok(seen) => seen,
-            Err(fault) => {
-                // SAFETY: owned.
-                unsafe { ffi::Py_DECREF(object) };
-                return Err(fault);
-            }
-        };
+        let object = create(self.py, plan, self.only.is_some())?;
+        // SAFETY: just made with this plan. What is in its slots when an error comes up goes with it.
+        let fields = unsafe { Fields::of_new(&object, plan) };
+        let seen = self.fields(fields, end, is_top)?;
         self.d.close();
-        // SAFETY: as above.
-        let result = unsafe { self.finish(plan, object, seen, is_top, start) };
-        if let Err(fault) = result {
-            // SAFETY: owned.
-            unsafe { ffi::Py_DECREF(object) };
-            return Err(fault);
-        }
+        self.finish(&object, fields, seen, is_top, start)?;
         Ok(object)
     }
 
     /// Reads the fields up to `end`; returns which were there, lazy ones included.
-    ///
-    /// # Safety
-    /// `object` must be a new instance of the plan's model.
     #[inline]
-    unsafe fn fields(
-        &mut self,
-        plan: &'static Plan,
-        object: *mut ffi::PyObject,
-        end: usize,
-        is_top: bool,
-    ) -> Result<u128, Fault> {
+    fn fields(&mut self, object: Fields<'_>, end: usize, is_top: bool) -> Result<u128, Fault> {
+        let plan = object.plan;
         let mut seen: u128 = 0;
         let mut is_container = false;
         let mut next = 0;
@@ -128,7 +89,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 _ => match find(plan, input, next) {
                     Some(index) => index,
                     None => {
-                        self.unknown(plan, object, name_at, end, is_top)?;
+                        self.unknown(object, name_at, end, is_top)?;
                         continue;
                     }
                 },
@@ -143,8 +104,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             if is_top && self.stays_raw(field, kind) {
                 self.skip(kind, end).map_err(|fault| within(fault, step(field)))?;
                 seen |= 1 << index;
-                // SAFETY: by the caller's promise.
-                unsafe { Instance::of(object).state().pending |= 1 << index };
+                object.state().pending |= 1 << index;
                 continue;
             }
             let made = match self.value(&field.kind, kind, end) {
@@ -153,28 +113,19 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             };
             seen |= 1 << index;
             is_container |= kind == 0x03 || kind == 0x04 || field.is_mutable;
-            // SAFETY: a slot of a new instance; a key that comes twice replaces.
-            unsafe {
-                if kind == 0x0A && field.omits_none {
-                    Instance::of(object).flags |= null_bit(index);
-                }
-                let slot = Instance::of(object).slot(field.offset);
-                if (*slot).is_null() {
-                    slot.write(made);
-                } else {
-                    put(slot, made);
-                }
+            if kind == 0x0A && field.omits_none {
+                object.add_flags(null_bit(index));
             }
             if let (Some(siblings), Op::Ref { make, .. } | Op::Refs { make, .. }) =
                 (self.siblings, &field.kind.op)
             {
-                // SAFETY: a live object.
-                siblings.borrow_mut().add(make, unsafe { Bound::from_borrowed_ptr(self.py, made) });
+                siblings.borrow_mut().add(make, made.clone());
             }
+            // SAFETY: a field of the plan. A key that comes twice replaces.
+            drop(unsafe { object.replace_at(field.offset, made) });
         }
         if is_container {
-            // SAFETY: whole, though not filled.
-            unsafe { track(object) };
+            object.track();
         }
         Ok(seen)
     }
@@ -185,66 +136,55 @@ impl<'a, 'py> Hydrator<'a, 'py> {
     }
 
     /// Fills what was missing, and keeps what later reads and saves need.
-    ///
-    /// # Safety
-    /// As for `fields`.
     #[inline]
-    unsafe fn finish(
+    fn finish(
         &mut self,
-        plan: &'static Plan,
-        object: *mut ffi::PyObject,
+        object: &Bound<'py, PyAny>,
+        fields: Fields<'_>,
         seen: u128,
         is_top: bool,
         start: usize,
     ) -> Result<(), Fault> {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            if let Some(only) = self.only {
-                Instance::of(object).flags |= PARTIAL;
-                if is_top {
-                    self.fill(plan, object, only & !seen)?;
-                }
-            } else if seen != plan.all {
-                self.fill(plan, object, plan.all & !seen)?;
+        let plan = fields.plan;
+        if let Some(only) = self.only {
+            fields.add_flags(PARTIAL);
+            if is_top {
+                self.fill(fields, only & !seen)?;
             }
-            if is_top && plan.keeps_raw {
-                let raw = &self.d.data[start..self.d.position];
-                let state = Instance::of(object).state();
-                state.raw.clear();
-                state.raw.extend_from_slice(raw);
-            }
-            if plan.has_refs
-                && let Some(siblings) = self.siblings
-            {
-                ffi::Py_INCREF(siblings.as_ptr());
-                Instance::of(object).siblings = siblings.as_ptr();
-                track(object);
-            } else if is_top && !self.origin.is_null() {
-                ffi::Py_INCREF(self.origin);
-                Instance::of(object).siblings = self.origin;
-            }
-            if let Some(hook) = &plan.after_load {
-                hook.bind(self.py).call1((Bound::from_borrowed_ptr(self.py, object),))?;
-            }
+        } else if seen != plan.all {
+            self.fill(fields, plan.all & !seen)?;
+        }
+        if is_top && plan.keeps_raw {
+            let raw = &self.d.data[start..self.d.position];
+            let mut state = fields.state();
+            state.raw.clear();
+            state.raw.extend_from_slice(raw);
+        }
+        if plan.has_refs
+            && let Some(siblings) = self.siblings
+        {
+            fields.replace_siblings(self.py, Some(siblings.as_any().clone()));
+            fields.track();
+        } else if is_top && let Some(origin) = self.origin {
+            fields.replace_siblings(self.py, Some(origin.clone()));
+        }
+        if let Some(hook) = &plan.after_load {
+            hook.bind(self.py).call1((object,))?;
         }
         Ok(())
     }
 
     /// Gives missing fields their defaults.
     #[inline(never)]
-    unsafe fn fill(
-        &mut self,
-        plan: &'static Plan,
-        object: *mut ffi::PyObject,
-        mut missing: u128,
-    ) -> Result<(), Fault> {
+    fn fill(&mut self, fields: Fields<'_>, mut missing: u128) -> Result<(), Fault> {
+        let plan = fields.plan;
         while missing != 0 {
             let index = missing.trailing_zeros() as usize;
             missing &= missing - 1;
             let field = &plan.fields[index];
             let made = match default_of(self.py, &field.default)? {
                 Some(made) => made,
-                None if self.forgives => self.py.None().into_ptr(),
+                None if self.forgives => self.py.None().into_bound(self.py),
                 None => {
                     let what = format!("expected {}, found no value", value::label(&field.kind));
                     return Err(within(found(Kind::Field, what, ""), step(field)));
@@ -252,27 +192,15 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             };
             let is_plain =
                 matches!(field.default, Default::Value(_) | Default::List | Default::Dict | Default::Set);
-            // SAFETY: a slot of a new instance, by the caller's promise.
-            unsafe {
-                if !plan.is_document && is_plain && !field.omits_none {
-                    Instance::of(object).state().absent |= 1 << index;
-                }
-                put(Instance::of(object).slot(field.offset), made);
-                if !matches!(field.default, Default::Value(_) | Default::ObjectId) {
-                    track(object);
-                }
+            if !plan.is_document && is_plain && !field.omits_none {
+                fields.state().absent |= 1 << index;
+            }
+            drop(fields.replace(index, made));
+            if !matches!(field.default, Default::Value(_) | Default::ObjectId) {
+                fields.track();
             }
         }
         Ok(())
-    }
-
-    fn partial_class(&self, model: &'static Model) -> Result<*mut ffi::PyTypeObject, Fault> {
-        if model.partial.get().is_null() {
-            // SAFETY: a live class.
-            let class = unsafe { Bound::from_borrowed_ptr(self.py, model.class.cast()) };
-            class.getattr("__plan__")?.call_method0("make_partial")?;
-        }
-        Ok(model.partial.get())
     }
 
     /// The plan of the subclass that the document's tag names.
@@ -302,14 +230,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
 
     /// Deals with a key that no field has.
     #[inline(never)]
-    fn unknown(
-        &mut self,
-        plan: &'static Plan,
-        object: *mut ffi::PyObject,
-        name_at: usize,
-        end: usize,
-        is_top: bool,
-    ) -> Result<(), Fault> {
+    fn unknown(&mut self, object: Fields<'_>, name_at: usize, end: usize, is_top: bool) -> Result<(), Fault> {
+        let plan = object.plan;
         let at = name_at - 1;
         let kind = self.d.data[at];
         let length = self.d.name_length(name_at, end)?;
@@ -321,14 +243,13 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         match plan.unknown {
             Unknown::Forbid if !(is_top && self.ignores) => {
                 let name = String::from_utf8_lossy(&self.d.data[name_at..name_at + length - 1]).into_owned();
-                let what =
-                    format!("expected a field of {}, got an unknown key", class_name(plan.model.class));
+                let class = class_name(plan.model.class.bind(self.py));
+                let what = format!("expected a field of {class}, got an unknown key");
                 Err(within(found(Kind::Field, what, ""), Step::Key(name)))
             }
             Unknown::Keep if !(is_top && self.ignores) => {
                 let element = &self.d.data[at..self.d.position];
-                // SAFETY: a new instance, by the caller of `fields`.
-                unsafe { Instance::of(object).state().extra.extend_from_slice(element) };
+                object.state().extra.extend_from_slice(element);
                 Ok(())
             }
             _ => Ok(()),
@@ -371,35 +292,28 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Ok(())
     }
 
-    /// A value of this type: a new reference.
+    /// A value of this type.
     #[inline]
-    fn value(&mut self, kind: &'static Type, found: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
-        // SAFETY: the GIL is held; each call returns a new reference or null with the error set.
-        let made = unsafe {
-            match (&kind.op, found) {
-                (Op::Str, 0x02) => return self.d.string(end),
-                (Op::Int, 0x10) => ffi::PyLong_FromLong(i32::from_le_bytes(self.d.take(end)?).into()),
-                (Op::Int, 0x12) => ffi::PyLong_FromLongLong(i64::from_le_bytes(self.d.take(end)?)),
-                (Op::Float, 0x01) => ffi::PyFloat_FromDouble(f64::from_le_bytes(self.d.take(end)?)),
-                (Op::ObjectId, 0x07) => {
-                    let bytes = self.d.take(end)?;
-                    crate::codec::object_id::create(self.py, self.d.object_id, bytes)
-                }
-                (Op::Datetime, 0x09) => {
-                    let millis = i64::from_le_bytes(self.d.take(end)?);
-                    return self.d.date(millis);
-                }
-                (Op::Bool, 0x08) | (Op::Any, _) => return self.d.value(found, end),
-                (_, 0x0A) if kind.nullable => self.py.None().into_ptr(),
-                _ => return self.other(kind, found, end),
+    fn value(&mut self, kind: &'static Type, found: u8, end: usize) -> Made<'py> {
+        match (&kind.op, found) {
+            (Op::Str, 0x02) => self.d.string(end),
+            (Op::Int, 0x10) => make::short_int(self.py, i32::from_le_bytes(self.d.take(end)?)),
+            (Op::Int, 0x12) => make::int(self.py, i64::from_le_bytes(self.d.take(end)?)),
+            (Op::Float, 0x01) => make::float(self.py, f64::from_le_bytes(self.d.take(end)?)),
+            (Op::ObjectId, 0x07) => self.d.object_id(end),
+            (Op::Datetime, 0x09) => {
+                let millis = i64::from_le_bytes(self.d.take(end)?);
+                self.d.date(millis)
             }
-        };
-        if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
+            (Op::Bool, 0x08) | (Op::Any, _) => self.d.value(found, end),
+            (_, 0x0A) if kind.nullable => Ok(self.py.None().into_bound(self.py)),
+            _ => self.other(kind, found, end),
+        }
     }
 
     /// A value of a type that is rarer, or that is not what was expected.
     #[inline(never)]
-    fn other(&mut self, kind: &'static Type, found: u8, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    fn other(&mut self, kind: &'static Type, found: u8, end: usize) -> Made<'py> {
         match (&kind.op, found) {
             (Op::Embedded(model), 0x03) => {
                 let plan = model.plan(self.py)?;
@@ -407,40 +321,30 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             }
             (Op::List(inner), 0x04) => self.list(inner, end),
             (Op::Set(inner, is_frozen), 0x04) => {
-                let list = self.owned(|this| this.list(inner, end))?;
-                // SAFETY: a list is an iterable; a new reference or null.
-                let made = unsafe {
-                    if *is_frozen {
-                        ffi::PyFrozenSet_New(list.as_ptr())
-                    } else {
-                        ffi::PySet_New(list.as_ptr())
-                    }
-                };
-                if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
+                let list = self.list(inner, end)?;
+                make::set_of(&list, *is_frozen)
             }
             (Op::TupleOf(inner), 0x04) => {
-                let list = self.owned(|this| this.list(inner, end))?;
-                // SAFETY: a list; a new reference or null.
-                let made = unsafe { ffi::PyList_AsTuple(list.as_ptr()) };
-                if made.is_null() { Err(raised(self.py)) } else { Ok(made) }
+                let list = self.list(inner, end)?;
+                Ok(list.cast::<PyList>().map_err(PyErr::from)?.to_tuple().into_any())
             }
             (Op::Tuple(inner), 0x04) => self.tuple(kind, inner, end),
             (Op::Dict(inner), 0x03) => self.dict(inner, end),
             (Op::Union(union), _) => self.union(kind, union, found, end),
             (Op::Float, 0x10) => {
                 let number = i32::from_le_bytes(self.d.take(end)?);
-                Ok(f64::from(number).into_pyobject(self.py).map_err(PyErr::from)?.into_ptr())
+                make::float(self.py, number.into())
             }
             (Op::Float, 0x12) => {
                 let number = i64::from_le_bytes(self.d.take(end)?);
-                Ok((number as f64).into_pyobject(self.py).map_err(PyErr::from)?.into_ptr())
+                make::float(self.py, number as f64)
             }
             (Op::Date, 0x09) => self.date(end),
             (Op::Decimal, 0x13) => {
                 let bytes = self.d.take::<16>(end)?;
                 let text = mangonel_bson::Decimal128::from_bytes(bytes).to_string();
                 let text = PyString::new(self.py, &text);
-                Ok(value::decimal_class(self.py)?.call1((text,))?.into_ptr())
+                Ok(value::decimal_class(self.py)?.call1((text,))?)
             }
             (Op::Geo { class, offset, name }, 0x03 | 0x04) => {
                 if found == 0x03
@@ -448,23 +352,23 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 {
                     return self.geometry(class, *offset, made);
                 }
-                let made = self.owned(|this| this.d.value(found, end))?;
+                let made = self.d.value(found, end)?;
                 self.geo(kind, class, *offset, &made)
             }
             (Op::Ref { inner, .. }, 0x03) => {
-                let made = self.owned(|this| this.d.value(found, end))?;
+                let made = self.d.value(found, end)?;
                 match made.getattr_opt("id")? {
                     // A DBRef, as other mappers write it.
-                    Some(id) if made.get_type().name()? == "DBRef" => Ok(id.into_ptr()),
-                    _ => value::coerce(self.py, inner, made.as_ptr()),
+                    Some(id) if made.get_type().name()? == "DBRef" => Ok(id),
+                    _ => value::coerce(inner, &made),
                 }
             }
             (Op::Ref { inner, .. }, _) if found != 0x0A => self.value(inner, found, end),
             (Op::Refs { inner, .. }, 0x04) => self.refs(inner, end),
             (Op::Custom { load, .. }, _) => {
-                let made = self.owned(|this| this.d.value(found, end))?;
+                let made = self.d.value(found, end)?;
                 match load.bind(self.py).call1((&made,)) {
-                    Ok(loaded) => Ok(loaded.into_ptr()),
+                    Ok(loaded) => Ok(loaded),
                     Err(error) if error.is_instance_of::<pyo3::exceptions::PyValueError>(self.py) => {
                         self.wrong(kind, made)
                     }
@@ -472,73 +376,55 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 }
             }
             (Op::Enum(_, members), _) => {
-                let made = self.owned(|this| this.d.value(found, end))?;
+                let made = self.d.value(found, end)?;
                 match members.bind(self.py).get_item(&made) {
-                    Ok(Some(member)) => Ok(member.into_ptr()),
+                    Ok(Some(member)) => Ok(member),
                     _ => self.wrong_value(kind, made),
                 }
             }
             (Op::Literal(_), _) => {
-                let made = self.owned(|this| this.d.value(found, end))?;
+                let made = self.d.value(found, end)?;
                 // BSON's 64-bit integers are a class of their own; literals are ints.
-                // SAFETY: live objects.
-                let made = unsafe {
-                    if found == 0x12 {
-                        Bound::from_owned_ptr_or_err(self.py, ffi::PyNumber_Absolute(made.as_ptr()))?
-                    } else {
-                        made
-                    }
-                };
-                // SAFETY: a live object.
-                if unsafe { value::is_plain(self.py, kind, made.as_ptr())? } {
-                    return Ok(made.into_ptr());
+                let made = if found == 0x12 { made.abs()? } else { made };
+                if value::is_plain(kind, &made)? {
+                    return Ok(made);
                 }
                 self.wrong_value(kind, made)
             }
             _ => {
-                let made = self.owned(|this| this.d.value(found, end))?;
-                // SAFETY: a live object.
-                if unsafe { value::is_plain(self.py, kind, made.as_ptr())? } {
-                    return Ok(made.into_ptr());
+                let made = self.d.value(found, end)?;
+                if value::is_plain(kind, &made)? {
+                    return Ok(made);
                 }
                 self.wrong(kind, made)
             }
         }
     }
 
-    fn owned(
-        &mut self,
-        make: impl FnOnce(&mut Self) -> Result<*mut ffi::PyObject, Fault>,
-    ) -> Result<Bound<'py, PyAny>, Fault> {
-        let made = make(self)?;
-        // SAFETY: the readers return new references.
-        Ok(unsafe { Bound::from_owned_ptr(self.py, made) })
-    }
-
     /// A value of another type than the field's: cast, handed out as it is, or refused.
     #[cold]
-    fn wrong(&self, kind: &Type, made: Bound<'py, PyAny>) -> Result<*mut ffi::PyObject, Fault> {
+    fn wrong(&self, kind: &Type, made: Bound<'py, PyAny>) -> Made<'py> {
         if kind.cast.is_some()
-            && let Ok(cast) = value::coerce(self.py, kind, made.as_ptr())
+            && let Ok(cast) = value::coerce(kind, &made)
         {
             return Ok(cast);
         }
         if self.forgives {
-            return Ok(made.into_ptr());
+            return Ok(made);
         }
-        Err(value::mismatch(kind, made.as_ptr()))
+        Err(value::mismatch(kind, &made))
     }
 
     /// The same for a value that is none of those it may be.
     #[cold]
-    fn wrong_value(&self, kind: &Type, made: Bound<'py, PyAny>) -> Result<*mut ffi::PyObject, Fault> {
+    fn wrong_value(&self, kind: &Type, made: Bound<'py, PyAny>) -> Made<'py> {
         if kind.cast.is_some()
-            && let Ok(cast) = value::coerce(self.py, kind, made.as_ptr())
+            && let Ok(cast) = value::coerce(kind, &made)
         {
             return Ok(cast);
         }
         if self.forgives {
-            return Ok(made.into_ptr());
+            return Ok(made);
         }
         let shown = made.repr()?.to_string();
         Err(found(Kind::Field, format!("expected {}, got {shown}", value::label(kind)), ""))
@@ -586,42 +472,32 @@ pub(super) fn element<'a>(document: &'a [u8], key: &[u8]) -> Option<(u8, &'a [u8
         .map(|element| (element.kind, element.value))
 }
 
-/// Decodes a field that is still raw: a new reference.
-pub(super) fn pending(
-    py: Python<'_>,
-    object: &Bound<'_, PyAny>,
-    plan: &'static Plan,
-    index: usize,
-) -> PyResult<*mut ffi::PyObject> {
+/// Decodes a field that is still raw.
+pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    let plan = fields.plan;
     let field = &plan.fields[index];
     // The bytes are moved out and back: hooks of the values may reach the instance.
-    // SAFETY: an instance, by the caller; the reference into it ends before anything runs.
-    let raw = unsafe { std::mem::take(&mut Instance::of(object.as_ptr()).state().raw) };
+    let raw = std::mem::take(&mut fields.state().raw);
     let result = decode_field(py, plan, field, &raw);
-    // SAFETY: as above.
-    unsafe {
-        let state = Instance::of(object.as_ptr()).state();
-        if state.raw.is_empty() {
-            state.raw = raw;
-        }
+    let mut state = fields.state();
+    if state.raw.is_empty() {
+        state.raw = raw;
     }
+    drop(state);
     match result {
         Ok(Some(made)) => Ok(made),
-        Ok(None) => match default_of(py, &field.default)? {
-            Some(made) => Ok(made),
-            None => Ok(py.None().into_ptr()),
-        },
-        Err(fault) => Err(super::instance::located(py, plan, index, fault)),
+        Ok(None) => Ok(default_of(py, &field.default)?.unwrap_or_else(|| py.None().into_bound(py))),
+        Err(fault) => Err(value::located(py, plan, index, fault)),
     }
 }
 
 /// Decodes one field out of a whole document.
-pub(super) fn decode_field(
-    py: Python<'_>,
+pub(super) fn decode_field<'py>(
+    py: Python<'py>,
     plan: &'static Plan,
     field: &'static Field,
     raw: &[u8],
-) -> Result<Option<*mut ffi::PyObject>, Fault> {
+) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     let Some((kind, value)) = element(raw, &field.key) else { return Ok(None) };
     let mut hydrator = Hydrator::new(py, plan, value, None);
     hydrator.value(&field.kind, kind, value.len()).map(Some)

@@ -2,13 +2,17 @@
 //! or a dict may have been changed since it was set.
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{
+    PyBool, PyDate, PyDateAccess, PyDateTime, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString,
+    PyTuple,
+};
 
-use super::instance::{Instance, is_instance, null_bit};
+use super::fields::{Fields, is_instance, null_bit};
 use super::plan::{Default, Field, Op, Plan, Type};
 use super::{decode, value};
 use crate::codec::encode::{Encoder, Name};
 use crate::codec::fault::{Fault, Kind, Step, found, within};
+use crate::codec::make::is_of;
 
 /// One encoding of instances.
 pub(super) struct Writer<'a, 'py> {
@@ -25,16 +29,11 @@ impl<'a, 'py> Writer<'a, 'py> {
     }
 
     /// Writes a whole instance.
-    ///
-    /// # Safety
-    /// `object` must be an instance of a model, held by the caller.
-    pub(super) unsafe fn document(&mut self, object: *mut ffi::PyObject) -> Result<(), Fault> {
-        // SAFETY: by the caller's promise.
-        let plan = unsafe { (*Instance::of(object).model).plan_of(self.py)? };
+    pub(super) fn document(&mut self, fields: Fields<'_>) -> Result<(), Fault> {
+        let plan = fields.plan;
         let start = self.enc.enter()?;
-        for (index, field) in plan.fields.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { self.field(object, plan, index, field)? };
+        for (index, field, value) in fields.each(self.py) {
+            self.field(fields, index, field, value)?;
             if index == 0
                 && plan.id == Some(0)
                 && let Some(tags) = &plan.tags
@@ -47,50 +46,38 @@ impl<'a, 'py> Writer<'a, 'py> {
         {
             self.enc.bytes(&tags.own)?;
         }
-        // SAFETY: as above; the bytes are copied.
-        unsafe {
-            if let Some(state) = Instance::of(object).known() {
-                self.enc.bytes(&state.extra)?;
-            }
+        if let Some(state) = fields.known() {
+            self.enc.bytes(&state.extra)?;
         }
         self.enc.leave(start)?;
         Ok(())
     }
 
-    unsafe fn field(
+    #[inline(always)]
+    fn field(
         &mut self,
-        object: *mut ffi::PyObject,
-        plan: &'static Plan,
+        fields: Fields<'_>,
         index: usize,
         field: &'static Field,
+        value: Option<Bound<'py, PyAny>>,
     ) -> Result<(), Fault> {
-        // SAFETY: an instance of the plan; the value is held while it is written.
-        unsafe {
-            let instance = Instance::of(object);
-            let found = *instance.slot(field.offset);
-            if found.is_null() {
-                if let Some(state) = instance.known()
-                    && state.pending & 1 << index != 0
-                    && let Some((kind, value)) = decode::element(&state.raw, &field.key)
-                {
-                    super::raw::append(self.enc.out, kind, &field.key, value);
-                }
-                return Ok(());
-            }
-            if found == ffi::Py_None() && field.omits_none && instance.flags & null_bit(index) == 0 {
-                return Ok(());
-            }
-            let _ = plan;
-            if let Some(state) = instance.known()
-                && state.absent & 1 << index != 0
-                && instance.dirty() & 1 << index == 0
-                && is_bare(field, found)
+        let Some(held) = value else {
+            if let Some(state) = fields.known()
+                && state.pending & 1 << index != 0
+                && let Some((kind, value)) = decode::element(&state.raw, &field.key)
             {
-                return Ok(());
+                super::raw::append(self.enc.out, kind, &field.key, value);
             }
-            let held = Bound::from_borrowed_ptr(self.py, found);
-            self.value(&field.kind, Name::Text(&field.key), &held)
+            return Ok(());
+        };
+        if held.is_none() && field.omits_none && fields.flags() & null_bit(index) == 0 {
+            return Ok(());
         }
+        let was_absent = fields.known().is_some_and(|state| state.absent & 1 << index != 0);
+        if was_absent && fields.dirty() & 1 << index == 0 && is_bare(field, &held) {
+            return Ok(());
+        }
+        self.value(&field.kind, Name::Text(&field.key), &held)
     }
 
     /// Writes one element: a value of this type.
@@ -100,17 +87,14 @@ impl<'a, 'py> Writer<'a, 'py> {
         name: Name<'_>,
         given: &Bound<'py, PyAny>,
     ) -> Result<(), Fault> {
-        let given_ptr = given.as_ptr();
-        if kind.checks.is_empty() && is_exactly(kind, given_ptr) {
-            // SAFETY: a live object.
-            return unsafe { self.enc.element(name, given_ptr) };
+        if kind.checks.is_empty() && is_exactly(kind, given) {
+            return self.enc.field(name, given);
         }
         if !kind.checks.is_empty() && !given.is_none() {
             value::check_all(self.py, &kind.checks, given).map_err(|fault| place(fault, name))?;
         }
         if given.is_none() && (kind.nullable || self.forgives) {
-            // SAFETY: a live object.
-            return unsafe { self.enc.element(name, given_ptr) };
+            return self.enc.field(name, given);
         }
         match &kind.op {
             Op::List(inner) => {
@@ -119,8 +103,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                 }
             }
             Op::Set(inner, _) => {
-                // SAFETY: a live object.
-                if unsafe { ffi::PyAnySet_Check(given_ptr) } != 0 {
+                if given.is_instance_of::<PySet>() || given.is_instance_of::<PyFrozenSet>() {
                     let items: Vec<_> = given.try_iter()?.collect::<PyResult<_>>()?;
                     return self.array(inner, name, items.into_iter());
                 }
@@ -160,58 +143,33 @@ impl<'a, 'py> Writer<'a, 'py> {
                 }
             }
             Op::Embedded(model) => {
-                // SAFETY: a live object, and an instance after the check.
-                unsafe {
-                    if ffi::PyObject_TypeCheck(given_ptr, model.class) != 0 {
-                        self.enc.head(0x03, name)?;
-                        return self.document(given_ptr).map_err(|fault| place(fault, name));
-                    }
+                if is_of(given, &model.class) {
+                    return self.embedded(name, given);
                 }
             }
             Op::Union(union) => {
-                if is_instance(self.py, given_ptr) {
-                    for (_, model) in &union.models {
-                        // SAFETY: a live object, and an instance after the check.
-                        unsafe {
-                            if ffi::PyObject_TypeCheck(given_ptr, model.class) != 0 {
-                                self.enc.head(0x03, name)?;
-                                return self.document(given_ptr).map_err(|fault| place(fault, name));
-                            }
-                        }
+                if is_instance(given) {
+                    if union.models.iter().any(|(_, model)| is_of(given, &model.class)) {
+                        return self.embedded(name, given);
                     }
                 } else {
                     for other in &union.others {
-                        if let Ok(made) = value::coerce(self.py, other, given_ptr) {
-                            // SAFETY: `coerce` returns a new reference.
-                            let made = unsafe { Bound::from_owned_ptr(self.py, made) };
+                        if let Ok(made) = value::coerce(other, given) {
                             return self.value(other, name, &made);
                         }
                     }
                 }
             }
             Op::Date => {
-                // SAFETY: a live object.
-                if unsafe { value::is_plain(self.py, kind, given_ptr)? } {
-                    use pyo3::types::{PyDate, PyDateAccess, PyDateTime};
+                if value::is_plain(kind, given)? {
                     let date = given.cast::<PyDate>().map_err(PyErr::from)?;
-                    let midnight = PyDateTime::new(
-                        self.py,
-                        date.get_year(),
-                        date.get_month(),
-                        date.get_day(),
-                        0,
-                        0,
-                        0,
-                        0,
-                        None,
-                    )?;
-                    // SAFETY: a live object.
-                    return unsafe { self.enc.element(name, midnight.as_ptr()) };
+                    let (year, month, day) = (date.get_year(), date.get_month(), date.get_day());
+                    let midnight = PyDateTime::new(self.py, year, month, day, 0, 0, 0, 0, None)?;
+                    return self.enc.field(name, &midnight);
                 }
             }
             Op::Decimal => {
-                // SAFETY: a live object.
-                if unsafe { value::is_plain(self.py, kind, given_ptr)? } {
+                if value::is_plain(kind, given)? {
                     let text = given.str()?.to_string();
                     let parsed = mangonel_bson::Decimal128::parse(&text)
                         .map_err(|error| place(found(Kind::Field, error.to_string(), ""), name))?;
@@ -222,9 +180,7 @@ impl<'a, 'py> Writer<'a, 'py> {
             }
             Op::Enum(class, _) => {
                 if given.is_instance(class.bind(self.py))? {
-                    let value = given.getattr("value")?;
-                    // SAFETY: a live object.
-                    return unsafe { self.enc.element(name, value.as_ptr()) };
+                    return self.enc.field(name, &given.getattr("value")?);
                 }
             }
             Op::Ref { class, inner, .. } => {
@@ -245,16 +201,14 @@ impl<'a, 'py> Writer<'a, 'py> {
                 }
             }
             Op::Custom { dump, .. } => {
-                let dumped = dump.bind(self.py).call1((given,))?;
-                // SAFETY: a live object.
-                return unsafe { self.enc.element(name, dumped.as_ptr()) };
+                return self.enc.field(name, &dump.bind(self.py).call1((given,))?);
             }
             Op::Geo { class, name: title, offset } => {
                 if given.is_instance(class.bind(self.py))? {
-                    let title = pyo3::types::PyString::new(self.py, title);
-                    // SAFETY: an instance of the class has the slot.
+                    // SAFETY: an instance of the class, which has the slot there: the offset was asked of the member itself
+                    // (`odm_offset`). It holds null or an object; the reference taken keeps that alive.
                     let coordinates = unsafe {
-                        let found = given_ptr.byte_add(*offset).cast::<*mut ffi::PyObject>().read();
+                        let found = given.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().read();
                         Bound::from_borrowed_ptr_or_opt(self.py, found)
                     };
                     let Some(coordinates) = coordinates else {
@@ -262,38 +216,36 @@ impl<'a, 'py> Writer<'a, 'py> {
                     };
                     self.enc.head(0x03, name)?;
                     let start = self.enc.enter()?;
-                    // SAFETY: live objects.
-                    unsafe {
-                        self.enc.element(Name::Text(b"type"), title.as_ptr())?;
-                        self.enc.element(Name::Text(b"coordinates"), coordinates.as_ptr())?;
-                    }
+                    self.enc.field(Name::Text(b"type"), &PyString::new(self.py, title))?;
+                    self.enc.field(Name::Text(b"coordinates"), &coordinates)?;
                     self.enc.leave(start)?;
                     return Ok(());
                 }
             }
-            Op::Float
-                if given.is_instance_of::<pyo3::types::PyInt>()
-                    && !given.is_instance_of::<pyo3::types::PyBool>() =>
-            {
+            Op::Float if given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>() => {
                 let number: f64 = given.extract()?;
                 self.enc.head(0x01, name)?;
                 self.enc.bytes(&number.to_le_bytes())?;
                 return Ok(());
             }
             _ => {
-                // SAFETY: a live object.
-                unsafe {
-                    if value::is_plain(self.py, kind, given_ptr)? {
-                        return self.enc.element(name, given_ptr);
-                    }
+                if value::is_plain(kind, given)? {
+                    return self.enc.field(name, given);
                 }
             }
         }
         if self.forgives {
-            // SAFETY: a live object.
-            return unsafe { self.enc.element(name, given_ptr) };
+            return self.enc.field(name, given);
         }
-        Err(place(value::mismatch(kind, given_ptr), name))
+        Err(place(value::mismatch(kind, given), name))
+    }
+
+    /// Writes an instance as the value of an element.
+    fn embedded(&mut self, name: Name<'_>, given: &Bound<'py, PyAny>) -> Result<(), Fault> {
+        // SAFETY: the callers compared its class with that of a model; the reference that is borrowed keeps it alive.
+        let fields = unsafe { Fields::at(self.py, given.as_ptr())? };
+        self.enc.head(0x03, name)?;
+        self.document(fields).map_err(|fault| place(fault, name))
     }
 
     fn array(
@@ -314,35 +266,28 @@ impl<'a, 'py> Writer<'a, 'py> {
 
 /// Whether a value is exactly of the plain class that the type names; false says nothing.
 #[inline]
-fn is_exactly(kind: &Type, given: *mut ffi::PyObject) -> bool {
-    // SAFETY: a live object; classes are only compared.
-    unsafe {
-        let class = ffi::Py_TYPE(given);
-        match kind.op {
-            Op::Str => class == &raw mut ffi::PyUnicode_Type,
-            Op::Int => class == &raw mut ffi::PyLong_Type,
-            Op::Float => class == &raw mut ffi::PyFloat_Type,
-            Op::Bool => class == &raw mut ffi::PyBool_Type,
-            Op::Datetime => class == (*ffi::PyDateTimeAPI()).DateTimeType,
-            _ => false,
-        }
+fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
+    match kind.op {
+        Op::Str => given.is_exact_instance_of::<PyString>(),
+        Op::Int => given.is_exact_instance_of::<PyInt>(),
+        Op::Float => given.is_exact_instance_of::<PyFloat>(),
+        Op::Bool => given.is_exact_instance_of::<PyBool>(),
+        Op::Datetime => given.is_exact_instance_of::<PyDateTime>(),
+        _ => false,
     }
 }
 
 /// Whether a default that was never stored is still what it was.
-///
-/// # Safety
-/// `found` must be a live object.
-unsafe fn is_bare(field: &Field, found: *mut ffi::PyObject) -> bool {
-    // SAFETY: exact types are checked before their sizes are asked for.
-    unsafe {
-        match &field.default {
-            Default::Value(_) => true,
-            Default::List => ffi::PyList_CheckExact(found) != 0 && ffi::PyList_GET_SIZE(found) == 0,
-            Default::Dict => ffi::PyDict_CheckExact(found) != 0 && ffi::PyDict_Size(found) == 0,
-            Default::Set => ffi::PyAnySet_CheckExact(found) != 0 && ffi::PySet_Size(found) == 0,
-            _ => false,
+fn is_bare(field: &Field, found: &Bound<'_, PyAny>) -> bool {
+    match &field.default {
+        Default::Value(_) => true,
+        Default::List => found.cast_exact::<PyList>().is_ok_and(|list| list.is_empty()),
+        Default::Dict => found.cast_exact::<PyDict>().is_ok_and(|dict| dict.is_empty()),
+        Default::Set => {
+            found.cast_exact::<PySet>().is_ok_and(|set| set.is_empty())
+                || found.cast_exact::<PyFrozenSet>().is_ok_and(|set| set.is_empty())
         }
+        _ => false,
     }
 }
 

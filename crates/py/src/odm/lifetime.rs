@@ -4,9 +4,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::instance::Instance;
+use super::fields::{Head, end};
 use super::plan::Model;
 use crate::codec::cell::GilCell;
+use crate::native::free;
 
 /// Released instances kept for each model.
 const KEPT: usize = 1024;
@@ -23,9 +24,10 @@ static LATER: GilCell<Later> = GilCell::new(Later { depth: 0, waiting: Vec::new(
 
 /// Takes over the release of a class's instances, unless the class has a say in it.
 pub(super) fn adopt(model: &'static Model, class: &Bound<'_, PyType>, slots: Vec<usize>) {
-    let class = class.as_ptr().cast::<ffi::PyTypeObject>();
+    let class = class.as_type_ptr();
     let _ = model.slots.set(slots);
-    // SAFETY: a heap type that nobody has instances of yet; its members were given by the metaclass.
+    // SAFETY: a live heap type that nobody has instances of yet, so nobody is at work in the slot that is changed; the
+    // GIL keeps others away. `slots` are its members' offsets: the metaclass asked `odm_offset` for each.
     unsafe {
         let has_finalizer = (*class).tp_finalize.is_some() || (*class).tp_del.is_some();
         let is_gc = (*class).tp_flags & ffi::Py_TPFLAGS_HAVE_GC != 0;
@@ -33,25 +35,6 @@ pub(super) fn adopt(model: &'static Model, class: &Bound<'_, PyType>, slots: Vec
             (*class).tp_dealloc = Some(dealloc);
         }
     }
-}
-
-/// Memory of a released instance, empty: a new reference.
-///
-/// # Safety
-/// The GIL must be held.
-#[inline]
-pub(super) unsafe fn reuse(model: &'static Model) -> Option<*mut ffi::PyObject> {
-    let object = model.free.try_borrow_mut().ok()?.pop()?;
-    // SAFETY: whole but for its reference count of 0; every slot is null and it owns a reference to its class.
-    unsafe {
-        // From 0 to 1.
-        ffi::Py_INCREF(object);
-        let instance = Instance::of(object);
-        instance.model = model;
-        instance.dirty = [0; 2];
-        instance.flags = 0;
-    }
-    Some(object)
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
@@ -71,7 +54,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if is_deep {
             return;
         }
-        end(py, object);
+        finish(py, object);
         loop {
             let next = LATER.with(py, |later| {
                 if later.depth == 1 {
@@ -80,7 +63,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
                 None
             });
             let Some(next) = next else { break };
-            end(py, next);
+            finish(py, next);
         }
         LATER.with(py, |later| later.depth -= 1);
     }
@@ -90,8 +73,10 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 ///
 /// # Safety
 /// As for `dealloc`.
-unsafe fn end(py: Python<'_>, object: *mut ffi::PyObject) {
-    // SAFETY: an instance; each pointer is taken out before it is released, as that may run Python code.
+unsafe fn finish(py: Python<'_>, object: *mut ffi::PyObject) {
+    // SAFETY: an instance of an adopted class, whose members' offsets its model has. Each reference is taken out before it
+    // is released, as that may run Python code; that cannot find the instance any more, nor does anything after the last
+    // line, which gives the memory back.
     unsafe {
         let class = ffi::Py_TYPE(object);
         let offset = (*class).tp_weaklistoffset;
@@ -99,20 +84,17 @@ unsafe fn end(py: Python<'_>, object: *mut ffi::PyObject) {
         {
             ffi::PyObject_ClearWeakRefs(object);
         }
-        let model: &'static Model = &*Instance::of(object).model;
+        let head = Head::of(object);
+        let model = head.model();
         for offset in model.slots.get().into_iter().flatten() {
-            let slot = object.byte_add(*offset).cast::<*mut ffi::PyObject>();
-            let found = slot.replace(std::ptr::null_mut());
-            ffi::Py_XDECREF(found);
+            drop(head.take_slot(py, *offset));
         }
-        let instance = Instance::of(object);
-        let siblings = std::mem::replace(&mut instance.siblings, std::ptr::null_mut());
-        let state = std::mem::replace(&mut instance.state, std::ptr::null_mut());
-        if !state.is_null() {
-            Box::from_raw(state).end();
+        let siblings = head.replace_siblings(py, None);
+        if let Some(state) = head.take_state() {
+            end(py, state);
         }
-        ffi::Py_XDECREF(siblings);
-        let is_kept = class == model.class
+        drop(siblings);
+        let is_kept = class.cast() == model.class.as_ptr()
             && model.free.try_borrow_mut().is_ok_and(|mut free| {
                 let has_room = free.len() < KEPT;
                 if has_room {
@@ -121,12 +103,7 @@ unsafe fn end(py: Python<'_>, object: *mut ffi::PyObject) {
                 has_room
             });
         if !is_kept {
-            match (*class).tp_free {
-                Some(free) => free(object.cast()),
-                None => ffi::PyObject_GC_Del(object.cast()),
-            }
-            ffi::Py_DECREF(class.cast());
+            free(object);
         }
-        let _ = py;
     }
 }

@@ -2,6 +2,7 @@
 //! smallest update of what changed. Knows no sockets and no commands; `mangonel.odm` is its only user.
 mod decode;
 mod encode;
+mod fields;
 mod instance;
 mod lifetime;
 mod plan;
@@ -19,9 +20,8 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
 use encode::Writer;
-use instance::{DELETED, EXTRA_SET, Instance, NEW, PARTIAL, is_instance};
+use fields::{DELETED, EXTRA_SET, Fields, NEW, PARTIAL};
 pub use plan::OdmModel;
-use plan::Plan;
 use siblings::Siblings;
 
 /// Adds the mapper's core to the module.
@@ -57,115 +57,68 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)
 }
 
-fn checked(object: &Bound<'_, PyAny>) -> PyResult<&'static Plan> {
-    if !is_instance(object.py(), object.as_ptr()) {
-        let found = object.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("expected an instance of a model, got {found}")));
-    }
-    // SAFETY: just checked.
-    unsafe { (*Instance::of(object.as_ptr()).model).plan_of(object.py()) }
-}
-
 /// Return whether an instance is new, was partly loaded, was deleted: bits 1, 2 and 4.
 #[pyfunction]
 fn odm_flags(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    checked(object)?;
-    // SAFETY: an instance.
-    Ok(unsafe { Instance::of(object.as_ptr()).flags & (NEW | PARTIAL | DELETED) })
+    Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED))
 }
 
 /// Say that an instance is not stored any more; inserting it again is allowed.
 #[pyfunction]
 fn odm_mark_deleted(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    checked(object)?;
-    // SAFETY: an instance.
-    unsafe { Instance::of(object.as_ptr()).flags |= DELETED | NEW };
+    Fields::of(object)?.add_flags(DELETED | NEW);
     Ok(())
 }
 
 /// Return the bytes an instance was loaded from, where it keeps them.
 #[pyfunction]
 fn odm_raw<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    checked(object)?;
-    // SAFETY: an instance.
-    let state = unsafe { Instance::of(object.as_ptr()).known() };
-    let raw = state.map(|state| state.raw.as_slice()).filter(|raw| !raw.is_empty());
-    Ok(raw.map(|raw| PyBytes::new(object.py(), raw)))
+    let state = Fields::of(object)?.known().filter(|state| !state.raw.is_empty());
+    Ok(state.map(|state| PyBytes::new(object.py(), &state.raw)))
 }
 
 /// Return the values of keys that no field has.
 #[pyfunction]
 fn odm_extra<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
-    let plan = checked(object)?;
+    let fields = Fields::of(object)?;
     let mut document = Vec::new();
     let start = raw::open(&mut document);
-    // SAFETY: an instance; the bytes are copied.
-    if let Some(state) = unsafe { Instance::of(object.as_ptr()).known() } {
+    if let Some(state) = fields.known() {
         document.extend_from_slice(&state.extra);
     }
     raw::close(&mut document, start);
-    let made = Decoder::new(py, plan.codec.get(), &document).whole();
+    let made = Decoder::new(py, fields.plan.codec.get(), &document).whole();
     made.map_err(|fault| into_exception(py, fault, None))
 }
 
 /// Set the values of keys that no field has.
 #[pyfunction]
 fn odm_set_extra(object: &Bound<'_, PyAny>, extra: &Bound<'_, PyDict>) -> PyResult<()> {
-    let py = object.py();
-    let plan = checked(object)?;
+    let fields = Fields::of(object)?;
+    let codec = fields.plan.codec.get();
     let mut document = Vec::new();
-    crate::codec::encode_document(py, extra.as_any(), plan.codec.get(), false, &mut document)?;
+    crate::codec::encode_document(object.py(), extra.as_any(), codec, false, &mut document)?;
     document.pop();
-    // SAFETY: an instance; nothing runs meanwhile.
-    unsafe {
-        let instance = Instance::of(object.as_ptr());
-        instance.state().extra = document.split_off(4);
-        instance.flags |= EXTRA_SET;
-    }
+    fields.state().extra = document.split_off(4);
+    fields.add_flags(EXTRA_SET);
     Ok(())
 }
 
 /// Let `object` become what `other`, an instance of the same model that is not used afterwards, is.
 #[pyfunction]
 fn odm_take(object: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-    let plan = checked(object)?;
-    if !std::ptr::eq(plan, checked(other)?) {
-        return Err(PyTypeError::new_err("expected two instances of the same model"));
-    }
-    // SAFETY: two instances of one plan: heads and slots are exchanged whole, references included.
-    unsafe {
-        let (one, two) = (Instance::of(object.as_ptr()), Instance::of(other.as_ptr()));
-        std::mem::swap(&mut one.dirty, &mut two.dirty);
-        std::mem::swap(&mut one.flags, &mut two.flags);
-        std::mem::swap(&mut one.state, &mut two.state);
-        std::mem::swap(&mut one.siblings, &mut two.siblings);
-        for field in &plan.fields {
-            std::ptr::swap(one.slot(field.offset), two.slot(field.offset));
-        }
-        instance::track(object.as_ptr());
-        instance::track(other.as_ptr());
-    }
-    Ok(())
+    Fields::of(object)?.swap(Fields::of(other)?)
 }
 
 /// Return which fields of an instance have values here, lazy ones included.
 #[pyfunction]
 fn odm_loaded<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
-    let py = object.py();
-    let plan = checked(object)?;
-    let mut names = Vec::new();
-    for (index, field) in plan.fields.iter().enumerate() {
-        // SAFETY: an instance of the plan.
-        let is_there = unsafe {
-            let instance = Instance::of(object.as_ptr());
-            !(*instance.slot(field.offset)).is_null() || instance.pending() & 1 << index != 0
-        };
-        if is_there {
-            names.push(field.attribute.bind(py).clone());
-        }
-    }
-    Ok(names)
+    let fields = Fields::of(object)?;
+    let pending = fields.pending();
+    let names = fields.plan.fields.iter().enumerate();
+    let loaded = names.filter(|(index, _)| fields.has(*index) || pending & 1 << index != 0);
+    Ok(loaded.map(|(_, field)| field.attribute.bind(object.py()).clone()).collect())
 }
 
 /// Return what BSON has of a field's value, for queries and updates. `is_element`: of one element of its container.
@@ -196,10 +149,8 @@ fn odm_dump<'py>(
     }
     let mut document = Vec::new();
     let start = raw::open(&mut document);
-    let step = |fault| instance::located(py, plan, 0, fault);
-    let made = self::value::coerce(py, kind, value.as_ptr()).map_err(step)?;
-    // SAFETY: `coerce` returns a new reference.
-    let made = unsafe { Bound::from_owned_ptr(py, made) };
+    let located = |fault| self::value::located(py, plan, 0, fault);
+    let made = self::value::coerce(kind, value).map_err(located)?;
     Writer::new(py, plan, &mut document)
         .value(kind, crate::codec::encode::Name::Text(&field.key), &made)
         .map_err(|fault| into_exception(py, fault, None))?;
@@ -212,16 +163,13 @@ fn odm_dump<'py>(
 /// Say that fields of an instance differ from what is stored, whatever that is.
 #[pyfunction]
 fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<()> {
-    let py = object.py();
-    let plan = checked(object)?;
-    for (index, field) in plan.fields.iter().enumerate() {
-        let attribute = field.attribute.bind(py).to_str()?;
+    let fields = Fields::of(object)?;
+    for (index, field) in fields.plan.fields.iter().enumerate() {
+        let attribute = field.attribute.bind(object.py()).to_str()?;
         if names.iter().any(|name| name == attribute) {
-            // SAFETY: an instance; nothing runs meanwhile.
-            let instance = unsafe { Instance::of(object.as_ptr()) };
-            instance.set_dirty(index);
-            if plan.keeps_raw {
-                instance.state().saved.push((index, None));
+            fields.set_dirty(fields.dirty() | 1 << index);
+            if fields.plan.keeps_raw {
+                fields.state().saved.push((index, None));
             }
         }
     }
@@ -231,24 +179,16 @@ fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<(
 /// Say that an instance was never stored.
 #[pyfunction]
 fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    checked(object)?;
-    // SAFETY: an instance.
-    unsafe {
-        let instance = Instance::of(object.as_ptr());
-        instance.flags |= NEW;
-        instance.dirty = [0; 2];
-    }
+    let fields = Fields::of(object)?;
+    fields.add_flags(NEW);
+    fields.set_dirty(0);
     Ok(())
 }
 
 /// Return where an instance was loaded from or stored, as the program half calls it, or None.
 #[pyfunction]
 fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    checked(object)?;
-    // SAFETY: an instance; what it holds is borrowed only to take another reference.
-    let company =
-        unsafe { Bound::from_borrowed_ptr_or_opt(object.py(), Instance::of(object.as_ptr()).siblings) };
-    let Some(company) = company else { return Ok(None) };
+    let Some(company) = Fields::of(object)?.siblings(object.py()) else { return Ok(None) };
     match company.cast::<Siblings>() {
         Ok(siblings) => {
             Ok(siblings.try_borrow()?.origin.as_ref().map(|origin| origin.bind(object.py()).clone()))
@@ -261,22 +201,19 @@ fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyA
 #[pyfunction]
 fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
-    let plan = checked(object)?;
     if odm_origin(object)?.is_some_and(|known| known.is(origin)) {
         return Ok(());
     }
-    let company = if plan.has_refs {
+    let fields = Fields::of(object)?;
+    let company = if fields.plan.has_refs {
         Bound::new(py, Siblings::new(py, Some(origin.clone().unbind())))?.into_any()
     } else {
         origin.clone()
     };
-    // SAFETY: an instance; the former reference is released last, since that may run code.
-    unsafe {
-        let former = std::mem::replace(&mut Instance::of(object.as_ptr()).siblings, company.into_ptr());
-        if plan.has_refs {
-            instance::track(object.as_ptr());
-        }
-        drop(Bound::from_owned_ptr_or_opt(py, former));
+    // The former one is released last, since that may run code.
+    let _former = fields.replace_siblings(py, Some(company));
+    if fields.plan.has_refs {
+        fields.track();
     }
     Ok(())
 }

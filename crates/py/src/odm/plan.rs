@@ -1,7 +1,7 @@
 //! The compiled plan of a model: for each field its key's bytes, where its value stands in an instance, and what the
 //! value may be. Made from the description that `mangonel.odm` writes at a model's first use; immutable, and kept for
 //! the life of the process. Knows no BSON layout beyond type numbers.
-use std::cell::Cell as Slot;
+use std::cell::{Cell as Slot, OnceCell};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -14,15 +14,21 @@ use crate::codec::name::Name;
 /// Fields of one model: the masks of an instance are this wide.
 pub(super) const MOST_FIELDS: usize = 120;
 
+/// Bytes of an instance before its first slot; `fields` says what they are.
+pub(super) const HEAD: usize = size_of::<ffi::PyObject>() + 48;
+
+/// Bytes of a slot.
+const SLOT: usize = size_of::<*mut ffi::PyObject>();
+
 /// What stands for one model class before and after it is compiled.
 pub struct Model {
-    /// The class; owned.
-    pub(super) class: *mut ffi::PyTypeObject,
-    /// The hidden subclass of partly loaded instances; null for embedded documents.
-    pub(super) partial: Slot<*mut ffi::PyTypeObject>,
-    plan: Slot<*const Plan>,
+    /// The class. Held for ever: plans of other models, and of its family, point to it.
+    pub(super) class: Py<PyType>,
+    /// The hidden subclass of partly loaded instances, of the same size; embedded documents have none.
+    partial: OnceCell<Py<PyType>>,
+    plan: Slot<Option<&'static Plan>>,
     /// Where its instances have object pointers; set when `lifetime` takes the class over.
-    pub(super) slots: std::cell::OnceCell<Vec<usize>>,
+    pub(super) slots: OnceCell<Vec<usize>>,
     /// Memory of released instances, empty and whole, each with its reference to the class.
     pub(super) free: std::cell::RefCell<Vec<*mut ffi::PyObject>>,
 }
@@ -31,7 +37,8 @@ pub struct Model {
 #[derive(Clone, Copy)]
 pub(super) struct ModelRef(pub(super) &'static Model);
 
-// SAFETY: the cells inside are read and written by holders of the GIL only.
+// SAFETY: the cells inside are read and written by holders of the GIL only: all that reaches them takes a `Python`, or
+// is a slot of a class, which the interpreter calls with the GIL held.
 unsafe impl Send for ModelRef {}
 // SAFETY: as above.
 unsafe impl Sync for ModelRef {}
@@ -40,26 +47,36 @@ impl Model {
     /// The plan, compiled by the first call.
     #[inline]
     pub(super) fn plan(&'static self, py: Python<'_>) -> PyResult<&'static Plan> {
-        let plan = self.plan.get();
-        if plan.is_null() {
-            return self.compiled(py);
+        match self.plan.get() {
+            Some(plan) => Ok(plan),
+            None => self.compiled(py),
         }
-        // SAFETY: plans are leaked when they are made, so they outlive everything.
-        Ok(unsafe { &*plan })
     }
 
     #[cold]
     fn compiled(&'static self, py: Python<'_>) -> PyResult<&'static Plan> {
-        // SAFETY: a class lives as long as its model is used.
-        let class = unsafe { Bound::from_borrowed_ptr(py, self.class.cast()) };
-        class.getattr("__plan__")?.call_method0("compile")?;
-        let plan = self.plan.get();
-        if plan.is_null() {
-            return Err(PyTypeError::new_err("expected __plan__.compile() to set the plan, found none"));
-        }
-        // SAFETY: as in `plan`.
-        Ok(unsafe { &*plan })
+        self.class.bind(py).getattr("__plan__")?.call_method0("compile")?;
+        self.plan
+            .get()
+            .ok_or_else(|| PyTypeError::new_err("expected __plan__.compile() to set the plan, found none"))
     }
+
+    /// The hidden class of partly loaded instances, made for the first of them.
+    pub(super) fn partial_class(&'static self, py: Python<'_>) -> PyResult<&'static Py<PyType>> {
+        if let Some(class) = self.partial.get() {
+            return Ok(class);
+        }
+        self.class.bind(py).getattr("__plan__")?.call_method0("make_partial")?;
+        self.partial.get().ok_or_else(|| {
+            PyTypeError::new_err("expected __plan__.make_partial() to set a class, found none")
+        })
+    }
+}
+
+/// How long a class's instances are.
+fn size_of_instances(class: &Bound<'_, PyType>) -> usize {
+    // SAFETY: a live type, and a number in it that does not change once the class is made.
+    unsafe { (*class.as_type_ptr()).tp_basicsize as usize }
 }
 
 /// How a missing key is filled.
@@ -281,11 +298,10 @@ impl OdmModel {
     #[new]
     fn new(class: &Bound<'_, PyType>) -> Self {
         let model = Box::leak(Box::new(Model {
-            // Held for ever: plans of other models, and of its family, point to it.
-            class: class.clone().into_ptr().cast(),
-            partial: Slot::new(std::ptr::null_mut()),
-            plan: Slot::new(std::ptr::null()),
-            slots: std::cell::OnceCell::new(),
+            class: class.clone().unbind(),
+            partial: OnceCell::new(),
+            plan: Slot::new(None),
+            slots: OnceCell::new(),
             free: std::cell::RefCell::new(Vec::new()),
         }));
         OdmModel { model: ModelRef(model) }
@@ -294,18 +310,24 @@ impl OdmModel {
     /// Compile from a description; see `mangonel.odm.model.describe`.
     fn compile(&self, py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<()> {
         let plan = read_plan(py, self.model.0, spec)?;
-        self.model.0.plan.set(Box::leak(Box::new(plan)));
+        self.model.0.plan.set(Some(Box::leak(Box::new(plan))));
         Ok(())
     }
 
     /// Forget the plan: a subclass came, and the tags are others now.
     fn reset(&self) {
-        self.model.0.plan.set(std::ptr::null());
+        self.model.0.plan.set(None);
     }
 
-    /// Take the hidden class of partly loaded instances, which the caller keeps alive.
-    fn set_partial(&self, class: &Bound<'_, PyType>) {
-        self.model.0.partial.set(class.as_ptr().cast());
+    /// Take the hidden class of partly loaded instances.
+    fn set_partial(&self, class: &Bound<'_, PyType>) -> PyResult<()> {
+        let model = self.model.0;
+        if size_of_instances(class) != size_of_instances(model.class.bind(class.py())) {
+            return Err(PyTypeError::new_err("expected a class whose instances are as long as the model's"));
+        }
+        // The first one counts: there may be instances of it.
+        let _ = model.partial.set(class.clone().unbind());
+        Ok(())
     }
 
     /// Take over the release of the class's instances; `slots` are the offsets of all its members.
@@ -315,7 +337,7 @@ impl OdmModel {
 
     #[getter]
     fn is_compiled(&self) -> bool {
-        !self.model.0.plan.get().is_null()
+        self.model.0.plan.get().is_some()
     }
 }
 
@@ -338,9 +360,18 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
             rows.len()
         )));
     }
+    let size = size_of_instances(model.class.bind(py));
     let mut fields = Vec::with_capacity(rows.len());
     for row in rows.iter() {
-        fields.push(read_field(&row.cast_into::<PyDict>()?)?);
+        let field = read_field(&row.cast_into::<PyDict>()?)?;
+        // Values are read and written there without another look.
+        if field.offset < HEAD || field.offset > size - SLOT || field.offset % SLOT != 0 {
+            return Err(PyValueError::new_err(format!(
+                "expected the offset of a slot of {size} bytes' instances, found {}",
+                field.offset
+            )));
+        }
+        fields.push(field);
     }
     let tags = required(spec, "tags")?;
     let tags = if tags.is_none() { None } else { Some(read_tags(&tags.cast_into::<PyTuple>()?)?) };
@@ -365,8 +396,6 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
     let mutable: u128 = mask(&|field| field.is_mutable);
     let is_document = flag("is_document")?;
     let after_load = required(spec, "after_load")?;
-    // SAFETY: a live type.
-    let size = unsafe { (*model.class).tp_basicsize as usize };
     Ok(Plan {
         model,
         attributes: attribute_table(&fields),
@@ -385,9 +414,6 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
         after_load: (!after_load.is_none()).then(|| after_load.unbind()),
         codec: Codec::from_options(&required(spec, "codec_options")?)?,
         fields,
-    })
-    .inspect(|_| {
-        let _ = py;
     })
 }
 

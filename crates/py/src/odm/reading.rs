@@ -175,27 +175,18 @@ fn hydrate(
     hydrator.is_lazy = wish.is_lazy;
     hydrator.only = wish.only;
     hydrator.ignores = wish.ignores;
-    hydrator.origin = wish.origin.map_or(std::ptr::null_mut(), Bound::as_ptr);
+    hydrator.origin = wish.origin;
     // The collector would walk over half-made instances again and again.
     let pause = Pause::new(py, places.len());
     for place in places {
-        let made = match hydrator.top(plan, place.start, place.end) {
-            Ok(made) => made,
+        match hydrator.top(plan, place.start, place.end) {
+            Ok(made) => list.append(made)?,
             Err(fault) => {
                 let error = into_exception(py, fault, None);
                 // Whoever reports the error names the document by its id.
                 error.value(py).setattr("document", PyBytes::new(py, &data[place.clone()]))?;
                 return Err(error);
             }
-        };
-        // SAFETY: a new reference; the list takes its own.
-        let status = unsafe {
-            let status = ffi::PyList_Append(list.as_ptr(), made);
-            ffi::Py_DECREF(made);
-            status
-        };
-        if status < 0 {
-            return Err(PyErr::fetch(py));
         }
     }
     drop(pause);
@@ -210,7 +201,7 @@ struct Pause<'py> {
 
 impl<'py> Pause<'py> {
     fn new(py: Python<'py>, count: usize) -> Self {
-        // SAFETY: the GIL is held.
+        // SAFETY: `py` shows that the GIL is held; the call sets a flag of the collector.
         Pause { was_on: count > 16 && unsafe { ffi::PyGC_Disable() } == 1, _py: py }
     }
 }
@@ -218,7 +209,7 @@ impl<'py> Pause<'py> {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         if self.was_on {
-            // SAFETY: the GIL is held: `_py` says so.
+            // SAFETY: as above: `_py` shows that the GIL is still held.
             unsafe { ffi::PyGC_Enable() };
         }
     }

@@ -4,14 +4,13 @@
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, SessionChoice};
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::encode::Writer;
-use super::instance::{self, DELETED, EXTRA_SET, Instance, NEW};
-use super::plan::Plan;
-use super::{checked, decode, raw, update};
+use super::fields::{DELETED, EXTRA_SET, Fields, NEW, release};
+use super::value::located;
+use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
 use crate::driver::operation::{Operation, Plan as OperationPlan, Reading};
@@ -20,10 +19,9 @@ use crate::driver::operation::{Operation, Plan as OperationPlan, Reading};
 #[pyfunction]
 pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let py = object.py();
-    let plan = checked(object)?;
+    let fields = Fields::of(object)?;
     let mut out = Vec::new();
-    // SAFETY: an instance, held by the caller.
-    let result = unsafe { Writer::new(py, plan, &mut out).document(object.as_ptr()) };
+    let result = Writer::new(py, fields.plan, &mut out).document(fields);
     result.map_err(|fault| into_exception(py, fault, None))?;
     crate::codec::bytes_of(py, &out)
 }
@@ -31,9 +29,8 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 /// Return the smallest update that stores what changed, or None. `odm_settle` must follow once the server has answered.
 #[pyfunction]
 pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    checked(object)?;
     let py = object.py();
-    let Some(update) = update::build(py, object)? else { return Ok(None) };
+    let Some(update) = update::build(py, Fields::of(object)?)? else { return Ok(None) };
     let mut out = Vec::with_capacity(128);
     update.write(&mut out);
     crate::codec::bytes_of(py, &out).map(Some)
@@ -42,18 +39,13 @@ pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bou
 /// End what `odm_update` began: the changes are stored, or they are changes again.
 #[pyfunction]
 pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult<()> {
-    let plan = checked(object)?;
-    // SAFETY: an instance; nothing below runs Python code before the borrow ends.
-    let instance = unsafe { Instance::of(object.as_ptr()) };
-    if instance.state.is_null() {
-        return Ok(());
-    }
-    let state = instance.state();
+    let py = object.py();
+    let fields = Fields::of(object)?;
+    let Some(mut state) = fields.known_mut() else { return Ok(()) };
     let sent = std::mem::take(&mut state.sent);
     let draft = std::mem::take(&mut state.draft);
     if !is_stored {
-        instance.dirty[0] |= sent as u64;
-        instance.dirty[1] |= (sent >> 64) as u64;
+        fields.set_dirty(fields.dirty() | sent);
         return Ok(());
     }
     for (index, value) in draft {
@@ -61,26 +53,15 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
         state.saved.push((index, value));
     }
     let old = std::mem::take(&mut state.old);
-    let was_extra = instance.flags & EXTRA_SET != 0;
-    instance.flags &= !EXTRA_SET;
-    for (_, value) in old {
-        // SAFETY: owned; taken out before anything can run.
-        unsafe { ffi::Py_DECREF(value) };
-    }
-    let _ = was_extra;
-    if let Some(index) = plan.version {
-        let py = object.py();
-        // SAFETY: a slot of the instance.
-        let found = unsafe { Instance::of(object.as_ptr()).slot(plan.fields[index].offset) };
-        // SAFETY: as above; the object is held while it is added to.
-        unsafe {
-            let current = Bound::from_borrowed_ptr_or_opt(py, *found);
-            let next = match current {
-                Some(current) if !current.is_none() => current.add(1)?,
-                _ => 1_i64.into_pyobject(py)?.into_any(),
-            };
-            instance::put(found, next.into_ptr());
-        }
+    drop(state);
+    fields.set_flags(fields.flags() & !EXTRA_SET);
+    release(py, old);
+    if let Some(index) = fields.plan.version {
+        let next = match fields.value(py, index).filter(|current| !current.is_none()) {
+            Some(current) => current.add(1)?,
+            None => 1_i64.into_pyobject(py)?.into_any(),
+        };
+        drop(fields.replace(index, next));
     }
     Ok(())
 }
@@ -88,21 +69,15 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
 /// Say that an instance is stored as these bytes.
 #[pyfunction]
 pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: &Bound<'_, PyBytes>) -> PyResult<()> {
-    let plan = checked(object)?;
-    // SAFETY: an instance; the former values are released last.
-    unsafe {
-        let instance = Instance::of(object.as_ptr());
-        instance.flags &= !(NEW | DELETED | EXTRA_SET);
-        instance.dirty = [0; 2];
-        if plan.keeps_raw {
-            let state = instance.state();
-            state.raw = raw.as_bytes().to_vec();
-            state.saved.clear();
-        }
-        if !instance.state.is_null() {
-            instance.state().forget_old();
-        }
+    let fields = Fields::of(object)?;
+    fields.set_flags(fields.flags() & !(NEW | DELETED | EXTRA_SET));
+    fields.set_dirty(0);
+    if fields.plan.keeps_raw {
+        let mut state = fields.state();
+        state.raw = raw.as_bytes().to_vec();
+        state.saved.clear();
     }
+    fields.forget_old(object.py());
     Ok(())
 }
 
@@ -110,75 +85,66 @@ pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: &Bound<'_, PyBytes>) ->
 #[pyfunction]
 pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = object.py();
-    let plan = checked(object)?;
+    let fields = Fields::of(object)?;
+    let plan = fields.plan;
     let changes = PyDict::new(py);
-    // SAFETY: an instance.
-    let (dirty, flags) =
-        unsafe { (Instance::of(object.as_ptr()).dirty(), Instance::of(object.as_ptr()).flags) };
-    if flags & NEW != 0 {
+    let dirty = fields.dirty();
+    if fields.flags() & NEW != 0 {
         return Ok(changes);
     }
     // What is under way is not cleared by looking.
-    let update = update::build(py, object)?;
-    // SAFETY: as above; objects are held before anything runs.
-    unsafe {
-        let instance = Instance::of(object.as_ptr());
-        instance.dirty = [dirty as u64, (dirty >> 64) as u64];
-        if update.is_none() {
-            return Ok(changes);
+    let update = update::build(py, fields)?;
+    fields.set_dirty(dirty);
+    if update.is_none() {
+        return Ok(changes);
+    }
+    let drafts: Vec<usize> = match fields.known_mut() {
+        Some(mut state) => {
+            state.sent = 0;
+            std::mem::take(&mut state.draft).into_iter().map(|(index, _)| index).collect()
         }
-        let drafts: Vec<usize> = match instance.state.as_mut() {
-            Some(state) => {
-                state.sent = 0;
-                std::mem::take(&mut state.draft).into_iter().map(|(index, _)| index).collect()
+        None => Vec::new(),
+    };
+    for (index, field) in plan.fields.iter().enumerate() {
+        let is_changed = if plan.keeps_raw { drafts.contains(&index) } else { dirty & 1 << index != 0 };
+        if !is_changed || plan.version == Some(index) {
+            continue;
+        }
+        let old = match fields.known() {
+            Some(state) if !field.is_mutable => {
+                let old = state.old.iter().find(|(old, _)| *old == index);
+                old.map(|(_, value)| value.bind(py).clone())
             }
-            None => Vec::new(),
+            _ => None,
         };
-        for (index, field) in plan.fields.iter().enumerate() {
-            let is_changed = if plan.keeps_raw { drafts.contains(&index) } else { dirty & 1 << index != 0 };
-            if !is_changed || plan.version == Some(index) {
-                continue;
-            }
-            let instance = Instance::of(object.as_ptr());
-            let old = instance.known().and_then(|state| state.old.iter().find(|(old, _)| *old == index));
-            let old = match old {
-                Some((_, value)) if !field.is_mutable => Bound::from_borrowed_ptr(py, *value),
-                _ => stored_value(py, object, plan, index)?,
-            };
-            changes.set_item(&field.attribute, old)?;
-        }
+        let old = match old {
+            Some(old) => old,
+            None => stored_value(py, fields, index)?,
+        };
+        changes.set_item(&field.attribute, old)?;
     }
     Ok(changes)
 }
 
 /// A field's value as it is stored, decoded anew.
-fn stored_value<'py>(
-    py: Python<'py>,
-    object: &Bound<'py, PyAny>,
-    plan: &'static Plan,
-    index: usize,
-) -> PyResult<Bound<'py, PyAny>> {
-    let field = &plan.fields[index];
-    // SAFETY: an instance; the bytes are copied before anything runs.
-    let document = unsafe {
-        let Some(state) = Instance::of(object.as_ptr()).known() else { return Ok(py.None().into_bound(py)) };
-        match state.saved.iter().find(|(saved, _)| *saved == index) {
-            Some((_, None)) => return Ok(py.None().into_bound(py)),
-            Some((_, Some(saved))) => {
+fn stored_value<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    let field = &fields.plan.fields[index];
+    // The bytes are copied, since decoding may run code that changes them.
+    let document =
+        fields.known().and_then(|state| match state.saved.iter().find(|(saved, _)| *saved == index) {
+            Some((_, saved)) => saved.as_ref().map(|saved| {
                 let mut document = Vec::new();
                 let start = raw::open(&mut document);
                 raw::append(&mut document, saved[0], &field.key, &saved[1..]);
                 raw::close(&mut document, start);
                 document
-            }
-            None => state.raw.clone(),
-        }
-    };
-    match decode::decode_field(py, plan, field, &document) {
-        // SAFETY: a new reference.
-        Ok(Some(made)) => Ok(unsafe { Bound::from_owned_ptr(py, made) }),
-        Ok(None) => Ok(py.None().into_bound(py)),
-        Err(fault) => Err(instance::located(py, plan, index, fault)),
+            }),
+            None => Some(state.raw.clone()),
+        });
+    let Some(document) = document else { return Ok(py.None().into_bound(py)) };
+    match decode::decode_field(py, fields.plan, field, &document) {
+        Ok(made) => Ok(made.unwrap_or_else(|| py.None().into_bound(py))),
+        Err(fault) => Err(located(py, fields.plan, index, fault)),
     }
 }
 
@@ -186,34 +152,26 @@ fn stored_value<'py>(
 #[pyfunction]
 pub(super) fn odm_filter<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = object.py();
-    let plan = checked(object)?;
+    let fields = Fields::of(object)?;
     let mut bytes = Vec::new();
     let start = raw::open(&mut bytes);
-    write_filter(py, object, plan, &mut bytes)?;
+    write_filter(py, fields, &mut bytes)?;
     raw::close(&mut bytes, start);
-    let made = Decoder::new(py, plan.codec.get(), &bytes).whole();
+    let made = Decoder::new(py, fields.plan.codec.get(), &bytes).whole();
     Ok(made.map_err(|fault| into_exception(py, fault, None))?.cast_into::<PyDict>()?)
 }
 
 /// Writes the elements of the query for a stored document.
-fn write_filter(
-    py: Python<'_>,
-    object: &Bound<'_, PyAny>,
-    plan: &'static Plan,
-    out: &mut Vec<u8>,
-) -> PyResult<()> {
+fn write_filter(py: Python<'_>, fields: Fields<'_>, out: &mut Vec<u8>) -> PyResult<()> {
+    let plan = fields.plan;
     for index in [plan.id, plan.version].into_iter().flatten() {
         let field = &plan.fields[index];
-        // SAFETY: an instance of the plan.
-        let found = unsafe { *Instance::of(object.as_ptr()).slot(field.offset) };
-        if found.is_null() {
+        let Some(held) = fields.value(py, index) else {
             if plan.version == Some(index) {
                 continue;
             }
             return Err(PyTypeError::new_err("expected a document with an id, found one loaded without"));
-        }
-        // SAFETY: a live object.
-        let held = unsafe { Bound::from_borrowed_ptr(py, found) };
+        };
         Writer::new(py, plan, out)
             .value(&field.kind, crate::codec::encode::Name::Text(&field.key), &held)
             .map_err(|fault| into_exception(py, fault, None))?;
@@ -224,15 +182,11 @@ fn write_filter(
 /// Return the key and the value of the version that was loaded, or None.
 #[pyfunction]
 pub(super) fn odm_version<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
-    let plan = checked(object)?;
-    let Some(index) = plan.version else { return Ok(None) };
-    let field = &plan.fields[index];
-    // SAFETY: an instance of the plan.
-    let found = unsafe {
-        let found = *Instance::of(object.as_ptr()).slot(field.offset);
-        Bound::from_borrowed_ptr_or_opt(object.py(), found)
-    };
-    Ok(found.map(|found| (String::from_utf8_lossy(&field.key).into_owned(), found)))
+    let fields = Fields::of(object)?;
+    let Some(index) = fields.plan.version else { return Ok(None) };
+    let key = &fields.plan.fields[index].key;
+    let found = fields.value(object.py(), index);
+    Ok(found.map(|found| (String::from_utf8_lossy(key).into_owned(), found)))
 }
 
 /// Build the operation that saves what changed, or None. `concern`: the write concern's document, or None.
@@ -247,12 +201,12 @@ pub(super) fn odm_save(
     answer: Py<PyAny>,
 ) -> PyResult<Option<Operation>> {
     let py = object.py();
-    let plan = checked(object)?;
+    let fields = Fields::of(object)?;
     let mut filter = Vec::with_capacity(32);
     let start = raw::open(&mut filter);
-    write_filter(py, object, plan, &mut filter)?;
+    write_filter(py, fields, &mut filter)?;
     raw::close(&mut filter, start);
-    let Some(update) = update::build(py, object)? else { return Ok(None) };
+    let Some(update) = update::build(py, fields)? else { return Ok(None) };
     let mut head = Command::begin();
     let start = raw::open(&mut head);
     string(&mut head, b"update", collection);

@@ -1,14 +1,14 @@
 //! The smallest update that makes the stored document what the instance is: dirty bits say which scalars were set, and
 //! containers that were read are encoded again and compared with the bytes they came from.
-use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::encode::Writer;
-use super::instance::{EXTRA_SET, Instance, NEW, located, null_bit};
+use super::fields::{EXTRA_SET, Fields, NEW, State, null_bit};
 use super::plan::{Op, Plan};
 use super::raw::{Element, Elements, append, close, open, same};
-use super::value;
+use super::value::{coerce, default_of, located};
 use crate::codec::encode::Name;
+use crate::codec::make::is_of;
 
 /// The parts of an update, each a run of elements.
 #[derive(Default)]
@@ -196,47 +196,34 @@ fn places(raw: &[u8], plan: &Plan) -> Places {
 }
 
 /// What a field was in the database: its type and value, as it was saved or loaded.
-fn stored<'a>(instance: &'a Instance, places: &Places, index: usize) -> Option<(u8, &'a [u8])> {
-    let state = instance.known()?;
+fn stored<'a>(state: &'a State, places: &Places, key: &'a [u8], index: usize) -> Option<Element<'a>> {
     if let Some((_, saved)) = state.saved.iter().find(|(field, _)| *field == index) {
         let saved = saved.as_ref()?;
-        return Some((saved[0], &saved[1..]));
+        return Some(Element { kind: saved[0], key, value: &saved[1..] });
     }
     let (kind, range) = places.get(index)?.as_ref()?;
-    Some((*kind, state.raw.get(range.clone())?))
+    Some(Element { kind: *kind, key, value: state.raw.get(range.clone())? })
 }
 
 /// Whether a container that nobody set is surely as it was loaded.
-unsafe fn is_untouched(plan: &Plan, index: usize, found: *mut ffi::PyObject) -> bool {
-    // SAFETY: a live object; an instance where the plan says so and the class is the model's.
-    unsafe {
-        if let Op::Embedded(model) = &plan.fields[index].kind.op
-            && found != ffi::Py_None()
-            && ffi::PyObject_TypeCheck(found, model.class) != 0
-        {
-            let embedded = Instance::of(found);
-            let py = Python::assume_attached();
-            return embedded.flags & (NEW | EXTRA_SET) == 0
-                && embedded.dirty() == 0
-                && (*embedded.model).plan_of(py).is_ok_and(|plan| plan.is_flat);
-        }
-        false
+fn is_untouched(plan: &Plan, index: usize, found: &Bound<'_, PyAny>) -> bool {
+    if let Op::Embedded(model) = &plan.fields[index].kind.op
+        && is_of(found, &model.class)
+        && let Ok(embedded) = Fields::of(found)
+    {
+        return embedded.flags() & (NEW | EXTRA_SET) == 0 && embedded.dirty() == 0 && embedded.plan.is_flat;
     }
+    false
 }
 
-/// Builds the update of an instance, and moves its dirty bits to those under way. None: nothing changed.
-///
-/// # Safety is the caller's: `object` must be an instance of a document.
-pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Update>> {
-    // SAFETY: an instance, by the caller; references into it end before Python code can run.
-    let plan = unsafe { (*Instance::of(object.as_ptr()).model).plan_of(py)? };
+/// Builds the update of a document, and moves its dirty bits to those under way. None: nothing changed.
+pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Update>> {
+    let plan = fields.plan;
     let mut update = Update::default();
     let mut draft = Vec::new();
-    let dirty = unsafe_dirty(object);
+    let dirty = fields.dirty();
     let mut rest = dirty | plan.mutable;
-    // SAFETY: as above.
-    let raw = unsafe { Instance::of(object.as_ptr()).known() }.map(|state| state.raw.as_slice());
-    let places = places(raw.unwrap_or_default(), plan);
+    let places = fields.known().map(|state| places(&state.raw, plan)).unwrap_or_default();
     let mut encoded = Vec::with_capacity(256);
     while rest != 0 {
         let index = rest.trailing_zeros() as usize;
@@ -246,13 +233,9 @@ pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Optio
         }
         let field = &plan.fields[index];
         let is_dirty = dirty & 1 << index != 0;
-        // SAFETY: as above.
-        let held = unsafe {
-            let found = *Instance::of(object.as_ptr()).slot(field.offset);
-            if found.is_null() || (!is_dirty && is_untouched(plan, index, found)) {
-                continue;
-            }
-            Bound::from_borrowed_ptr(py, found)
+        let Some(held) = fields.value(py, index).filter(|held| is_dirty || !is_untouched(plan, index, held))
+        else {
+            continue;
         };
         encoded.clear();
         if !(held.is_none() && field.omits_none) {
@@ -261,14 +244,21 @@ pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Optio
                 .value(&field.kind, Name::Text(&field.key), &held)
                 .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
         }
+        let is = Elements::bare(&encoded).next();
         let is_set = matches!(field.kind.op, Op::Set(..) | Op::Refs { .. });
-        // SAFETY: as above; nothing below runs Python code before the borrow ends.
-        let instance = unsafe { Instance::of(object.as_ptr()) };
-        let was =
-            stored(instance, &places, index).map(|(kind, value)| Element { kind, key: &field.key, value });
-        let Some(is) = Elements::bare(&encoded).next() else {
+        // A default that nobody changed is not written back. Looking runs code, so nothing is borrowed meanwhile.
+        if let Some(is) = &is
+            && !is_dirty
+            && fields.known().is_none_or(|state| stored(&state, &places, &field.key, index).is_none())
+            && is_default(py, plan, index, is)?
+        {
+            continue;
+        }
+        let state = fields.known();
+        let was = state.as_ref().and_then(|state| stored(state, &places, &field.key, index));
+        let Some(is) = is else {
             // None: no key. Without the stored bytes nobody knows whether there is one.
-            let was_null = instance.flags & null_bit(index) != 0;
+            let was_null = fields.flags() & null_bit(index) != 0;
             if is_dirty || was.is_some_and(|was| was.kind != 0x0A || !was_null) {
                 update.unset(&field.key);
                 draft.push((index, None));
@@ -285,11 +275,8 @@ pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Optio
                 update.set(&field.key, &is);
             }
         } else {
-            match was {
-                Some(was) if same(&was, &is) => continue,
-                // A default that nobody changed is not written back.
-                None if is_default(py, plan, index, &is)? => continue,
-                _ => {}
+            if was.is_some_and(|was| same(&was, &is)) {
+                continue;
             }
             update.change(&field.key, was, &is, is_set);
         }
@@ -299,38 +286,28 @@ pub(super) fn build(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Optio
             draft.push((index, Some(kept)));
         }
     }
-    // SAFETY: as above.
-    let instance = unsafe { Instance::of(object.as_ptr()) };
-    if instance.flags & EXTRA_SET != 0 {
-        extra(&mut update, instance, plan);
+    if fields.flags() & EXTRA_SET != 0
+        && let Some(state) = fields.known()
+    {
+        extra(&mut update, &state, plan);
     }
+    fields.set_dirty(0);
     if update.is_empty() {
-        instance.dirty = [0; 2];
         return Ok(None);
     }
     if let Some(index) = plan.version {
         append(&mut update.inc, 0x10, &plan.fields[index].key, &1_i32.to_le_bytes());
     }
-    instance.dirty = [0; 2];
     if dirty != 0 || !draft.is_empty() {
-        let has_state = !instance.state.is_null();
-        if has_state || !draft.is_empty() || dirty != 0 {
-            let state = instance.state();
-            state.sent = dirty;
-            state.draft = draft;
-        }
+        let mut state = fields.state();
+        state.sent = dirty;
+        state.draft = draft;
     }
     Ok(Some(update))
 }
 
-fn unsafe_dirty(object: &Bound<'_, PyAny>) -> u128 {
-    // SAFETY: an instance, by the callers of `build`.
-    unsafe { Instance::of(object.as_ptr()).dirty() }
-}
-
 /// Changes of keys that no field has.
-fn extra(update: &mut Update, instance: &Instance, plan: &Plan) {
-    let Some(state) = instance.known() else { return };
+fn extra(update: &mut Update, state: &State, plan: &Plan) {
     let is_field = |key: &[u8]| {
         plan.fields.iter().any(|field| field.key == key)
             || plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key)
@@ -351,14 +328,9 @@ fn extra(update: &mut Update, instance: &Instance, plan: &Plan) {
 /// Whether an encoded value is what the field's default encodes to.
 fn is_default(py: Python<'_>, plan: &'static Plan, index: usize, is: &Element<'_>) -> PyResult<bool> {
     let field = &plan.fields[index];
-    let Some(made) = super::instance::default_of(py, &field.default)? else { return Ok(false) };
-    // SAFETY: a new reference.
-    let made = unsafe { Bound::from_owned_ptr(py, made) };
+    let Some(made) = default_of(py, &field.default)? else { return Ok(false) };
+    let made = coerce(&field.kind, &made).map_err(|fault| located(py, plan, index, fault))?;
     let mut encoded = Vec::new();
-    let made =
-        value::coerce(py, &field.kind, made.as_ptr()).map_err(|fault| located(py, plan, index, fault))?;
-    // SAFETY: `coerce` returns a new reference.
-    let made = unsafe { Bound::from_owned_ptr(py, made) };
     Writer::new(py, plan, &mut encoded)
         .value(&field.kind, Name::Text(&field.key), &made)
         .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;

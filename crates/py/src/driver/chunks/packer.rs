@@ -133,7 +133,8 @@ impl ChunkPacker {
         let bytes: &[u8] = if data.len_bytes() == 0 {
             &[]
         } else {
-            // SAFETY: the view keeps the memory, in one piece, for the time of the call.
+            // SAFETY: the view, which the caller holds for the time of the call, keeps the memory where it is, in one piece of
+            // this length. A program that writes to it meanwhile sends what it wrote: bytes are valid whatever they are.
             unsafe { std::slice::from_raw_parts(address, data.len_bytes()) }
         };
         let mut at = start.min(bytes.len());

@@ -76,9 +76,9 @@ impl ChunkTarget {
             let length = ffi::Py_ssize_t::try_from(size)?;
             // SAFETY: asks for an uninitialised bytes object, which nobody sees before it was filled.
             let made = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), length) };
-            // SAFETY: a new reference, or NULL with an exception set.
+            // SAFETY: what the call returned, taken over once: a new reference, or null with an exception set.
             let bytes = unsafe { Bound::from_owned_ptr_or_err(py, made) }?.cast_into::<PyBytes>()?;
-            // SAFETY: `made` is a live bytes object.
+            // SAFETY: a bytes object, which `bytes` keeps alive; where its bytes begin does not change.
             let start = unsafe { ffi::PyBytes_AS_STRING(made) }.cast_mut().cast::<u8>();
             ask_for_huge_pages(start.expose_provenance(), size);
             return Ok(ChunkTarget {

@@ -1,11 +1,12 @@
 //! Values that hold others, and those made of several: lists, tuples, maps, unions, dates, GeoJSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDate, PyDict, PyTuple, PyType};
 
 use super::*;
 
 impl<'py> Hydrator<'_, 'py> {
-    pub(super) fn list(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn list(&mut self, inner: &'static Type, limit: usize) -> Made<'py> {
         let end = self.d.open(limit)?;
         let base = self.items.len();
         while self.d.position < end {
@@ -15,29 +16,13 @@ impl<'py> Hydrator<'_, 'py> {
                 Ok(made) => self.items.push(made),
                 Err(fault) => {
                     let index = self.items.len() - base;
-                    for item in self.items.split_off(base) {
-                        // SAFETY: owned.
-                        unsafe { ffi::Py_DECREF(item) };
-                    }
+                    self.items.truncate(base);
                     return Err(within(fault, Step::Index(index)));
                 }
             }
         }
         self.d.close();
-        // SAFETY: the list has a place for each item, and takes them over.
-        unsafe {
-            let list = ffi::PyList_New((self.items.len() - base) as _);
-            if list.is_null() {
-                for item in self.items.split_off(base) {
-                    ffi::Py_DECREF(item);
-                }
-                return Err(raised(self.py));
-            }
-            for (index, item) in self.items.drain(base..).enumerate() {
-                ffi::PyList_SET_ITEM(list, index as _, item);
-            }
-            Ok(list)
-        }
+        make::list(self.py, self.items.drain(base..))
     }
 
     /// The `coordinates` of a GeoJSON object of this type, if that is all it has beside its type.
@@ -45,7 +30,7 @@ impl<'py> Hydrator<'_, 'py> {
         &mut self,
         name: &str,
         limit: usize,
-    ) -> Result<Option<*mut ffi::PyObject>, Fault> {
+    ) -> Result<Option<Bound<'py, PyAny>>, Fault> {
         let start = self.d.position;
         let end = self.d.open(limit)?;
         let plain = self.d.data[self.d.position..]
@@ -58,13 +43,7 @@ impl<'py> Hydrator<'_, 'py> {
             Some(at) if at < end => {
                 self.d.position = at;
                 let made = self.d.value(0x04, end)?;
-                if self.d.position == end {
-                    Some(made)
-                } else {
-                    // SAFETY: owned.
-                    unsafe { ffi::Py_DECREF(made) };
-                    None
-                }
+                (self.d.position == end).then_some(made)
             }
             _ => None,
         };
@@ -77,33 +56,28 @@ impl<'py> Hydrator<'_, 'py> {
     }
 
     /// Ids of other documents; one stored as a DBRef gives its id.
-    pub(super) fn refs(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn refs(&mut self, inner: &'static Type, limit: usize) -> Made<'py> {
         let end = self.d.open(limit)?;
-        let list = pyo3::types::PyList::empty(self.py);
+        let list = PyList::empty(self.py);
         while self.d.position < end {
             let kind = self.d.data[self.d.position];
             self.d.position += 1;
             self.d.skip_index(end)?;
             let index = list.len();
             if kind == 0x03 {
-                let made = self.owned(|this| this.d.value(kind, end))?;
+                let made = self.d.value(kind, end)?;
                 let id = if made.get_type().name()? == "DBRef" { made.getattr("id")? } else { made };
                 list.append(id)?;
             } else {
-                let made = self.owned(|this| this.value(inner, kind, end));
+                let made = self.value(inner, kind, end);
                 list.append(made.map_err(|fault| within(fault, Step::Index(index)))?)?;
             }
         }
         self.d.close();
-        Ok(list.into_ptr())
+        Ok(list.into_any())
     }
 
-    pub(super) fn tuple(
-        &mut self,
-        kind: &'static Type,
-        inner: &'static [Type],
-        limit: usize,
-    ) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn tuple(&mut self, kind: &'static Type, inner: &'static [Type], limit: usize) -> Made<'py> {
         let end = self.d.open(limit)?;
         let mut items = Vec::with_capacity(inner.len());
         while self.d.position < end {
@@ -112,7 +86,7 @@ impl<'py> Hydrator<'_, 'py> {
             self.d.skip_index(end)?;
             let index = items.len();
             let Some(inner) = inner.get(index) else { break };
-            let made = self.owned(|this| this.value(inner, found_kind, end));
+            let made = self.value(inner, found_kind, end);
             items.push(made.map_err(|fault| within(fault, Step::Index(index)))?);
         }
         if items.len() != inner.len() || self.d.position < end {
@@ -120,22 +94,22 @@ impl<'py> Hydrator<'_, 'py> {
             return Err(found(Kind::Field, what, "the array has another length"));
         }
         self.d.close();
-        Ok(pyo3::types::PyTuple::new(self.py, items)?.into_ptr())
+        Ok(PyTuple::new(self.py, items)?.into_any())
     }
 
-    pub(super) fn dict(&mut self, inner: &'static Type, limit: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn dict(&mut self, inner: &'static Type, limit: usize) -> Made<'py> {
         let end = self.d.open(limit)?;
-        let dict = pyo3::types::PyDict::new(self.py);
+        let dict = PyDict::new(self.py);
         while self.d.position < end {
             let kind = self.d.data[self.d.position];
             self.d.position += 1;
             let name_at = self.d.position;
-            let key = self.owned(|this| this.d.key(end))?;
-            let made = self.owned(|this| this.value(inner, kind, end));
+            let key = self.d.key(end)?;
+            let made = self.value(inner, kind, end);
             dict.set_item(key, made.map_err(|fault| self.d.within_field(fault, name_at))?)?;
         }
         self.d.close();
-        Ok(dict.into_ptr())
+        Ok(dict.into_any())
     }
 
     pub(super) fn union(
@@ -144,7 +118,7 @@ impl<'py> Hydrator<'_, 'py> {
         union: &'static Union,
         found: u8,
         end: usize,
-    ) -> Result<*mut ffi::PyObject, Fault> {
+    ) -> Made<'py> {
         if found == 0x03 && !union.models.is_empty() {
             let start = self.d.position;
             let inner_end = self.d.open(end)?;
@@ -188,56 +162,53 @@ impl<'py> Hydrator<'_, 'py> {
         {
             return self.value(other, found, end);
         }
-        let made = self.owned(|this| this.d.value(found, end))?;
+        let made = self.d.value(found, end)?;
         self.wrong(kind, made)
     }
 
-    pub(super) fn date(&mut self, end: usize) -> Result<*mut ffi::PyObject, Fault> {
+    pub(super) fn date(&mut self, end: usize) -> Made<'py> {
         use crate::codec::datetime::{MAX_MILLIS, MIN_MILLIS, split};
         let millis = i64::from_le_bytes(self.d.take(end)?);
         if !(MIN_MILLIS..=MAX_MILLIS).contains(&millis) {
             return Err(found(Kind::Field, format!("expected date, got {millis} ms since 1970"), ""));
         }
         let fields = split(millis);
-        let made = pyo3::types::PyDate::new(self.py, fields.year, fields.month, fields.day)?;
-        Ok(made.into_ptr())
+        let made = PyDate::new(self.py, fields.year, fields.month, fields.day)?;
+        Ok(made.into_any())
     }
 
     /// A GeoJSON object from its document, or a point from a legacy pair.
     pub(super) fn geo(
         &self,
         kind: &Type,
-        class: &Py<pyo3::types::PyType>,
+        class: &Py<PyType>,
         offset: usize,
         made: &Bound<'py, PyAny>,
-    ) -> Result<*mut ffi::PyObject, Fault> {
-        let coordinates = match made.cast::<pyo3::types::PyDict>() {
+    ) -> Made<'py> {
+        let coordinates = match made.cast::<PyDict>() {
             Ok(document) => document.get_item("coordinates")?,
             Err(_) => Some(made.clone()),
         };
-        let Some(coordinates) = coordinates.filter(|found| found.is_instance_of::<pyo3::types::PyList>())
-        else {
+        let Some(coordinates) = coordinates.filter(|found| found.is_instance_of::<PyList>()) else {
             return self.wrong(kind, made.clone());
         };
-        self.geometry(class, offset, coordinates.into_ptr())
+        self.geometry(class, offset, coordinates)
     }
 
-    /// The object of these coordinates, which are taken over.
+    /// The object of these coordinates.
     pub(super) fn geometry(
         &self,
-        class: &Py<pyo3::types::PyType>,
+        class: &Py<PyType>,
         offset: usize,
-        coordinates: *mut ffi::PyObject,
-    ) -> Result<*mut ffi::PyObject, Fault> {
-        // SAFETY: an instance of a class of ours that has a slot at this offset, which is empty.
+        coordinates: Bound<'py, PyAny>,
+    ) -> Made<'py> {
+        let class = class.bind(self.py).as_type_ptr();
+        // SAFETY: the class is one of our GeoJSON objects', and the description of the field says where their slot is: it
+        // was asked of the member itself (`odm_offset`). In a new instance it is null, and takes the reference over.
         unsafe {
-            let class = class.as_ptr().cast::<ffi::PyTypeObject>();
-            let object: *mut ffi::PyObject = ffi::PyType_GenericAlloc(class, 0);
-            if object.is_null() {
-                ffi::Py_DECREF(coordinates);
-                return Err(raised(self.py));
-            }
-            object.byte_add(offset).cast::<*mut ffi::PyObject>().write(coordinates);
+            let object = make::owned(self.py, ffi::PyType_GenericAlloc(class, 0))?;
+            let slot = object.as_ptr().byte_add(offset).cast::<*mut ffi::PyObject>();
+            slot.write(coordinates.into_ptr());
             Ok(object)
         }
     }

@@ -4,10 +4,30 @@ use std::ffi::c_void;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
+use super::super::decode;
+use super::super::fields::{Fields, PARTIAL, is_instance};
+use super::super::plan::Op;
 use super::super::siblings::Siblings;
-use super::*;
+use super::super::value::class_name;
+use super::watch;
+use crate::native::{enter, free, make_class, slot};
+
+static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// The class of the descriptors, made by the first call.
+pub(super) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    CLASS.get_or_try_init(py, || make(py)).map(|class| class.bind(py))
+}
+
+/// Tells whether an attribute of a class is the descriptor of a slot: one of these, or Python's own.
+pub(super) fn is_slot(attribute: &Bound<'_, PyAny>) -> bool {
+    let kind = attribute.get_type_ptr();
+    kind == &raw mut ffi::PyMemberDescr_Type
+        || CLASS.get(attribute.py()).is_some_and(|class| kind.cast() == class.as_ptr())
+}
 
 /// The descriptor of fields whose slot may be NULL: it knows where the value is then.
 #[repr(C)]
@@ -28,122 +48,95 @@ unsafe extern "C" fn field_get(
     _class: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     crate::thread_end::never_unwind_this_thread();
-    // SAFETY: the descriptor is ours; `object` is null, or its class is checked before the slot is read.
+    // SAFETY: the interpreter passes a descriptor of ours, and null or any object, and keeps both alive. The object's class
+    // is checked before the slot is read, and after the last call that could have run code. No reference to the
+    // descriptor lasts over such a call; what is returned gets a reference of its own.
     unsafe {
-        let this = &mut *descriptor.cast::<FieldDescriptor>();
         if object.is_null() {
-            ffi::Py_INCREF(descriptor);
-            return descriptor;
+            return ffi::Py_NewRef(descriptor);
         }
-        // `__get__` may be called with anything.
+        let this = descriptor.cast::<FieldDescriptor>();
         let class = ffi::Py_TYPE(object).cast_const();
-        if class != this.known {
-            let py = Python::assume_attached();
-            let has_slot = is_instance(py, object)
-                && (*class).tp_basicsize as usize >= this.offset + size_of::<*mut ffi::PyObject>();
+        if class != (*this).known {
+            // `__get__` may be called with anything.
+            let has_slot = enter(false, |py| {
+                let end = (*this).offset + size_of::<*mut ffi::PyObject>();
+                if is_instance(&Bound::from_borrowed_ptr(py, object)) && (*class).tp_basicsize as usize >= end
+                {
+                    return Ok(true);
+                }
+                Err(PyTypeError::new_err("expected an instance of the field's model"))
+            });
             if !has_slot {
-                return enter(std::ptr::null_mut(), |_| {
-                    Err(PyTypeError::new_err("expected an instance of the field's model"))
-                });
-            }
-            // Model classes live for ever (their registry and their plans hold them), so the address is not used again.
-            this.known = class;
-        }
-        if watch::is_on() {
-            let told = enter(-1, |py| watch::tell(py, object).map(|()| 0));
-            if told < 0 {
                 return std::ptr::null_mut();
             }
+            // Model classes live for ever (their registry and their plans hold them), so the address is not used again.
+            (*this).known = class;
         }
-        let found = *object.byte_add(this.offset).cast::<*mut ffi::PyObject>();
-        if !found.is_null() && !this.wraps {
-            ffi::Py_INCREF(found);
-            return found;
+        if watch::is_on()
+            && !enter(false, |py| watch::tell(&Bound::from_borrowed_ptr(py, object)).map(|()| true))
+        {
+            return std::ptr::null_mut();
         }
-        enter(std::ptr::null_mut(), |py| {
-            let object = Bound::from_borrowed_ptr(py, object);
-            read(py, &object, this.name).map(Bound::into_ptr)
-        })
+        let found = *object.byte_add((*this).offset).cast::<*mut ffi::PyObject>();
+        if !found.is_null() && !(*this).wraps {
+            return ffi::Py_NewRef(found);
+        }
+        enter(std::ptr::null_mut(), |py| read(py, Fields::at(py, object)?, (*this).name).map(Bound::into_ptr))
     }
 }
 
 unsafe extern "C" fn field_dealloc(descriptor: *mut ffi::PyObject) {
-    // SAFETY: ours; freed once.
+    // SAFETY: called once, for a descriptor of ours that nobody refers to any more; it owns its name.
     unsafe {
         ffi::Py_XDECREF((*descriptor.cast::<FieldDescriptor>()).name);
-        let class = ffi::Py_TYPE(descriptor);
-        ffi::PyObject_Free(descriptor.cast());
-        ffi::Py_DECREF(class.cast());
+        free(descriptor);
     }
 }
 
-/// Reads a field whose slot is NULL or holds a reference's id.
+/// Reads a field whose slot is NULL or holds a reference's id. `name` is only compared.
 #[cold]
-fn read<'py>(
-    py: Python<'py>,
-    object: &Bound<'py, PyAny>,
-    name: *mut ffi::PyObject,
-) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: an instance, checked by the caller.
-    let (plan, index) = unsafe {
-        let plan = (*Instance::of(object.as_ptr()).model).plan_of(py)?;
-        let Some(index) = plan.field_of(name) else {
-            return Err(PyAttributeError::new_err("expected a field of the model"));
-        };
-        (plan, index)
-    };
-    value_of(py, object, plan, index)
+fn read<'py>(py: Python<'py>, fields: Fields<'_>, name: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+    match fields.plan.field_of(name) {
+        Some(index) => value_of(py, fields, index),
+        None => Err(PyAttributeError::new_err("expected a field of the model")),
+    }
 }
 
 /// A field's value, taken out of its raw bytes if it is still there.
-pub(super) fn value_of<'py>(
-    py: Python<'py>,
-    object: &Bound<'py, PyAny>,
-    plan: &'static Plan,
-    index: usize,
-) -> PyResult<Bound<'py, PyAny>> {
-    let field = &plan.fields[index];
-    // SAFETY: an instance of the plan; references into it end before Python code can run.
-    unsafe {
-        let mut found = *Instance::of(object.as_ptr()).slot(field.offset);
-        if found.is_null() {
+fn value_of<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+    let field = &fields.plan.fields[index];
+    let found = match fields.value(py, index) {
+        Some(found) => found,
+        None => {
             let bit = 1_u128 << index;
-            if Instance::of(object.as_ptr()).pending() & bit == 0 {
-                return Err(absent(py, object, plan, index));
+            if fields.pending() & bit == 0 {
+                return Err(absent(py, fields, index));
             }
-            let made = decode::pending(py, object, plan, index)?;
-            let instance = Instance::of(object.as_ptr());
-            instance.state().pending &= !bit;
-            put(instance.slot(field.offset), made);
-            if ffi::PyObject_IS_GC(made) != 0 {
-                track(object.as_ptr());
-            }
-            found = made;
+            let made = decode::pending(py, fields, index)?;
+            fields.state().pending &= !bit;
+            fields.put(index, made.clone());
+            made
         }
-        let found = Bound::from_borrowed_ptr(py, found);
-        let (Op::Ref { make, class, .. } | Op::Refs { make, class, .. }) = &field.kind.op else {
-            return Ok(found);
-        };
-        if found.is_none() || found.get_type().is(class.bind(py)) {
-            return Ok(found);
-        }
-        let siblings = Bound::from_borrowed_ptr_or_opt(py, Instance::of(object.as_ptr()).siblings)
-            .filter(|company| company.is_instance_of::<Siblings>());
-        let made = make.bind(py).call1((found, siblings, &field.attribute))?;
-        ffi::Py_INCREF(made.as_ptr());
-        put(Instance::of(object.as_ptr()).slot(field.offset), made.as_ptr());
-        track(object.as_ptr());
-        Ok(made)
+    };
+    let (Op::Ref { make, class, .. } | Op::Refs { make, class, .. }) = &field.kind.op else {
+        return Ok(found);
+    };
+    if found.is_none() || found.get_type().is(class.bind(py)) {
+        return Ok(found);
     }
+    let siblings = fields.siblings(py).filter(|company| company.is_instance_of::<Siblings>());
+    let made = make.bind(py).call1((found, siblings, &field.attribute))?;
+    drop(fields.replace(index, made.clone()));
+    fields.track();
+    Ok(made)
 }
 
 #[cold]
-fn absent(py: Python<'_>, object: &Bound<'_, PyAny>, plan: &Plan, index: usize) -> PyErr {
-    let name = plan.fields[index].attribute.bind(py);
-    // SAFETY: an instance, by the caller.
-    let is_partial = unsafe { Instance::of(object.as_ptr()).flags & PARTIAL != 0 };
-    let class = class_name(plan.model.class);
-    if is_partial {
+fn absent(py: Python<'_>, fields: Fields<'_>, index: usize) -> PyErr {
+    let name = fields.plan.fields[index].attribute.bind(py);
+    let class = class_name(fields.plan.model.class.bind(py));
+    if fields.flags() & PARTIAL != 0 {
         let errors = py.import("mangonel.odm.errors").and_then(|errors| errors.getattr("NotLoaded"));
         let text = format!("{class}.{name} was not loaded; name it in only(), or reload the document");
         return match errors.and_then(|error| error.call1((text,))) {
@@ -156,40 +149,32 @@ fn absent(py: Python<'_>, object: &Bound<'_, PyAny>, plan: &Plan, index: usize) 
 
 /// Make the descriptor of a field whose slot may be NULL.
 #[pyfunction]
-pub fn odm_field<'py>(
+pub(in crate::odm) fn odm_field<'py>(
     py: Python<'py>,
     name: &str,
     offset: usize,
     wraps: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = FIELD.get_or_try_init(py, || make_field_class(py))?;
-    // SAFETY: an instance of our class, every field of which is set.
+    let class = class(py)?;
+    // SAFETY: a new instance of our class, long enough for what is written behind its head; nobody else knows it.
     unsafe {
-        let made: *mut ffi::PyObject = ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0);
-        if made.is_null() {
-            return Err(PyErr::fetch(py));
-        }
-        let this = &mut *made.cast::<FieldDescriptor>();
-        this.offset = offset;
-        this.name = PyString::intern(py, name).into_ptr();
-        this.wraps = wraps;
-        this.known = std::ptr::null();
-        Ok(Bound::from_owned_ptr(py, made))
+        let made = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class.as_type_ptr(), 0))?;
+        let this = made.as_ptr().cast::<FieldDescriptor>();
+        (&raw mut (*this).offset).write(offset);
+        (&raw mut (*this).name).write(PyString::intern(py, name).into_ptr());
+        (&raw mut (*this).wraps).write(wraps);
+        (&raw mut (*this).known).write(std::ptr::null());
+        Ok(made)
     }
 }
 
-pub(super) fn make_field_class(py: Python<'_>) -> PyResult<Py<PyType>> {
+fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
     let mut slots = [
         slot(ffi::Py_tp_descr_get, field_get as *mut c_void),
         slot(ffi::Py_tp_dealloc, field_dealloc as *mut c_void),
         slot(ffi::Py_tp_doc, c"Reads a field that may still be raw.".as_ptr().cast_mut().cast()),
         slot(0, std::ptr::null_mut()),
     ];
-    make_type(
-        py,
-        c"mangonel._core.OdmField",
-        size_of::<FieldDescriptor>(),
-        ffi::Py_TPFLAGS_DEFAULT,
-        &mut slots,
-    )
+    let size = size_of::<FieldDescriptor>();
+    make_class(py, c"mangonel._core.OdmField", size, ffi::Py_TPFLAGS_DEFAULT, &mut slots)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::Instance;
+use super::super::fields::Fields;
 
 /// A callable, owned; null while nobody wants to know, which is nearly always.
 static WATCHER: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
@@ -16,21 +16,17 @@ pub(in crate::odm) fn is_on() -> bool {
 }
 
 /// Tells of a document whose field is about to be set, or that hands out a value which may change.
-///
-/// # Safety
-/// `object` must be an instance of a model, alive during the call.
 #[cold]
-pub(in crate::odm) unsafe fn tell(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<()> {
-    // SAFETY: by the caller's promise; the watcher is replaced only under the GIL, which is held, and a reference of
-    // our own keeps it alive while it runs.
-    unsafe {
-        if !(*Instance::of(object).model).plan_of(py)?.is_document {
-            return Ok(());
-        }
-        let watcher = WATCHER.load(Ordering::Acquire);
-        if let Some(watcher) = Bound::from_borrowed_ptr_or_opt(py, watcher) {
-            watcher.call1((Bound::from_borrowed_ptr(py, object),))?;
-        }
+pub(in crate::odm) fn tell(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    if !Fields::of(object)?.plan.is_document {
+        return Ok(());
+    }
+    let watcher = WATCHER.load(Ordering::Acquire);
+    // SAFETY: the static owns a reference to it, and it is replaced only under the GIL, which is held; a reference of our
+    // own keeps it alive while it runs.
+    if let Some(watcher) = unsafe { Bound::from_borrowed_ptr_or_opt(py, watcher) } {
+        watcher.call1((object,))?;
     }
     Ok(())
 }
@@ -41,6 +37,6 @@ pub(in crate::odm) unsafe fn tell(py: Python<'_>, object: *mut ffi::PyObject) ->
 pub(in crate::odm) fn odm_watch(py: Python<'_>, watcher: Option<Py<PyAny>>) {
     let next = watcher.map_or(std::ptr::null_mut(), Py::into_ptr);
     let former = WATCHER.swap(next, Ordering::AcqRel);
-    // SAFETY: the reference that the static owned, or null.
+    // SAFETY: the reference that the static owned, or null: the exchange made it ours.
     drop(unsafe { Bound::from_owned_ptr_or_opt(py, former) });
 }

@@ -1,0 +1,67 @@
+//! What the classes written against the C API have in common: how they are made, how a slot's body is run, how an
+//! instance's memory goes back. Knows none of the classes.
+use std::ffi::{CStr, c_int, c_ulong, c_void};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// One slot of a class.
+pub(crate) fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot { slot: number, pfunc: function }
+}
+
+/// Makes a class whose instances are `size` bytes long (0: as long as its base's). The last of `slots` is 0.
+pub(crate) fn make_class(
+    py: Python<'_>,
+    name: &'static CStr,
+    size: usize,
+    flags: c_ulong,
+    slots: &mut [ffi::PyType_Slot],
+) -> PyResult<Py<PyType>> {
+    assert!(slots.last().is_some_and(|last| last.slot == 0), "the slots end with a zero");
+    let mut spec = ffi::PyType_Spec {
+        name: name.as_ptr(),
+        basicsize: size as c_int,
+        itemsize: 0,
+        flags: flags as _,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the specification and the slots outlive the call, which copies what it keeps; they end with a zero, and
+    // what they point to is static: functions of this crate, each of the type that its slot's number asks for, and text.
+    let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))? };
+    Ok(class.cast_into::<PyType>()?.unbind())
+}
+
+/// Runs the body of a slot or a method, and turns an error into the interpreter's and `failed`. For functions that only
+/// the interpreter calls.
+pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
+    // SAFETY: the interpreter calls slots and methods with the GIL held, and keeps it held until they return.
+    let py = unsafe { Python::assume_attached() };
+    match body(py) {
+        Ok(value) => value,
+        Err(error) => {
+            // pyo3 counts its own entries only. Without one it would put off what the error lets go of until the next.
+            Python::attach(|py| error.restore(py));
+            failed
+        }
+    }
+}
+
+/// Gives an instance's memory back, and its reference to its class.
+///
+/// # Safety
+/// For the end of a `tp_dealloc`: nobody refers to `object` any more, and what it owned is released.
+pub(crate) unsafe fn free(object: *mut ffi::PyObject) {
+    // SAFETY: by the caller's promise the memory is read for the last time; `tp_free` belongs to the allocator that it
+    // came from. Instances of heap types own a reference to their class, which so outlives the call.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        match (*class).tp_free {
+            Some(free) => free(object.cast()),
+            None if ffi::PyType_IS_GC(class) != 0 => ffi::PyObject_GC_Del(object.cast()),
+            None => ffi::PyObject_Free(object.cast()),
+        }
+        ffi::Py_DECREF(class.cast());
+    }
+}

@@ -1,0 +1,487 @@
+//! What an instance of a model is in memory: a head of this shape, then a slot for each field, which Python's own member
+//! descriptors read at their own speed. A slot that is NULL has its value elsewhere: still raw, or not loaded at all.
+//!
+//! Instances are reached through a pointer that is copied freely, and read and written one value at a time. No reference
+//! into one lasts: Python code, which runs between any two steps, may do what it likes with the same instance.
+use std::cell::{Cell, Ref, RefCell, RefMut, UnsafeCell};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::plan::{Field, HEAD, Model, Plan};
+use crate::codec::cell::GilCell;
+use crate::codec::fault::{Fault, raised};
+use crate::codec::make::{is_collected, is_of};
+
+/// Not in the database, as far as this process knows.
+pub(super) const NEW: u64 = 1;
+/// Only some fields were loaded.
+pub(super) const PARTIAL: u64 = 2;
+/// Was deleted.
+pub(super) const DELETED: u64 = 4;
+/// The unknown keys were changed by the program.
+pub(super) const EXTRA_SET: u64 = 8;
+
+/// From here on, a bit for each of the first fields: it was null in the database, where it could be absent.
+const WAS_NULL: u32 = 8;
+
+/// The bit of a field's stored null; 0 for fields that have none.
+#[inline]
+pub(super) fn null_bit(index: usize) -> u64 {
+    1_u64.checked_shl(WAS_NULL + index as u32).unwrap_or(0)
+}
+
+/// The class below every model, once it is made.
+pub(super) static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Tells whether an object is an instance of a model.
+#[inline]
+pub(super) fn is_instance(object: &Bound<'_, PyAny>) -> bool {
+    BASE.get(object.py()).is_some_and(|base| is_of(object, base))
+}
+
+/// The head of every instance. All of it may change behind a shared reference, and does.
+#[repr(C)]
+pub(super) struct Instance {
+    head: UnsafeCell<ffi::PyObject>,
+    /// The model of its class.
+    model: &'static Model,
+    /// Fields set since it was loaded or saved.
+    dirty: Cell<[u64; 2]>,
+    flags: Cell<u64>,
+    /// What few instances need; None until then. A box of the instance's own.
+    state: Cell<Option<NonNull<RefCell<State>>>>,
+    /// What it was loaded together with, for references, or where it was loaded from.
+    siblings: Cell<Option<Py<PyAny>>>,
+}
+
+const _: () = assert!(size_of::<Instance>() == HEAD);
+
+impl Instance {
+    /// Writes the head of a new instance, behind the object's own.
+    ///
+    /// # Safety
+    /// `object` must be new memory of at least this size, which nobody else knows.
+    #[inline]
+    pub(super) unsafe fn begin(object: *mut ffi::PyObject, model: &'static Model, flags: u64) {
+        let this = object.cast::<Instance>();
+        // SAFETY: by the caller's promise the places are there, and nothing in them has to be released.
+        unsafe {
+            (&raw mut (*this).model).write(model);
+            (&raw mut (*this).dirty).write(Cell::new([0; 2]));
+            (&raw mut (*this).flags).write(Cell::new(flags));
+            (&raw mut (*this).state).write(Cell::new(None));
+            (&raw mut (*this).siblings).write(Cell::new(None));
+        }
+    }
+}
+
+/// What few instances need.
+#[derive(Default)]
+pub(super) struct State {
+    /// The document as it was loaded or written.
+    pub raw: Vec<u8>,
+    /// Fields whose values are still in `raw` only.
+    pub pending: u128,
+    /// Fields that were set and then saved: type and value, newer than `raw`; None when removed.
+    pub saved: Vec<(usize, Option<Vec<u8>>)>,
+    /// Whole elements of keys that no field has.
+    pub extra: Vec<u8>,
+    /// Fields of an embedded document that were not stored and got their defaults.
+    pub absent: u128,
+    /// Fields on their way to the server: their dirty bits were cleared, and come back if it refuses.
+    pub sent: u128,
+    /// What `saved` becomes when the server agrees.
+    pub draft: Vec<(usize, Option<Vec<u8>>)>,
+    /// Values from before the first time a field was set.
+    pub old: Vec<(usize, Py<PyAny>)>,
+}
+
+/// Releases values that were taken out of a state first: their end may run Python code, which may look at it.
+pub(super) fn release(py: Python<'_>, old: Vec<(usize, Py<PyAny>)>) {
+    for (_, value) in old {
+        // Slots are called by the interpreter, so pyo3 does not know that the GIL is held: `py` does.
+        value.drop_ref(py);
+    }
+}
+
+/// States of released instances, empty, with room for the bytes of a document: two allocations fewer for each.
+#[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
+static SPARE: GilCell<Vec<Box<RefCell<State>>>> = GilCell::new(Vec::new());
+
+/// States kept, and the largest room that one may keep.
+const SPARES: usize = 512;
+const SPARE_ROOM: usize = 4096;
+
+fn spare_state() -> Box<RefCell<State>> {
+    // SAFETY: whoever has an instance holds the GIL; moving a box out of the list runs no Python code.
+    let spare = unsafe { SPARE.with(Python::assume_attached(), Vec::pop) };
+    spare.unwrap_or_default()
+}
+
+/// Ends a state: what it refers to is released, and its memory kept for another.
+pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
+    let state = spare.get_mut();
+    for (_, value) in state.old.drain(..) {
+        value.drop_ref(py);
+    }
+    if state.raw.capacity() > SPARE_ROOM {
+        return;
+    }
+    state.raw.clear();
+    state.extra.clear();
+    state.saved.clear();
+    state.draft.clear();
+    (state.pending, state.sent, state.absent) = (0, 0, 0);
+    // SAFETY: the box that is moved into the list holds bytes and numbers only, so nothing here runs Python code; where
+    // the list is full, the box is freed after the borrow.
+    unsafe {
+        SPARE.with(py, |spares| {
+            if spares.len() < SPARES {
+                spares.push(spare);
+            }
+        });
+    }
+}
+
+/// An instance, through a pointer. The lifetime is that of the reference which keeps the instance alive.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a> {
+    at: NonNull<Instance>,
+    kept: PhantomData<&'a Py<PyAny>>,
+}
+
+impl<'a> Head<'a> {
+    /// # Safety
+    /// `object` must be an instance of a model, whose head was written, and live for `'a`. The GIL must be held.
+    #[inline(always)]
+    pub(super) unsafe fn of(object: *mut ffi::PyObject) -> Self {
+        // SAFETY: by the caller's promise `object` is a live object, and so not null.
+        Head { at: unsafe { NonNull::new_unchecked(object.cast()) }, kept: PhantomData }
+    }
+
+    #[inline(always)]
+    fn head(self) -> &'a Instance {
+        // SAFETY: the instance lives for `'a`. Everything in it that changes is a cell, so other references and the
+        // interpreter may change it meanwhile; the GIL, which whoever has a `Head` holds, keeps other threads away.
+        unsafe { self.at.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn model(self) -> &'static Model {
+        self.head().model
+    }
+
+    #[inline]
+    pub(super) fn flags(self) -> u64 {
+        self.head().flags.get()
+    }
+
+    #[inline]
+    pub(super) fn set_flags(self, flags: u64) {
+        self.head().flags.set(flags);
+    }
+
+    #[inline]
+    pub(super) fn add_flags(self, flags: u64) {
+        self.set_flags(self.flags() | flags);
+    }
+
+    /// A bit for each field that was set since it was loaded or saved.
+    #[inline]
+    pub(super) fn dirty(self) -> u128 {
+        let [low, high] = self.head().dirty.get();
+        u128::from(low) | u128::from(high) << 64
+    }
+
+    #[inline]
+    pub(super) fn set_dirty(self, dirty: u128) {
+        self.head().dirty.set([dirty as u64, (dirty >> 64) as u64]);
+    }
+
+    #[inline]
+    fn state_cell(self) -> Option<&'a RefCell<State>> {
+        // SAFETY: the box is the instance's own and stays until the instance ends (`take_state`) or is exchanged whole
+        // with another (`swap`); neither happens while a borrow of it lasts, as no borrow lasts over Python code.
+        self.head().state.get().map(|state| unsafe { state.as_ref() })
+    }
+
+    /// The state, made when there is none. To be let go of before anything runs Python code, which might ask for it.
+    #[inline]
+    pub(super) fn state(self) -> RefMut<'a, State> {
+        if self.head().state.get().is_none() {
+            self.head().state.set(NonNull::new(Box::into_raw(spare_state())));
+        }
+        match self.state_cell() {
+            Some(state) => state.borrow_mut(),
+            None => unreachable!("the state was just set"),
+        }
+    }
+
+    /// The state, if there is one; likewise.
+    #[inline]
+    pub(super) fn known(self) -> Option<Ref<'a, State>> {
+        self.state_cell().map(RefCell::borrow)
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn known_mut(self) -> Option<RefMut<'a, State>> {
+        self.state_cell().map(RefCell::borrow_mut)
+    }
+
+    /// The state, if there is one and nobody has it at the moment; for the collector, which may come at any time.
+    pub(super) fn idle_state(self) -> Option<Ref<'a, State>> {
+        self.state_cell().and_then(|state| state.try_borrow().ok())
+    }
+
+    /// Takes the state out of an instance that ends.
+    #[inline]
+    pub(super) fn take_state(self) -> Option<Box<RefCell<State>>> {
+        // SAFETY: `state` made it of a box, and nobody else finds it any more.
+        self.head().state.take().map(|state| unsafe { Box::from_raw(state.as_ptr()) })
+    }
+
+    /// Fields whose values are still raw.
+    #[inline]
+    pub(super) fn pending(self) -> u128 {
+        self.known().map_or(0, |state| state.pending)
+    }
+
+    /// Forgets the former values.
+    pub(super) fn forget_old(self, py: Python<'_>) {
+        let old = self.known_mut().map(|mut state| std::mem::take(&mut state.old));
+        release(py, old.unwrap_or_default());
+    }
+
+    /// What it was loaded together with or from.
+    pub(super) fn siblings<'py>(self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.head().siblings.take().map(|siblings| {
+            let found = siblings.bind(py).clone();
+            self.head().siblings.set(Some(siblings));
+            found
+        })
+    }
+
+    /// The same, for the collector to visit.
+    pub(super) fn siblings_ptr(self) -> Option<*mut ffi::PyObject> {
+        let siblings = self.head().siblings.take();
+        let found = siblings.as_ref().map(Py::as_ptr);
+        self.head().siblings.set(siblings);
+        found
+    }
+
+    /// Sets what it was loaded together with or from; returns what that was before.
+    #[inline]
+    pub(super) fn replace_siblings<'py>(
+        self,
+        py: Python<'py>,
+        siblings: Option<Bound<'py, PyAny>>,
+    ) -> Option<Bound<'py, PyAny>> {
+        let former = self.head().siblings.replace(siblings.map(Bound::unbind));
+        former.map(|former| former.into_bound(py))
+    }
+
+    /// Lets the collector see the instance, if it does not yet.
+    pub(super) fn track(self) {
+        let object = self.at.as_ptr().cast::<ffi::PyObject>();
+        // SAFETY: a live object whose class has the collector's head. Its slots hold objects or null throughout.
+        unsafe {
+            if ffi::PyObject_GC_IsTracked(object) == 0 {
+                ffi::PyObject_GC_Track(object.cast());
+            }
+        }
+    }
+
+    /// The place at this offset of the instance.
+    #[inline(always)]
+    fn place(self, offset: usize) -> *mut *mut ffi::PyObject {
+        self.at.as_ptr().wrapping_byte_add(offset).cast()
+    }
+
+    /// Takes the object out of a slot.
+    ///
+    /// # Safety
+    /// `offset` must be that of a slot of the instance's class.
+    #[inline]
+    pub(super) unsafe fn take_slot<'py>(self, py: Python<'py>, offset: usize) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: by the caller's promise there is null or a reference that the instance owns, which is now ours.
+        unsafe { Bound::from_owned_ptr_or_opt(py, self.place(offset).replace(std::ptr::null_mut())) }
+    }
+}
+
+/// The fields of an instance, by the plan of its model.
+#[derive(Clone, Copy)]
+pub(super) struct Fields<'a> {
+    head: Head<'a>,
+    /// Compiled of the instance's class: the offsets in it lie within the instance.
+    pub plan: &'static Plan,
+}
+
+impl<'a> Deref for Fields<'a> {
+    type Target = Head<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Head<'a> {
+        &self.head
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Of an object, if it is an instance of a model.
+    pub(super) fn of(object: &'a Bound<'_, PyAny>) -> PyResult<Self> {
+        if !is_instance(object) {
+            let found = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("expected an instance of a model, got {found}")));
+        }
+        // SAFETY: just checked, and borrowed for `'a` from a reference.
+        unsafe { Self::at(object.py(), object.as_ptr()) }
+    }
+
+    /// Of a pointer that the interpreter passes on.
+    ///
+    /// # Safety
+    /// `object` must be an instance of a model that lives for `'a`.
+    #[inline]
+    pub(super) unsafe fn at(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Self> {
+        // SAFETY: by the caller's promise; `py` shows that the GIL is held.
+        let head = unsafe { Head::of(object) };
+        Ok(Fields { head, plan: head.model().plan(py)? })
+    }
+
+    /// Of an instance whose plan is known.
+    ///
+    /// # Safety
+    /// `object` must have been made by `create` with this plan.
+    #[inline(always)]
+    pub(super) unsafe fn of_new(object: &'a Bound<'_, PyAny>, plan: &'static Plan) -> Self {
+        // SAFETY: by the caller's promise an instance, kept alive by the reference that is borrowed for `'a`.
+        Fields { head: unsafe { Head::of(object.as_ptr()) }, plan }
+    }
+
+    /// Tells whether a field's slot has a value.
+    #[inline]
+    pub(super) fn has(self, index: usize) -> bool {
+        // SAFETY: the plan's offsets are of slots of this class; the address alone is looked at.
+        unsafe { !self.place(self.plan.fields[index].offset).read().is_null() }
+    }
+
+    /// The value in a field's slot.
+    #[inline]
+    pub(super) fn value<'py>(self, py: Python<'py>, index: usize) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: the plan's offsets are of slots of this class, which hold null or a reference of the instance's; the
+        // result holds another one.
+        unsafe { Bound::from_borrowed_ptr_or_opt(py, self.place(self.plan.fields[index].offset).read()) }
+    }
+
+    /// Every field with the value that is in its slot when its turn comes.
+    #[inline(always)]
+    pub(super) fn each<'py>(
+        self,
+        py: Python<'py>,
+    ) -> impl Iterator<Item = (usize, &'static Field, Option<Bound<'py, PyAny>>)> {
+        self.plan.fields.iter().enumerate().map(move |(index, field)| {
+            // SAFETY: as for `value`: the field is one of the plan's.
+            let value = unsafe { Bound::from_borrowed_ptr_or_opt(py, self.place(field.offset).read()) };
+            (index, field, value)
+        })
+    }
+
+    /// Puts a value into a field's slot; returns what was there.
+    #[inline]
+    pub(super) fn replace<'py>(self, index: usize, value: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        // SAFETY: as for `value`; the reference that the slot owned is handed to the caller.
+        unsafe { self.replace_at(self.plan.fields[index].offset, value) }
+    }
+
+    /// Puts a value into a slot; returns what was there.
+    ///
+    /// # Safety
+    /// `offset` must be that of a field of the plan.
+    #[inline(always)]
+    pub(super) unsafe fn replace_at<'py>(
+        self,
+        offset: usize,
+        value: Bound<'py, PyAny>,
+    ) -> Option<Bound<'py, PyAny>> {
+        let py = value.py();
+        // SAFETY: by the caller's promise the slot holds null or a reference of the instance's, which is now ours.
+        unsafe { Bound::from_owned_ptr_or_opt(py, self.place(offset).replace(value.into_ptr())) }
+    }
+
+    /// Puts a value into a field's slot, and lets the collector see the instance if it looks at the value.
+    pub(super) fn put(self, index: usize, value: Bound<'_, PyAny>) {
+        let is_collected = is_collected(&value);
+        // What was there is released last, as that may run Python code.
+        let _former = self.replace(index, value);
+        if is_collected {
+            self.track();
+        }
+    }
+
+    /// Exchanges everything with another instance of the same plan.
+    pub(super) fn swap(self, other: Fields<'_>) -> PyResult<()> {
+        if !std::ptr::eq(self.plan, other.plan) {
+            return Err(PyTypeError::new_err("expected two instances of the same model"));
+        }
+        let (one, two) = (self.head.head(), other.head.head());
+        one.dirty.swap(&two.dirty);
+        one.flags.swap(&two.flags);
+        one.state.swap(&two.state);
+        one.siblings.swap(&two.siblings);
+        for field in &self.plan.fields {
+            // SAFETY: the same slot of two instances of one class, or of one instance: references are moved, none is
+            // lost.
+            unsafe { std::ptr::swap(self.place(field.offset), other.place(field.offset)) };
+        }
+        self.track();
+        other.track();
+        Ok(())
+    }
+}
+
+/// Makes an instance with empty slots, which the collector does not see yet; partly loaded ones are of the hidden class.
+#[inline]
+pub(super) fn create<'py>(
+    py: Python<'py>,
+    plan: &'static Plan,
+    is_partial: bool,
+) -> Result<Bound<'py, PyAny>, Fault> {
+    let model = plan.model;
+    let class = if is_partial { model.partial_class(py)? } else { &model.class };
+    if !is_partial && let Some(object) = reuse(py, model) {
+        return Ok(object);
+    }
+    // SAFETY: memory of the class's size, which is the plan's (`set_partial` compared that of the hidden class), with
+    // the object's head set by the interpreter; all behind it is written here, slots with null. The reference is ours.
+    unsafe {
+        let object: *mut ffi::PyObject = ffi::PyObject_GC_New(class.as_ptr().cast());
+        if object.is_null() {
+            return Err(raised(py));
+        }
+        Instance::begin(object, model, 0);
+        object.byte_add(HEAD).cast::<u8>().write_bytes(0, plan.size - HEAD);
+        Ok(Bound::from_owned_ptr(py, object))
+    }
+}
+
+/// A released instance, whole and empty.
+#[inline]
+fn reuse<'py>(py: Python<'py>, model: &'static Model) -> Option<Bound<'py, PyAny>> {
+    let object = model.free.try_borrow_mut().ok()?.pop()?;
+    // SAFETY: `lifetime` kept it, whole but for its reference count of 0, which becomes 1: the reference that is
+    // returned. Every slot is null, it has no state, and it owns a reference to its class.
+    unsafe {
+        ffi::Py_INCREF(object);
+        let head = Head::of(object);
+        head.set_dirty(0);
+        head.set_flags(0);
+        Some(Bound::from_owned_ptr(py, object))
+    }
+}
