@@ -33,7 +33,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         let plan = fields.plan;
         let start = self.enc.enter()?;
         for (index, field, value) in fields.each(self.py) {
-            self.field(fields, index, field, value)?;
+            self.field(fields, index, field, value.as_ref())?;
             if index == 0
                 && plan.id == Some(0)
                 && let Some(tags) = &plan.tags
@@ -59,7 +59,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         fields: Fields<'_>,
         index: usize,
         field: &'static Field,
-        value: Option<Bound<'py, PyAny>>,
+        value: Option<&Bound<'py, PyAny>>,
     ) -> Result<(), Fault> {
         let Some(held) = value else {
             if let Some(state) = fields.known()
@@ -74,10 +74,10 @@ impl<'a, 'py> Writer<'a, 'py> {
             return Ok(());
         }
         let was_absent = fields.known().is_some_and(|state| state.absent & 1 << index != 0);
-        if was_absent && fields.dirty() & 1 << index == 0 && is_bare(field, &held) {
+        if was_absent && fields.dirty() & 1 << index == 0 && is_bare(field, held) {
             return Ok(());
         }
-        self.value(&field.kind, Name::Text(&field.key), &held)
+        self.value(&field.kind, Name::Text(&field.key), held)
     }
 
     /// Writes one element: a value of this type.
