@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::fields::{Head, end};
-use super::plan::Model;
+use super::plan::OdmModel;
 use crate::codec::cell::GilCell;
 use crate::native::free;
 
@@ -22,9 +22,11 @@ struct Later {
 
 static LATER: GilCell<Later> = GilCell::new(Later { depth: 0, waiting: Vec::new() });
 
-/// Takes over the release of a class's instances, unless the class has a say in it.
-pub(super) fn adopt(model: &'static Model, class: &Bound<'_, PyType>, slots: Vec<usize>) {
-    let class = class.as_type_ptr();
+/// Take over the release of a class's instances, unless the class has a say in it; `slots` are the offsets of its members.
+#[pyfunction]
+pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, slots: Vec<usize>) {
+    let model = model.get().model.0;
+    let class = owner.as_type_ptr();
     let _ = model.slots.set(slots);
     // SAFETY: a live heap type that nobody has instances of yet, so nobody is at work in the slot that is changed; the
     // GIL keeps others away. `slots` are its members' offsets: the metaclass asked `odm_offset` for each.

@@ -29,6 +29,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     instance::register(module)?;
     module.add_class::<Siblings>()?;
     module.add_function(wrap_pyfunction!(plan::odm_offset, module)?)?;
+    module.add_function(wrap_pyfunction!(lifetime::odm_adopt, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_drain, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_shape, module)?)?;

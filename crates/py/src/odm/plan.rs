@@ -330,11 +330,6 @@ impl OdmModel {
         Ok(())
     }
 
-    /// Take over the release of the class's instances; `slots` are the offsets of all its members.
-    fn adopt(&self, class: &Bound<'_, PyType>, slots: Vec<usize>) {
-        super::lifetime::adopt(self.model.0, class, slots);
-    }
-
     #[getter]
     fn is_compiled(&self) -> bool {
         self.model.0.plan.get().is_some()

@@ -127,7 +127,7 @@ def _adopt(cls: Any) -> None:
     members = {
         slot: member for base in cls.__mro__ for slot, member in base.__dict__.get("__members__", {}).items()
     }
-    cls.__model__.adopt(cls, [_core.odm_offset(member) for member in members.values()])
+    _core.odm_adopt(cls.__model__, cls, [_core.odm_offset(member) for member in members.values()])
 
 
 def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
