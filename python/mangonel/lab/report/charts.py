@@ -5,7 +5,6 @@ Colours are classes, which the page's style gives for light and dark. Knows figu
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ COLOURS = {
     "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070"),
     "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb"),
 }
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -308,10 +306,9 @@ def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "sma
 
 def svg(title: str, told: str, height: float, body: Sequence[str], width: int = WIDTH, head: str = "") -> str:
     """Return a chart of these parts, with its title and its description."""
-    name = f"chart{next(_numbers)}"
     return (
-        f'<svg {head}viewBox="0 0 {width} {height:.0f}" role="img" aria-labelledby="{name}t {name}d">'
-        f'<title id="{name}t">{escape(title)}</title><desc id="{name}d">{escape(told)}</desc>'
+        f'<svg {head}viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(f"{title}. {told}")}">'
+        f"<title>{escape(title)}</title><desc>{escape(told)}</desc>"
         f"{''.join(body)}</svg>"
     )
 
