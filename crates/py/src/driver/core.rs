@@ -227,6 +227,12 @@ pub struct Core {
     security: PyOnceLock<Py<PyAny>>,
 }
 
+impl interpreter::Deliver for Core {
+    fn deliver_rest(&self, py: Python<'_>) {
+        self.with(py, |_| ());
+    }
+}
+
 impl Core {
     /// Reads the clock.
     pub fn now(&self) -> Instant {

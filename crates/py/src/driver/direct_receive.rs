@@ -11,7 +11,7 @@ use mangonel_proto::frame::Deframer;
 use pyo3::prelude::*;
 
 use super::chunks::ChunkTarget;
-use super::transfer::{Progress, outcome};
+use super::socket::{Progress, outcome};
 
 /// A chunk filter, and the memory that it lays data into.
 pub struct DirectReceive {

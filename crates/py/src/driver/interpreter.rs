@@ -3,11 +3,17 @@
 
 use std::os::raw::{c_int, c_void};
 
+use pyo3::PyClass;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
 
-use super::core::Core;
+/// What may have something left to do in Python, when a drop could not do it.
+pub trait Deliver {
+    /// Does what is left.
+    fn deliver_rest(&self, py: Python<'_>);
+}
 
 /// Runs `body`, which may call Python, while an exception may be pending; that one is pending again afterwards.
 pub fn beside_pending_error(py: Python<'_>, body: impl FnOnce()) {
@@ -59,13 +65,13 @@ impl Drop for PendingError {
 
 /// Has what a drop left to do done where Python code may run: in the main thread by its next pending call, where signal
 /// handlers may raise and are heard; in others at once, since none run there.
-pub fn deliver_soon(core: &Py<Core>) {
+pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     Python::try_attach(|py| {
         if is_main_thread() {
-            // Where too many calls are pending, it stays with the core, for whoever enters that next.
-            drop(call_soon(py, deliver_now, core.clone_ref(py).into_any()));
+            // Where too many calls are pending, it stays with the owner, for whoever enters that next.
+            drop(call_soon(py, deliver_now::<T>, owner.clone_ref(py).into_any()));
         } else {
-            beside_pending_error(py, || core.get().with(py, |_| ()));
+            beside_pending_error(py, || owner.get().deliver_rest(py));
         }
     });
 }
@@ -85,13 +91,13 @@ fn call_soon(
     }
 }
 
-/// For the interpreter to call, its lock held and no exception pending, with a reference to a `Core` to take over.
-extern "C" fn deliver_now(core: *mut c_void) -> c_int {
+/// For the interpreter to call, its lock held and no exception pending, with a reference to take over.
+extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mut c_void) -> c_int {
     Python::attach(|py| {
-        // SAFETY: the reference that `deliver_soon` handed on, which is to nothing but a `Core`.
-        let core = unsafe { Bound::from_owned_ptr(py, core.cast()) };
-        if let Ok(core) = core.cast::<Core>() {
-            core.get().with(py, |_| ());
+        // SAFETY: the reference that `deliver_soon` handed on, once, with this function.
+        let owner = unsafe { Bound::from_owned_ptr(py, owner.cast()) };
+        if let Ok(owner) = owner.cast::<T>() {
+            owner.get().deliver_rest(py);
         }
     });
     0

@@ -253,7 +253,7 @@ impl Link {
     /// system call after a second of rest, and nothing before.
     #[getter]
     pub(crate) fn is_stale(&self) -> bool {
-        self.probe >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::transfer::has_ended(self.probe)
+        self.probe >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::socket::has_ended(self.probe)
     }
 
     /// Whether a whole message is there already.

@@ -17,6 +17,7 @@ mod namespaces;
 pub(crate) mod operation;
 pub(crate) mod ready;
 mod session;
+mod socket;
 mod source;
 mod tls;
 mod transfer;

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use super::interpreter;
-use super::transfer::{self, Ended, Progress};
+use super::socket::{self, Ended, Progress};
 
 /// How much is received at once, before it is decrypted.
 const RECEIVE_SIZE: usize = 128 * 1024;
@@ -76,7 +76,7 @@ impl Tls {
     pub fn converse(
         &mut self,
         py: Python<'_>,
-        mut socket: transfer::Socket,
+        mut socket: socket::Socket,
         outbound: &[u8],
         expects_reply: bool,
         deframer: &mut Deframer,
@@ -88,7 +88,7 @@ impl Tls {
                 Err(error) => return Ok(self.raised(py, error)),
             };
             let mut bytes = data.bind(py).as_bytes();
-            match transfer::insist(py, || socket.send_all(&mut bytes))? {
+            match socket::insist(py, || socket.send_all(&mut bytes))? {
                 Ended::Whole => {}
                 other => return Ok(other),
             }
@@ -102,7 +102,7 @@ impl Tls {
         buffer.resize(RECEIVE_SIZE, 0);
         let ended = loop {
             let mut count = 0;
-            match transfer::insist(py, || socket.receive_some(&mut buffer, &mut count)) {
+            match socket::insist(py, || socket.receive_some(&mut buffer, &mut count)) {
                 Ok(Ended::Whole) => {}
                 other => break other,
             }
@@ -133,7 +133,7 @@ impl Tls {
                 let bytes = data.bind(py).as_bytes();
                 self.unsent_plain = length - rest.len();
                 // Mostly the socket takes all of it, and nothing is kept.
-                match transfer::send_now(fd, bytes)? {
+                match socket::send_now(fd, bytes)? {
                     count if count == bytes.len() => done += std::mem::take(&mut self.unsent_plain),
                     count => {
                         self.unsent = bytes[count..].to_vec();
@@ -142,7 +142,7 @@ impl Tls {
                 }
                 continue;
             }
-            let count = transfer::send_now(fd, &self.unsent)?;
+            let count = socket::send_now(fd, &self.unsent)?;
             self.unsent.drain(..count);
             if !self.unsent.is_empty() {
                 return Ok(done);
@@ -155,7 +155,7 @@ impl Tls {
     pub fn receive_ready(&mut self, py: Python<'_>, fd: i32, deframer: &mut Deframer) -> Ended {
         let mut buffer = RECEIVED.take();
         buffer.resize(RECEIVE_SIZE, 0);
-        let received = transfer::receive_now(fd, &mut buffer);
+        let received = socket::receive_now(fd, &mut buffer);
         let ended = match received {
             Ok(Progress::WouldBlock | Progress::Interrupted) => Ended::Interrupted,
             Ok(Progress::Moved(0)) => Ended::Closed,

@@ -1,8 +1,7 @@
 //! The fused paths: send and receive on a plain socket without the socket object, the interpreter lock released once.
 //! The slow path, through `sendall` and `recv_into`, stays their specification; the same tests run on both.
 
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
@@ -13,163 +12,8 @@ use super::direct_receive::DirectReceive;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
+use super::socket::{Ended, Progress, Socket, come_out_at_times, insist, receive_now, send_now};
 use super::waiter::Waiter;
-
-/// The result of one system call.
-pub enum Progress {
-    Moved(usize),
-    WouldBlock,
-    Interrupted,
-}
-
-/// Reads what a system call returned.
-pub fn outcome(moved: isize) -> io::Result<Progress> {
-    if let Ok(count) = usize::try_from(moved) {
-        return Ok(Progress::Moved(count));
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Ok(Progress::WouldBlock),
-        io::ErrorKind::Interrupted => Ok(Progress::Interrupted),
-        _ => Err(error),
-    }
-}
-
-fn send(fd: i32, bytes: &[u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: the system reads `bytes` within their length, and only for the time of the call; any `fd` may be named.
-    outcome(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags | libc::MSG_NOSIGNAL) })
-}
-
-fn receive(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: the system writes to `window` within its length, and only for the time of the call, while nobody else has it.
-    outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
-}
-
-/// Tells whether the peer has closed the connection or sent something that nobody waits for.
-pub fn has_ended(fd: i32) -> bool {
-    !matches!(receive(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT), Ok(Progress::WouldBlock))
-}
-
-/// How long a call may wait before signals are looked at. One that came between that look and the call, or to another
-/// thread, does not interrupt it.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-/// Waits until the socket is ready for `events`, or the time is over; returns whether it is ready.
-fn wait_for(fd: i32, events: i16, timeout: Duration) -> io::Result<Progress> {
-    let milliseconds = i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX);
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: the system reads and writes one pollfd, as the count says, which is ours, and only for the time of the call.
-    let ready = unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
-    match outcome(ready as isize)? {
-        Progress::Moved(0) => Ok(Progress::WouldBlock),
-        other => Ok(other),
-    }
-}
-
-/// Makes calls that receive on a blocking socket return after LONGEST_WAIT, at no cost for those that need less.
-fn come_out_at_times(fd: i32) {
-    let interval = libc::timeval { tv_sec: LONGEST_WAIT.as_secs() as libc::time_t, tv_usec: 0 };
-    let size = size_of::<libc::timeval>() as libc::socklen_t;
-    // SAFETY: `interval` is one live timeval of `size` bytes, as the option demands. Where it fails, calls wait longer.
-    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const interval).cast(), size) };
-}
-
-/// A plain socket, and how long it may take.
-#[derive(Clone, Copy)]
-pub struct Socket {
-    pub fd: i32,
-    /// When the message must be sent, or the whole reply be there. A peer that drips bytes gains no time by it.
-    pub until: Option<Instant>,
-    /// How long the reply may take once the message is sent; `None` when `until` holds for both.
-    pub reply_timeout: Option<Duration>,
-}
-
-/// The result of a conversation, or of a part of it.
-pub enum Ended {
-    /// All was sent, or a whole message is there.
-    Whole,
-    Closed,
-    TimedOut,
-    /// By a signal, which is to be looked at before going on; or there is nothing more for now.
-    Interrupted,
-    Failed(io::Error),
-    /// By Python code, such as an `ssl.SSLError`.
-    Raised(PyErr),
-    Broken(ProtocolError),
-}
-
-impl Socket {
-    /// A socket whose message, and then its reply, may take `timeout`: each of them, or both if `is_limited`.
-    fn new(fd: i32, timeout: Option<Duration>, is_limited: bool) -> Socket {
-        let until = timeout.map(|timeout| Instant::now() + timeout);
-        Socket { fd, until, reply_timeout: if is_limited { None } else { timeout } }
-    }
-
-    /// Starts the reply's time.
-    pub fn await_reply(&mut self) {
-        if let Some(timeout) = self.reply_timeout.take() {
-            self.until = Some(Instant::now() + timeout);
-        }
-    }
-
-    /// Sends everything, and shortens `outbound` by what was sent.
-    pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
-        // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
-        let flags = if self.until.is_some() { libc::MSG_DONTWAIT } else { 0 };
-        while !outbound.is_empty() {
-            match send(self.fd, outbound, flags) {
-                Ok(Progress::Moved(count)) => *outbound = &outbound[count..],
-                Ok(Progress::WouldBlock) => match self.wait_for(libc::POLLOUT) {
-                    Ended::Whole => {}
-                    other => return other,
-                },
-                Ok(Progress::Interrupted) => return Ended::Interrupted,
-                Err(error) => return Ended::Failed(error),
-            }
-        }
-        Ended::Whole
-    }
-
-    /// Receives something into `window`, and says how much in `received`.
-    pub fn receive_some(self, window: &mut [u8], received: &mut usize) -> Ended {
-        self.receive_by(&mut || receive(self.fd, window, 0), received)
-    }
-
-    fn receive_by(self, receive: &mut dyn FnMut() -> io::Result<Progress>, received: &mut usize) -> Ended {
-        let mut must_wait = self.until.is_some();
-        loop {
-            if must_wait {
-                match self.wait_for(libc::POLLIN) {
-                    Ended::Whole => {}
-                    other => return other,
-                }
-            }
-            match receive() {
-                Ok(Progress::Moved(0)) => return Ended::Closed,
-                Ok(Progress::Moved(count)) => {
-                    *received = count;
-                    return Ended::Whole;
-                }
-                Ok(Progress::Interrupted) => return Ended::Interrupted,
-                // Nothing for LONGEST_WAIT, or the socket does not block.
-                Ok(Progress::WouldBlock) => must_wait = true,
-                Err(error) => return Ended::Failed(error),
-            }
-        }
-    }
-
-    fn wait_for(self, events: i16) -> Ended {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        let is_last = left.is_some_and(|left| left <= LONGEST_WAIT);
-        match wait_for(self.fd, events, left.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)) {
-            Ok(Progress::WouldBlock) if is_last => Ended::TimedOut,
-            Ok(Progress::WouldBlock) => Ended::Interrupted,
-            Ok(Progress::Interrupted) => Ended::Interrupted,
-            Ok(Progress::Moved(_)) => Ended::Whole,
-            Err(error) => Ended::Failed(error),
-        }
-    }
-}
 
 /// One blocking conversation: everything out, then one whole message in.
 struct Conversation<'a> {
@@ -222,29 +66,6 @@ fn arrived(
         *direct_receive = None;
     }
     is_whole
-}
-
-/// Runs `part` without the interpreter's lock, again after each signal; raises what a signal handler raises.
-pub fn insist(py: Python<'_>, mut part: impl FnMut() -> Ended + Send) -> PyResult<Ended> {
-    loop {
-        match py.detach(&mut part) {
-            Ended::Interrupted => py.check_signals()?,
-            other => return Ok(other),
-        }
-    }
-}
-
-/// Sends what a non-blocking socket takes at once; returns how much.
-pub fn send_now(fd: i32, bytes: &[u8]) -> io::Result<usize> {
-    match send(fd, bytes, libc::MSG_DONTWAIT)? {
-        Progress::Moved(count) => Ok(count),
-        Progress::WouldBlock | Progress::Interrupted => Ok(0),
-    }
-}
-
-/// Receives what is there, without waiting.
-pub fn receive_now(fd: i32, window: &mut [u8]) -> io::Result<Progress> {
-    receive(fd, window, libc::MSG_DONTWAIT)
 }
 
 /// Adds the functions of this module.
