@@ -56,7 +56,7 @@ impl<'py> Encoder<'_, 'py> {
         }
         if let Some(high) = types.decimal128.read(value, 0)
             && let Some(low) = types.decimal128.read(value, 1)
-            && let (Ok(high), Ok(low)) = (high.extract::<u64>(), low.extract::<u64>())
+            && let (Some(high), Some(low)) = (make::natural_of(&high), make::natural_of(&low))
         {
             return self.put(kind, 0x13, &(u128::from(low) | u128::from(high) << 64).to_le_bytes());
         }

@@ -54,6 +54,13 @@ pub(crate) fn long_of(number: &Bound<'_, PyAny>) -> Result<Option<i64>, Fault> {
     Ok((overflow == 0).then_some(found))
 }
 
+/// The number of an int without a sign; None: it is no such number, or does not fit.
+pub(crate) fn natural_of(number: &Bound<'_, PyAny>) -> Option<u64> {
+    // SAFETY: the object is alive; where it is no such number, the interpreter's error is set, which nobody needs.
+    let found = unsafe { ffi::PyLong_AsUnsignedLongLong(number.as_ptr()) };
+    (found != u64::MAX || PyErr::take(number.py()).is_none()).then_some(found)
+}
+
 /// A float.
 #[inline(always)]
 pub(crate) fn float(py: Python<'_>, number: f64) -> Made<'_> {

@@ -101,7 +101,7 @@ impl Recipe {
         object: &Bound<'py, PyAny>,
         index: usize,
     ) -> Option<Bound<'py, PyAny>> {
-        if !object.get_type().is(&self.class) {
+        if !std::ptr::eq(object.get_type_ptr().cast(), self.class.as_ptr()) {
             return None;
         }
         let Some(Place::Attribute(name)) = self.places.as_ref()?.1.get(index) else { return None };
