@@ -17,14 +17,15 @@ import mangonel
 
 LIST = Path(__file__).with_name("public-names.txt")
 # Programs of their own, which nobody imports.
-PROGRAMS = {"mangonel.cli", "mangonel.demo", "mangonel.doctor", "mangonel.engines", "mangonel.lab"}
+PROGRAMS = {"mangonel.demo", "mangonel.doctor", "mangonel.engines", "mangonel.lab", "mangonel.server.serve"}
 
 
 def public_modules() -> Iterator[ModuleType]:
     yield mangonel
     for found in pkgutil.walk_packages(mangonel.__path__, "mangonel."):
         parts = found.name.split(".")
-        if ".".join(parts[:2]) not in PROGRAMS and not any(part.startswith("_") for part in parts):
+        is_program = parts[-1] == "cli" or not PROGRAMS.isdisjoint({".".join(parts[:2]), found.name})
+        if not is_program and not any(part.startswith("_") for part in parts):
             yield importlib.import_module(found.name)
 
 
