@@ -38,7 +38,8 @@ def kill(primary: Member) -> None:
 
 
 def step_down(primary: Member) -> None:
-    primary.run_command({"replSetStepDown": 5, "force": True})
+    # It waits for a secondary that has everything.
+    primary.run_command({"replSetStepDown": 5, "force": True}, timeout=30)
 
 
 def pause(primary: Member) -> None:

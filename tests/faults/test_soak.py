@@ -252,7 +252,7 @@ def test_nothing_grows_while_both_faces_work(
     assert after.threads <= before.threads, "threads are left"
     # A cursor whose opening was cancelled may outlive it where the server was too busy to be told (NOTES): one in ten
     # thousand, where forgetting them would leave one of each ten.
-    assert after.server_cursors <= before.server_cursors + soak.steps // 10_000, "server cursors are left"
+    assert after.server_cursors <= before.server_cursors + 1 + soak.steps // 10_000, "server cursors are left"
     assert (
         max(sample.server_cursors for sample in late) <= max(sample.server_cursors for sample in early) + 40
     )
