@@ -39,6 +39,7 @@ def _runs() -> Iterator[Any]:
                 for name in names:
                     gap = skipped.find_gap(gaps, case, face, name)
                     marks = [pytest.mark.xfail(reason=gap.reason, strict=not gap.is_chance)] if gap else []
+                    marks += [pytest.mark.needs_calm] if case.suite == TIMED else []
                     yield pytest.param(case, face, name, id=f"{case.key} [{face}, {name}]", marks=marks)
                 if not names:
                     mark = pytest.mark.skip(reason=reason)

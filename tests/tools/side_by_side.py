@@ -21,10 +21,14 @@ LAST = ("tools_tests", "unit")
 
 
 def in_order(items: list[pytest.Item], folder_of: Any) -> None:
-    """Put tests into the order in which they are begun; those of a file stay as they are."""
+    """Put tests into the order in which they are begun; those of a file stay as they are, but for its last part."""
     places = {name: number - len(FIRST) for number, name in enumerate(FIRST)}
     places |= {name: number + 1 for number, name in enumerate(LAST)}
-    items.sort(key=lambda item: places.get(folder_of(item), 0))
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        return item.get_closest_marker("needs_calm") is not None, places.get(folder_of(item), 0)
+
+    items.sort(key=place)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -39,9 +43,14 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         """Begin, or go on after a worker was replaced."""
         if not self._parts and self.collection_is_completed:
             seen: dict[str, int] = {}
+            before = ""
             for name in next(iter(self.registered_collections.values())):
                 file = name.partition("::")[0]
-                seen[file] = seen.get(file, 0) + 1
+                if file != before:
+                    # What of a file comes later is a part of its own.
+                    seen[file] = -(-seen.get(file, 0) // PART) * PART
+                before = file
+                seen[file] += 1
                 self._parts[name] = f"{file} {(seen[file] - 1) // PART}"
         super().schedule()
 
