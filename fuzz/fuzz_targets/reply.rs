@@ -10,6 +10,7 @@ use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::{Credential, Mechanism, Secret};
 use mangonel_proto::client::Client;
 use mangonel_proto::compress::{Codec, Compressor, MAX_MESSAGE_SIZE};
+use mangonel_proto::events::ReplyShape;
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::ids::ShardId;
 use mangonel_proto::message::{Command, Replies, read_reply};
@@ -222,5 +223,6 @@ fn operation(choice: u8) -> Operation {
         is_filling: false,
         is_silent: false,
         group: None,
+        reply_shape: ReplyShape::default(),
     }
 }
