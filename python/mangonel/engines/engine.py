@@ -12,10 +12,20 @@ from contextlib import suppress
 from typing import Any
 
 from mangonel.engines.programs import Missing
+from mangonel.server.process import free_port
 
-__all__ = ["START_TIMEOUT", "Engine", "accepts", "free_port"]
+__all__ = ["PORT", "START_TIMEOUT", "Engine", "accepts"]
 
 START_TIMEOUT = 60.0
+
+# Stands for the port in a command and in a URL; the port is chosen at the first start.
+PORT = "{port}"
+
+# As often another port is tried, when somebody else took the one that was free.
+PORT_ATTEMPTS = 5
+
+# What every engine prints, with the C locale, when it cannot have its port.
+TAKEN = "Address already in use"
 
 
 class Engine:
@@ -23,9 +33,10 @@ class Engine:
 
     Attributes:
         name: of the engine.
-        url: for `WebSessions`.
+        url: for `WebSessions`. Complete once it has been started.
         unix_url: the same over a Unix socket, or "" where there is none.
-        port: on 127.0.0.1.
+        port: on 127.0.0.1; 0 before the first start, and the same ever after.
+        prepare: called with the port before each start, for an engine that reads it from a file; or None.
         pid: of the server.
     """
 
@@ -33,16 +44,16 @@ class Engine:
         self,
         name: str,
         url: str,
-        port: int,
         command: list[str],
         directory: str,
         user: str | None,
-        is_ready: Callable[[], bool],
+        is_ready: Callable[[int], bool],
     ) -> None:
         self.name = name
         self.url = url
         self.unix_url = ""
-        self.port = port
+        self.port = 0
+        self.prepare: Callable[[int], None] | None = None
         self._command = command
         self._directory = directory
         self._user = user
@@ -56,24 +67,52 @@ class Engine:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start it, and return when it answers; the first time on any port that is free, later on the same.
+
+        Raises:
+            Missing: it ended, or did not answer in time; the text has what it said last.
+        """
+        if self.port:
+            if not self._start(self.port):
+                raise Missing(f"{self.name} did not start: port {self.port} is taken")
+            return
+        for _ in range(PORT_ATTEMPTS):
+            port = free_port()
+            if self._start(port):
+                self.port = port
+                self.url, self.unix_url = (
+                    each.replace(PORT, str(port)) for each in (self.url, self.unix_url)
+                )
+                return
+        raise Missing(f"{self.name} did not start: somebody else took each of {PORT_ATTEMPTS} free ports")
+
+    def _start(self, port: int) -> bool:
+        """Start it on a port; return False when somebody else has that."""
+        if self.prepare is not None:
+            self.prepare(port)
         with open(os.path.join(self._directory, "output"), "ab") as output:
+            start = output.tell()
             keywords: dict[str, Any] = {"user": self._user, "group": "nogroup"} if self._user else {}
             self._process = subprocess.Popen(
-                self._command,
+                [word.replace(PORT, str(port)) for word in self._command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=self._directory,
+                env={**os.environ, "LC_ALL": "C"},
                 start_new_session=True,
                 **keywords,
             )
         deadline = time.monotonic() + START_TIMEOUT
-        while not self._is_ready():
+        # An answer alone is not enough: another's server, on the port meanwhile, would answer in its place.
+        while not (self._is_ready(port) and self._listens(port)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise Missing(f"{self.name} did not start: {self._tail()}")
+                if TAKEN in self._said(start):
+                    return False
+                raise Missing(f"{self.name} did not start: {self._said(start)[-600:].strip()}")
             time.sleep(0.02)
+        return True
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -124,17 +163,26 @@ class Engine:
             process.kill()
             process.wait(15)
 
-    def _tail(self) -> str:
+    def _listens(self, port: int) -> bool:
+        if not os.path.exists("/proc/net/tcp"):
+            return self._process is not None and self._process.poll() is None
+        listening = set()
+        with open("/proc/net/tcp") as table:
+            for fields in map(str.split, table.readlines()[1:]):
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                    listening.add(f"socket:[{fields[9]}]")
+        descriptors = f"/proc/{self.pid}/fd"
+        with suppress(OSError):  # it ended meanwhile
+            for name in os.listdir(descriptors):
+                with suppress(OSError):  # or closed this one
+                    if os.readlink(f"{descriptors}/{name}") in listening:
+                        return True
+        return False
+
+    def _said(self, start: int) -> str:
         with open(os.path.join(self._directory, "output"), "rb") as output:
-            return output.read()[-600:].decode(errors="replace").strip()
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+            output.seek(start)
+            return output.read().decode(errors="replace")
 
 
 def accepts(port: int) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mangonel.engines.engine import Engine, accepts, free_port
+from mangonel.engines.engine import PORT, Engine, accepts
 from mangonel.engines.programs import find_program
 
 __all__ = ["nginx"]
@@ -35,16 +35,18 @@ def nginx(ports: Sequence[int]) -> Iterator[int]:
         Missing: it cannot be had here.
     """
     with TemporaryDirectory(prefix="mangonel-nginx-") as folder:
-        port = free_port()
         servers = " ".join(f"server 127.0.0.1:{each};" for each in ports)
         path = Path(folder, "nginx.conf")
-        path.write_text(CONFIGURATION.format(folder=folder, servers=servers, port=port))
         command = [find_program("nginx"), "-c", str(path), "-p", folder]
-        engine = Engine(
-            "nginx", f"http://127.0.0.1:{port}", port, command, folder, None, lambda: accepts(port)
-        )
+        engine = Engine("nginx", f"http://127.0.0.1:{PORT}", command, folder, None, accepts)
+        # Its port stands in the file only.
+        engine.prepare = lambda port: _write(path, folder, servers, port)
         try:
             engine.start()
-            yield port
+            yield engine.port
         finally:
             engine.stop()
+
+
+def _write(path: Path, folder: str, servers: str, port: int) -> None:
+    path.write_text(CONFIGURATION.format(folder=folder, servers=servers, port=port))

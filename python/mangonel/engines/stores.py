@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mangonel.engines.certificates import Certificates
-from mangonel.engines.engine import START_TIMEOUT, Engine, accepts, free_port
+from mangonel.engines.engine import PORT, START_TIMEOUT, Engine, accepts
 from mangonel.engines.programs import Missing, find_program
 
 __all__ = ["ENGINES", "running"]
@@ -48,11 +48,11 @@ def running(name: str, *, durable: bool = False, tls: Certificates | None = None
 
 
 def _redis(directory: str, durable: bool, tls: Certificates | None) -> Engine:
-    program, port = find_program("redis-server"), free_port()
+    program = find_program("redis-server")
     command = [
         program,
         "--port",
-        "0" if tls else str(port),
+        "0" if tls else PORT,
         "--bind",
         "127.0.0.1",
         "--dir",
@@ -62,50 +62,55 @@ def _redis(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     ]
     command += ["--appendonly", "yes", "--appendfsync", "always" if durable else "everysec"]
     command += ["--unixsocket", f"{directory}/socket"]
-    url = f"redis://127.0.0.1:{port}/0"
+    url = f"redis://127.0.0.1:{PORT}/0"
     if tls is not None:
-        command += ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", str(tls.ca)]
+        command += ["--tls-port", PORT, "--tls-auth-clients", "no", "--tls-ca-cert-file", str(tls.ca)]
         command += ["--tls-cert-file", str(tls.certificate), "--tls-key-file", str(tls.key)]
-        url = f"rediss://127.0.0.1:{port}/0?tlsCAFile={quote(str(tls.ca))}"
-    engine = Engine("redis", url, port, command, directory, None, lambda: accepts(port))
+        url = f"rediss://127.0.0.1:{PORT}/0?tlsCAFile={quote(str(tls.ca))}"
+    engine = Engine("redis", url, command, directory, None, accepts)
     engine.unix_url = f"unix://{directory}/socket"
     return engine
 
 
 def _memcached(directory: str, durable: bool, tls: Certificates | None) -> Engine:
-    program, port = find_program("memcached"), free_port()
-    command = [program, "-p", str(port), "-l", "127.0.0.1", "-c", "2048", "-m", "256"]
+    program = find_program("memcached")
+    command = [program, "-p", PORT, "-l", "127.0.0.1", "-c", "2048", "-m", "256"]
     if os.geteuid() == 0:
         command += ["-u", UNPRIVILEGED]
-    url = f"memcached://127.0.0.1:{port}"
+    url = f"memcached://127.0.0.1:{PORT}"
     if tls is not None:
         told = subprocess.run([program, "-h"], capture_output=True, timeout=START_TIMEOUT, check=False)
         if b"--enable-ssl" not in told.stdout:
             raise Missing(f"{program} was built without TLS; Debian's memcached has it")
         command += ["-Z", "-o", f"ssl_chain_cert={tls.certificate},ssl_key={tls.key}"]
         url += f"?tls=1&tlsCAFile={quote(str(tls.ca))}"
-    return Engine("memcached", url, port, command, directory, None, lambda: accepts(port))
+    return Engine("memcached", url, command, directory, None, accepts)
 
 
 def _mysql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
-    install, program, port = find_program("mariadb-install-db"), find_program("mariadbd"), free_port()
+    install, program = find_program("mariadb-install-db"), find_program("mariadbd")
     data, socket_path = os.path.join(directory, "data"), os.path.join(directory, "socket")
+    # A server that starts removes what looks like a temporary table, also another's: each needs a folder of its own.
+    temporary = os.path.join(directory, "tmp")
+    os.mkdir(temporary, 0o700)
     user = [f"--user={_user_name()}"] if os.geteuid() == 0 else []
-    make = [install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+    make = [install, "--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}"]
+    make += ["--auth-root-authentication-method=normal"]
     _run([*make, "--skip-test-db", *user])
     command = [
         program,
         "--no-defaults",
         f"--datadir={data}",
+        f"--tmpdir={temporary}",
         f"--socket={socket_path}",
-        f"--port={port}",
+        f"--port={PORT}",
         *user,
     ]
     command += ["--bind-address=127.0.0.1", "--max-connections=400", "--skip-name-resolve"]
     command += ["--log-bin=binlog", "--sync-binlog=1", "--server-id=1"] if durable else ["--skip-log-bin"]
     command += [f"--innodb-flush-log-at-trx-commit={1 if durable else 2}", "--innodb-buffer-pool-size=64M"]
-    url = f"mysql://root@127.0.0.1:{port}/mysql"
-    engine = Engine("mysql", url, port, command, directory, None, lambda: _greets(port))
+    url = f"mysql://root@127.0.0.1:{PORT}/mysql"
+    engine = Engine("mysql", url, command, directory, None, _greets)
     engine.unix_url = f"{url}?socket={socket_path}"
     if tls is not None:
         command += [f"--ssl-cert={tls.certificate}", f"--ssl-key={tls.key}", "--require-secure-transport=ON"]
@@ -114,7 +119,7 @@ def _mysql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
 
 
 def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
-    initdb, port = find_program("initdb"), free_port()
+    initdb = find_program("initdb")
     # A wrapper on PATH may point elsewhere; the two must be of one version.
     program = os.path.join(os.path.dirname(os.path.realpath(initdb)), "postgres")
     data = os.path.join(directory, "data")
@@ -123,10 +128,10 @@ def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engi
         shutil.chown(directory, user)
         os.chmod(directory, 0o755)
     _run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"], user)
-    command = [program, "-D", data, "-p", str(port), "-k", directory, "-h", "127.0.0.1"]
+    command = [program, "-D", data, "-p", PORT, "-k", directory, "-h", "127.0.0.1"]
     for setting in ("max_connections=200", f"synchronous_commit={'on' if durable else 'off'}", "jit=off"):
         command += ["-c", setting]
-    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    url = f"postgresql://postgres@127.0.0.1:{PORT}/postgres"
     if tls is not None:
         own = [shutil.copy(path, directory) for path in (tls.certificate, tls.key)]
         for path in own:  # it takes no key that another user may read
@@ -136,7 +141,7 @@ def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engi
         for setting in ("ssl=on", f"ssl_cert_file={own[0]}", f"ssl_key_file={own[1]}"):
             command += ["-c", setting]
         url += f"?sslmode=verify-full&sslrootcert={quote(str(tls.ca))}"
-    return Engine("postgresql", url, port, command, directory, user, lambda: _speaks_postgres(port))
+    return Engine("postgresql", url, command, directory, user, _speaks_postgres)
 
 
 ENGINES: dict[str, Callable[[str, bool, Certificates | None], Engine]] = {
