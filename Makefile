@@ -4,6 +4,8 @@ PYTHON  ?= python3
 VENV    := $(if $(findstring command,$(origin PYTHON)),.venv-$(shell $(PYTHON) -c \
 	'import sys; print("%d.%d" % sys.version_info[:2] + sys.abiflags)'),.venv)
 BIN     := $(VENV)/bin
+# Some environments forbid Python to keep what it compiled; then each of some thousand processes compiles everything again.
+export PYTHONDONTWRITEBYTECODE =
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel
@@ -60,7 +62,7 @@ run:    ## The five old comparisons and find_one against the peers, on one scree
 
 # Tests wait for servers more than they work, so there are two workers for each core; each has servers of its own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
-PYTEST  := MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
+PYTEST  := MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --numprocesses $(WORKERS)
 
 SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=10
 LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100
