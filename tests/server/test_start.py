@@ -6,6 +6,7 @@ import ast
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pymongo
 import pymongo.errors
@@ -13,6 +14,7 @@ import pytest
 
 from mangonel import server
 from mangonel.server import launch, process
+from mangonel.server.wire import CommandError
 
 
 def is_alive(pid: int) -> bool:
@@ -128,6 +130,22 @@ def test_kept_data_keeps_its_user(tmp_path: Path, members: int) -> None:
             pymongo.MongoClient(deployment.uri) as client,
         ):
             assert client.admin.command("ping")["ok"] == 1
+
+
+def test_user_is_made_by_the_member_that_is_primary_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    create_user, refusals = launch.sets.create_user, [CommandError("not primary", 10107)]
+
+    def elected_another(*arguments: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        create_user(*arguments)
+
+    monkeypatch.setattr(launch.sets, "create_user", elected_another)
+    with (
+        server.start(replica_set=1, auth=("root", "secret")) as deployment,
+        pymongo.MongoClient(deployment.uri) as client,
+    ):
+        assert client.shop.orders.insert_one({}).acknowledged
 
 
 def test_set_parameters_reach_mongod() -> None:

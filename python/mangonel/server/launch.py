@@ -8,6 +8,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mangonel.server import replica_set as sets
@@ -16,6 +17,7 @@ from mangonel.server.find import find_mongod, mongod_version
 from mangonel.server.process import HOST, Process, Supervisor, free_port
 from mangonel.server.server import Member, Server, credentials_of
 from mangonel.server.tls import tls_arguments, tls_context, tls_options, tls_uri_options
+from mangonel.server.wire import CommandError
 
 __all__ = ["start"]
 
@@ -101,10 +103,7 @@ def start(
                 member._tls = tls_context(options)
         primary = _become_deployment(server, replica_set, record, settings, deadline)
         if auth:
-            sets.create_user(
-                lambda command: primary.run_command(command, timeout=max(1.0, deadline - time.monotonic())),
-                *auth,
-            )
+            _create_user(server, primary, auth, deadline)
         if not is_temporary:
             _write_record(directory, replica_set, [member.port for member in server.members])
     except BaseException:
@@ -182,6 +181,18 @@ def _become_deployment(
 
     runs = [member.run_command for member in server.members]
     return server.members[sets.wait_for_members(runs, deadline, check)]
+
+
+def _create_user(server: Server, primary: Member, auth: tuple[str, str], deadline: float) -> None:
+    while True:
+        left = max(1.0, deadline - time.monotonic())
+        try:
+            return sets.create_user(partial(primary.run_command, timeout=left), *auth)
+        except CommandError as error:
+            # A machine at full load misses heartbeats, and the set elects another.
+            if error.code not in sets.NOT_PRIMARY or time.monotonic() > deadline:
+                raise
+        primary = server.wait_for_primary(timeout=left)
 
 
 def _key_file(home: str, secret: str) -> str:

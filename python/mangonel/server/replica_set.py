@@ -10,13 +10,15 @@ from mangonel.server.errors import ServerError
 from mangonel.server.process import HOST, POLL
 from mangonel.server.wire import CommandError
 
-__all__ = ["NAME", "create_user", "initiate", "member_state", "step_up", "wait_for_members"]
+__all__ = ["NAME", "NOT_PRIMARY", "create_user", "initiate", "member_state", "step_up", "wait_for_members"]
 
 NAME = "rs0"
 # Failover in seconds, not in the ten of a deployment that spans data centres.
 SETTINGS = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
 
 UNAUTHORIZED = 13
+# Another member is primary by now, or none is: NotWritablePrimary, PrimarySteppedDown, InterruptedDueToReplStateChange.
+NOT_PRIMARY = frozenset({10107, 189, 11602})
 ALREADY_INITIALIZED = 23
 USER_EXISTS = 51003
 
