@@ -15,12 +15,15 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx
+from browser import after
 
 from mangonel.websessions import WebSessions
 
-__all__ = ["FRAMEWORKS", "Reply", "Send", "served"]
+__all__ = ["CHECKING", "FRAMEWORKS", "Reply", "Send", "served"]
 
 FRAMEWORKS = ("asgi", "starlette", "fastapi", "wsgi", "wsgi-generator", "flask", "flask-debug", "tornado")
+# These check what another site may have sent, when they are told to.
+CHECKING = ("asgi", "starlette", "fastapi", "flask", "tornado")
 # These run on an event loop, the others in threads.
 ASYNCHRONOUS = ("asgi", "starlette", "fastapi", "tornado")
 
@@ -35,9 +38,7 @@ class Reply:
         self.headers = response.headers if response is not None else httpx.Headers()
         self.text = response.text if response is not None else ""
         self.set_cookies = self.headers.get_list("set-cookie")
-        self.cookie = cookie
-        for value in self.set_cookies:
-            self.cookie = None if "Max-Age=0" in value else value.partition(";")[0]
+        self.cookie = after(cookie, self.set_cookies)
 
     @property
     def found(self) -> dict[str, Any]:
@@ -75,8 +76,8 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
     return int(wanted.get("fail", 200)), before
 
 
-def _asgi(sessions: WebSessions[Any]) -> Any:
-    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+def _asgi(sessions: WebSessions[Any], checks: bool = False) -> Any:
+    from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         status, found = act(scope["session"], scope["query_string"].decode())
@@ -84,36 +85,39 @@ def _asgi(sessions: WebSessions[Any]) -> Any:
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": body})
 
-    return SessionMiddleware(app, sessions)
+    return SessionMiddleware(CSRFMiddleware(app) if checks else app, sessions)
 
 
-def _starlette(sessions: WebSessions[Any]) -> Any:
+def _starlette(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+    from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 
     async def page(request: Request) -> JSONResponse:
         status, found = act(request.session, request.url.query)
         return JSONResponse(found, status)
 
+    checking = [Middleware(CSRFMiddleware)] if checks else []
     return Starlette(
         routes=[Route("/", page, methods=["GET", "POST"])],
-        middleware=[Middleware(SessionMiddleware, sessions=sessions)],
+        middleware=[Middleware(SessionMiddleware, sessions=sessions), *checking],
     )
 
 
-def _fastapi(sessions: WebSessions[Any]) -> Any:
+def _fastapi(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import JSONResponse
 
-    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+    from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 
     app = FastAPI()
+    if checks:
+        app.add_middleware(CSRFMiddleware)
     app.add_middleware(SessionMiddleware, sessions=sessions)
 
     def page(request: Any) -> JSONResponse:
@@ -147,13 +151,13 @@ def _wsgi_generator(sessions: WebSessions[Any]) -> Any:
     return WSGISessions(app, sessions)
 
 
-def _flask(sessions: WebSessions[Any], propagates: bool = False) -> Any:
+def _flask(sessions: WebSessions[Any], checks: bool = False, propagates: bool = False) -> Any:
     import flask
 
     app = flask.Flask("tests", root_path="/")
     app.config["PROPAGATE_EXCEPTIONS"] = propagates
     app.logger.disabled = True
-    sessions.init_flask(app)
+    sessions.init_flask(app, csrf=checks)
 
     @app.route("/", methods=["GET", "POST"])
     def page() -> Any:
@@ -163,12 +167,14 @@ def _flask(sessions: WebSessions[Any], propagates: bool = False) -> Any:
     return app
 
 
-def _tornado(sessions: WebSessions[Any]) -> Any:
+def _tornado(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from tornado.web import Application, RequestHandler
 
     from mangonel.websessions.frameworks.tornado import SessionMixin
 
     class Page(SessionMixin, RequestHandler):
+        check_csrf = checks
+
         async def get(self) -> None:
             status, found = act(self.session, self.request.query)
             self.set_status(status)
@@ -197,21 +203,33 @@ def _on_a_loop() -> Iterator[Callable[[Any], Any]]:
 
 
 @contextlib.contextmanager
-def served(framework: str, sessions: WebSessions[Any]) -> Iterator[Send]:
-    """Yield `send(query, cookie, **headers)` for the application in a framework."""
+def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) -> Iterator[Send]:
+    """Yield `send(query, cookie, **headers)` for the application in a framework.
+
+    Args:
+        checks: it refuses what another site may have sent; for those in CHECKING.
+    """
     if framework not in ASYNCHRONOUS:
-        app = {"wsgi": _wsgi, "wsgi-generator": _wsgi_generator, "flask": _flask}.get(framework)
-        made = app(sessions) if app is not None else _flask(sessions, propagates=True)
+        app = {"wsgi": _wsgi, "wsgi-generator": _wsgi_generator}.get(framework)
+        made = (
+            app(sessions)
+            if app is not None
+            else _flask(sessions, checks=checks, propagates=framework == "flask-debug")
+        )
         transport = httpx.WSGITransport(made, raise_app_exceptions=True)
         with httpx.Client(transport=transport, base_url=HOST) as client:
 
             def send(
-                query: str = "", cookie: str | None = None, method: str = "GET", **headers: str
+                query: str = "",
+                cookie: str | None = None,
+                method: str = "GET",
+                body: bytes | None = None,
+                **headers: str,
             ) -> Reply:
                 if cookie:
                     headers["Cookie"] = cookie
                 try:
-                    answer = client.request(method, f"/?{query}", headers=headers)
+                    answer = client.request(method, f"/?{query}", headers=headers, content=body)
                 except Failure:
                     return Reply(None, cookie)
                 finally:
@@ -223,21 +241,27 @@ def served(framework: str, sessions: WebSessions[Any]) -> Iterator[Send]:
         return
     with _on_a_loop() as run:
         if framework == "tornado":
-            url, transport, stop = run(_listen(_tornado(sessions)))
+            url, transport, stop = run(_listen(_tornado(sessions, checks)))
         else:
-            made = {"asgi": _asgi, "starlette": _starlette, "fastapi": _fastapi}[framework](sessions)
+            made = {"asgi": _asgi, "starlette": _starlette, "fastapi": _fastapi}[framework](sessions, checks)
             url, transport, stop = HOST, httpx.ASGITransport(made, raise_app_exceptions=False), None
 
         async def request(
-            query: str, cookie: str | None, method: str, headers: dict[str, str]
+            query: str, cookie: str | None, method: str, body: bytes | None, headers: dict[str, str]
         ) -> httpx.Response:
             if cookie:
                 headers["Cookie"] = cookie
             async with httpx.AsyncClient(transport=transport, base_url=url) as client:
-                return await client.request(method, f"/?{query}", headers=headers)
+                return await client.request(method, f"/?{query}", headers=headers, content=body)
 
-        def send(query: str = "", cookie: str | None = None, method: str = "GET", **headers: str) -> Reply:
-            return Reply(run(request(query, cookie, method, headers)), cookie)
+        def send(
+            query: str = "",
+            cookie: str | None = None,
+            method: str = "GET",
+            body: bytes | None = None,
+            **headers: str,
+        ) -> Reply:
+            return Reply(run(request(query, cookie, method, body, headers)), cookie)
 
         try:
             yield send

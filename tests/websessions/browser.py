@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.websessions import MemoryStore, Visit, WebSession, WebSessions
-from mangonel.websessions.answer import headers_of
+from mangonel.websessions.answer import take_headers
 from mangonel.websessions.stores.meter import Meter
 from mangonel.websessions.testing import FakeClock, RecordingEvents
+
+
+def after(cookie: str | None, set_cookies: list[str]) -> str | None:
+    """Return the Cookie header that a browser sends after an answer; None: no cookie is left."""
+    jar = dict(part.split("=", 1) for part in cookie.split("; ")) if cookie else {}
+    for each in set_cookies:
+        name, _, value = each.partition(";")[0].partition("=")
+        jar.pop(name, None)
+        if "Max-Age=0" not in each:
+            jar[name] = value
+    return "; ".join(f"{name}={value}" for name, value in jar.items()) or None
 
 
 class Browser:
@@ -32,17 +43,14 @@ class Browser:
     async def end(self, session: WebSession[Any], is_lost: bool = False) -> list[tuple[str, str]]:
         """Commit and take the cookie, unless the answer is lost on its way."""
         await self.sessions.asynchronous.commit(session)
-        headers = headers_of(session)
-        session.state.cookie = None
+        headers = take_headers(session)
         if not is_lost:
             self.take(headers)
         self.last_headers = headers
         return headers
 
     def take(self, headers: list[tuple[str, str]]) -> None:
-        for name, value in headers:
-            if name == "Set-Cookie":
-                self.cookie = None if "Max-Age=0" in value else value.partition(";")[0]
+        self.cookie = after(self.cookie, [value for name, value in headers if name == "Set-Cookie"])
 
     async def store(self, **values: Any) -> WebSession[Any]:
         session = await self.begin()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from applications import FRAMEWORKS, served
+from browser import Site
 
 from mangonel.websessions import MemoryStore, WebSessions
 
@@ -36,3 +40,46 @@ def test_an_answer_with_the_cookie_is_nobody_elses(framework: str, control: str)
             assert answer.set_cookies
             assert answer.headers["cache-control"] == control
             assert "Cookie" in answer.headers["vary"]
+
+
+LOOKS: dict[str, Callable[[Any], Any]] = {
+    "get": lambda session: session.get("a"),
+    "in": lambda session: "a" in session,
+    "len": len,
+    "bool": bool,
+    "equal": lambda session: session == {},
+    "pop": lambda session: session.pop("a", None),
+    "setdefault": lambda session: session.setdefault("a", 1),
+    "dict": dict,
+    "list": list,
+    "items": lambda session: session.items(),
+    "user": lambda session: session.user,
+    "new": lambda session: session.new,
+    "label": lambda session: session.label,
+    "tag": lambda session: session.tag,
+    "expires": lambda session: session.expires,
+    "flashes": lambda session: session.flashes(),
+    "csrf_token": lambda session: session.csrf_token(),
+    "data": lambda session: session.data,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_whatever_looks_into_the_websession_counts_as_reading(look: str) -> None:
+    browser = Site().browser()
+    await browser.login("ada")
+    session = await browser.begin()
+    assert not session.accessed
+    LOOKS[look](session)
+    assert session.accessed
+
+
+async def test_what_the_package_does_by_itself_is_no_reading() -> None:
+    site = Site(renew="1m", bind=("user_agent",), bind_secret="s")
+    browser = site.browser()
+    await browser.login("ada", keep=())
+    site.clock.advance(61)
+    session = await browser.begin()
+    await site.sessions.asynchronous.commit(session)
+    assert not session.accessed
+    assert [name for name, _ in await browser.end(await browser.begin())] == []

@@ -180,6 +180,7 @@ async def test_a_token_outlives_a_renewal() -> None:
     """Requirement 34."""
     site = Site(renew="15m")
     browser = site.browser()
+    await browser.login("ada")
     session = await browser.begin()
     token = session.csrf_token()
     await browser.end(session)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import tornado.web
 import tornado.websocket
-from browser import Site
+from browser import Site, after
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
@@ -187,8 +187,8 @@ class Client:
             raise_error=False,
         )
         for value in answer.headers.get_list("Set-Cookie"):
-            if value.startswith("sid="):
-                self.cookie = "" if "Max-Age=0" in value else value.partition(";")[0]
+            if value.startswith("sid"):
+                self.cookie = after(self.cookie, [value]) or ""
         return answer
 
 

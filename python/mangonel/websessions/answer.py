@@ -13,7 +13,7 @@ from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, decide, d
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
 
-__all__ = ["REASONS", "headers_of", "last_plan", "promise"]
+__all__ = ["REASONS", "headers_of", "last_plan", "promise", "take_headers"]
 
 # What a status of ours is called.
 REASONS = {403: "Forbidden", 409: "Conflict", 503: "Service Unavailable"}
@@ -47,14 +47,18 @@ def last_plan(session: WebSession[Any], status: int = 500) -> int:
 def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
     """Return the headers for this answer: Set-Cookie with what must go with it. Empty for most."""
     state = session.state
-    if state.cookie is None:
+    if state.cookie is None and state.csrf_cookie is None:
         # What was made for this visitor is nobody else's, whether they have a websession or not.
         return [("Vary", "Cookie")] if session.accessed else []
-    found = [
-        ("Set-Cookie", state.cookie),
-        ("Cache-Control", state.sessions.cookie.cache_control),
-        ("Vary", "Cookie"),
-    ]
+    found = [("Set-Cookie", cookie) for cookie in (state.cookie, state.csrf_cookie) if cookie is not None]
+    found += [("Cache-Control", state.sessions.cookie.cache_control), ("Vary", "Cookie")]
     if state.clear_site_data:
         found.append(("Clear-Site-Data", state.sessions.clear_site_data))
+    return found
+
+
+def take_headers(session: WebSession[Any]) -> list[tuple[str, str]]:
+    """Return the same for an answer that leaves now; no other one carries the cookies."""
+    found = headers_of(session)
+    session.state.cookie = session.state.csrf_cookie = None
     return found

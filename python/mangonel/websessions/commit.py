@@ -64,7 +64,7 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
     session.state.is_due = False
     if told and meter is not None:
         sessions.emit(
-            told, session.tag, bytes=len(session.state.base), seconds=meter.seconds(), calls=meter.calls
+            told, session.state.tag, bytes=len(session.state.base), seconds=meter.seconds(), calls=meter.calls
         )
 
 
@@ -109,7 +109,7 @@ async def _touch_flow(sessions: Settled[Any], store: Store, session: WebSession[
     expires = sessions.expiry(now, record.deadline, session.state.extra)
     if await store.touch(record.key, expires):
         session.state.record = replace(record, expires=expires)
-        sessions.emit("touched", session.tag)
+        sessions.emit("touched", session.state.tag)
     else:
         _lose(sessions, session)
 
@@ -140,7 +140,7 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
             session.state.record = fresh
             session.state.base = plain
             return True
-        sessions.emit("conflict", session.tag)
+        sessions.emit("conflict", session.state.tag)
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be saved")
 
 
@@ -151,7 +151,7 @@ async def _lose_flow(sessions: Settled[Any], store: Store, session: WebSession[A
 
 
 def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
-    sessions.emit("gone", session.tag)
+    sessions.emit("gone", session.state.tag)
     # After a rotation the browser may have the new cookie by now, which taking the old one back would remove.
     can_leave = not session.state.headers_left and session.state.visit.takes_cookies
     session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
@@ -163,7 +163,7 @@ def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = 
 async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
     record = session.state.record
     assert record is not None
-    tag = session.tag
+    tag = session.state.tag
     await end_flow(sessions, store, record, now)
     if session.state.alias is not None:
         await store.delete(session.state.alias)
@@ -204,7 +204,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
             return
         if change == "login" and sessions.max_per_user is not None:
             await _evict_flow(sessions, store, session, record, now)
-    sessions.emit(change, session.tag, user=record.user)
+    sessions.emit(change, session.state.tag, user=record.user)
 
 
 async def _refuse_flow(sessions: Settled[Any], store: Store, user: str, old: Record | None) -> None:

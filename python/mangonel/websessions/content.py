@@ -57,7 +57,7 @@ def fill(session: WebSession[Any], plain: bytes, value: dict[str, Any]) -> None:
     state.base = plain
     state.extra = extra if type(extra) is dict else None
     if state.sessions.model is None:
-        if session:
+        if dict.__len__(session):
             session.clear()
         session.update(value)
     else:

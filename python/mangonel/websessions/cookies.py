@@ -27,6 +27,7 @@ HEADER_LIMIT = 65_536
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SIGNED = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})", re.ASCII)
+_SECRET = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _ATTRIBUTE = re.compile(r"[\x20-\x3a\x3c-\x7e]*", re.ASCII)
@@ -67,6 +68,8 @@ class CookiePolicy:
         self._sign = [sha256(self._purpose + key).digest() for key in sign]
         self.cache_control = cookie.cache_control
         self._start = f"{name}="
+        # The secret of forms, for those who have no websession.
+        self._csrf_start = f"{name}-csrf="
         self._is_payload = is_payload
         attributes = ["HttpOnly", f"Path={path}", f"SameSite={cookie.samesite}"]
         if domain:
@@ -119,6 +122,24 @@ class CookiePolicy:
     def key_of(self, token: str) -> bytes:
         """Return what a token of this cookie is stored under. The token itself never reaches a store."""
         return sha256(self._purpose + token.encode()).digest()
+
+    def csrf_secret(self, header: str) -> str | None:
+        """Return the secret of forms that a Cookie header carries, or None."""
+        if self._csrf_start not in header or len(header) > HEADER_LIMIT:
+            return None
+        for part in header.split(";"):
+            name, _, value = part.strip().partition("=")
+            if f"{name}=" == self._csrf_start and _SECRET.fullmatch(value):
+                return value
+        return None
+
+    def give_csrf(self, secret: str) -> str:
+        """Return the Set-Cookie header that gives the secret of forms to the browser, until that is closed."""
+        return f"{self._csrf_start}{secret}{self._attributes}"
+
+    def take_back_csrf(self) -> str:
+        """Return the Set-Cookie header that removes it."""
+        return f"{self._csrf_start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
     @property
     def purpose(self) -> bytes:

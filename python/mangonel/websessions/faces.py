@@ -60,7 +60,9 @@ class _Face:
 
     def _fail(self, error: Exception, session: WebSession[Any] | None = None) -> StoreError:
         sessions = self._sessions
-        sessions.emit("store_error", session.tag if session is not None else "", reason=type(error).__name__)
+        sessions.emit(
+            "store_error", session.state.tag if session is not None else "", reason=type(error).__name__
+        )
         from mangonel.websessions.stores.tls import advice
 
         text = f"the {self.title} store failed: {type(error).__name__}: {error}"

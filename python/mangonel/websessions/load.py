@@ -62,7 +62,7 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
             continue
         if sessions.bind and not _is_bound(sessions, session):
             await end_flow(sessions, store, record, now)
-            sessions.emit("destroyed", session.tag, reason="signal")
+            sessions.emit("destroyed", session.state.tag, reason="signal")
             session = WebSession(sessions, visit)
             session.state.cookie = policy.take_back() if visit.takes_cookies else None
             return session
@@ -187,7 +187,7 @@ def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
     for signal, digest in bound.items():
         if signal not in sessions.bind or sessions.still_has(session.state.visit, signal, digest):
             continue
-        sessions.emit("mismatch", session.tag, signal=signal)
+        sessions.emit("mismatch", session.state.tag, signal=signal)
         policy = sessions.mismatch_policy(signal)
         if policy == "destroy":
             return False
@@ -238,4 +238,4 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         return
     session.state.record = fresh
     session.state.cookie = sessions.cookie.give(token, fresh.deadline - now)
-    sessions.emit("renewed", session.tag)
+    sessions.emit("renewed", session.state.tag)

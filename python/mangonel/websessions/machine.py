@@ -92,6 +92,8 @@ class State:
         alias: key of the old id that led here; None: the record's own did.
         was_lost: the old id came again so late that the answer with the new one must have been lost.
         cookie: the Set-Cookie header to send; None: none.
+        csrf_secret: of tokens, where it is not kept with the values; "": what the request brought is void.
+        csrf_cookie: the Set-Cookie header that gives or takes the cookie with that secret.
         promised: the token of a cookie that left before its record was stored.
         headers_left: no cookie can be set any more.
         clear_site_data: the header Clear-Site-Data goes along.
@@ -120,6 +122,8 @@ class State:
     alias: bytes | None = None
     was_lost = False
     promised: str | None = None
+    csrf_secret: str | None = None
+    csrf_cookie: str | None = None
     headers_left = False
     clear_site_data = False
     challenged = False
@@ -132,6 +136,11 @@ class State:
         self.visit = visit
         self.base = sessions.blank
         self.record = self.extra = self.model = self.user = self.cookie = None
+
+    @property
+    def tag(self) -> str:
+        """The websession's name for logs; "" before it is stored."""
+        return self.record.sid.hex() if self.record is not None else ""
 
     def set_extra(self, name: str, value: Any) -> None:
         """Keep something beside the values."""
@@ -155,7 +164,13 @@ def decide(session: WebSession[Any]) -> int:
                 "the store did not answer when this request began, so nothing was ended or given a new id"
             )
         return NOTHING
-    if record is None and not session and not state.extra and not state.user and state.model is None:
+    if (
+        record is None
+        and not dict.__len__(session)
+        and not state.extra
+        and not state.user
+        and state.model is None
+    ):
         return NOTHING  # the table's first row, without encoding anything
     state.encoded = encoded(session)
     plan = PLANS[record is not None, _asked(state), _differs(state)]

@@ -176,11 +176,12 @@ class WebSessions(Settled[Data]):
         """Close the connections that were opened for a URL."""
         await self.asynchronous.aclose()
 
-    def init_flask(self, app: Any) -> None:
+    def init_flask(self, app: Any, *, csrf: bool = False) -> None:
         """Let `flask.session` be one of these websessions.
 
         Args:
             app: a Flask application.
+            csrf: check every request that may change something; see `csrf_exempt` of the same module.
 
         Example:
             >>> import flask
@@ -188,7 +189,7 @@ class WebSessions(Settled[Data]):
         """
         from mangonel.websessions.frameworks.flask import init_flask
 
-        init_flask(app, self)
+        init_flask(app, self, csrf=csrf)
 
     @property
     def current(self) -> Callable[..., Any]:

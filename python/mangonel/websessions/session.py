@@ -6,12 +6,10 @@ is about to leave. Nothing has to be remembered about nested changes: they are f
 
 from __future__ import annotations
 
-import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
-from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mangonel.websessions.csrf import check_token, masked, new_secret
 from mangonel.websessions.errors import CSRFError, UsageError
 from mangonel.websessions.machine import State
 from mangonel.websessions.settings import checked_text
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Flash", "Visit", "WebSession"]
 
 Data = TypeVar("Data")
-
-CSRF_BYTES = 16
 
 
 class Flash(tuple[str, str]):
@@ -98,6 +94,45 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.accessed = True
         return dict.__iter__(self)
 
+    def __len__(self) -> int:
+        self.accessed = True
+        return dict.__len__(self)
+
+    def __eq__(self, other: object) -> bool:
+        self.accessed = True
+        return dict.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Remove a value and return it, or the default.
+
+        Args:
+            key: its name.
+            default: what to return where there is none; without it, that is a KeyError.
+
+        Example:
+            >>> websession.pop("n", 0)
+            0
+        """
+        self.accessed = True
+        return dict.pop(self, key, *default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return a value; set it to the default where there is none.
+
+        Args:
+            key: its name.
+            default: what it shall be.
+
+        Example:
+            >>> websession.setdefault("cart", [])
+            []
+        """
+        self.accessed = True
+        return dict.setdefault(self, key, default)
+
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default.
 
@@ -132,6 +167,7 @@ class WebSession(dict[str, Any], Generic[Data]):
     @property
     def new(self) -> bool:
         """Whether nothing of it is stored."""
+        self.accessed = True
         return self.state.record is None
 
     @property
@@ -153,26 +189,31 @@ class WebSession(dict[str, Any], Generic[Data]):
     @property
     def created(self) -> float | None:
         """When it began or its user last logged in, in seconds since the epoch."""
+        self.accessed = True
         return self.state.record.created if self.state.record is not None else None
 
     @property
     def expires(self) -> float | None:
         """When it ends unless used, as stored."""
+        self.accessed = True
         return self.state.record.expires if self.state.record is not None else None
 
     @property
     def deadline(self) -> float | None:
         """When it ends whether used or not."""
+        self.accessed = True
         return self.state.record.deadline if self.state.record is not None else None
 
     @property
     def tag(self) -> str:
         """A name for logs and listings, which opens nothing. The same over renewals; "" before it is stored."""
-        return self.state.record.sid.hex() if self.state.record is not None else ""
+        self.accessed = True
+        return self.state.tag
 
     @property
     def label(self) -> str | None:
         """What listings call it; set it as "Firefox on Linux". At most 255 characters that every engine can store."""
+        self.accessed = True
         return self.state.label
 
     @label.setter
@@ -234,6 +275,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             for key in self.state.kept:
                 setattr(fresh, key, getattr(self.data, key))
             self.state.model = fresh
+        self._drop_csrf()
         self.state.extra = None
         self.state.user = user
         self.state.challenged = False
@@ -251,13 +293,13 @@ class WebSession(dict[str, Any], Generic[Data]):
     def rotate(self) -> None:
         """Take a new id because privileges changed. The data and the absolute limit stay, the old id is dead."""
         self._check_cookie_can_leave("rotate()")
-        if self.state.extra:
-            self.state.extra.pop("csrf", None)
+        self._drop_csrf()
         self.state.change = self.state.change or "rotated"
 
     def destroy(self) -> None:
         """End it, here and in the browser; whatever runs in parallel cannot bring it back."""
         self.clear()
+        self._drop_csrf()
         self.state.model = None
         self.state.extra = None
         self.state.user = None
@@ -312,13 +354,18 @@ class WebSession(dict[str, Any], Generic[Data]):
     def csrf_token(self) -> str:
         """Return a token for forms, different each time; it dies with a login or a rotation, not with a renewal."""
         self.accessed = True
-        secret = (self.state.extra or {}).get("csrf")
+        secret = self._csrf_secret()
         if secret is None:
-            secret = urlsafe_b64encode(token_bytes(CSRF_BYTES)).decode()
-            self.state.set_extra("csrf", secret)
-        mask = token_bytes(CSRF_BYTES)
-        masked = bytes(a ^ b for a, b in zip(mask, urlsafe_b64decode(secret), strict=True))
-        return urlsafe_b64encode(mask + masked).decode().rstrip("=")
+            secret = new_secret()
+            state = self.state
+            if state.user is not None:
+                state.set_extra("csrf", secret)
+            else:
+                # Who is nobody has it in a cookie, and costs no record.
+                self._check_cookie_can_leave("csrf_token()")
+                state.csrf_secret = secret
+                state.csrf_cookie = state.sessions.cookie.give_csrf(secret)
+        return masked(secret)
 
     def check_csrf(self, token: str | None, fetch_site: str | None = None) -> None:
         """Check a token from a form or a header, and what the browser says about where the request comes from.
@@ -335,18 +382,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         """
         if fetch_site == "cross-site":
             raise CSRFError("the request comes from another site")
-        secret = (self.state.extra or {}).get("csrf")
-        if not token or not isinstance(secret, str):
-            raise CSRFError("expected a CSRF token of this websession, got none")
-        try:
-            raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        except ValueError:
-            raw = b""
-        if len(raw) != 2 * CSRF_BYTES:
-            raise CSRFError("the CSRF token is malformed")
-        plain = bytes(a ^ b for a, b in zip(raw[:CSRF_BYTES], raw[CSRF_BYTES:], strict=True))
-        if not hmac.compare_digest(plain, urlsafe_b64decode(secret)):
-            raise CSRFError("the CSRF token belongs to another websession, or to before the login")
+        check_token(token, self._csrf_secret())
 
     # Outside of an answer: WebSockets, server-sent events, long jobs.
 
@@ -374,6 +410,29 @@ class WebSession(dict[str, Any], Generic[Data]):
     __str__ = __repr__
 
     __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def _csrf_secret(self) -> str | None:
+        state = self.state
+        kept = (state.extra or {}).get("csrf")
+        if isinstance(kept, str):
+            return kept
+        if state.user is not None:
+            return None
+        if state.csrf_secret is None and state.visit.cookie is not None:
+            policy = state.sessions.cookie
+            # What travelled in the clear is nobody's secret.
+            is_believed = state.visit.is_secure or not policy.secure
+            state.csrf_secret = policy.csrf_secret(state.visit.cookie) if is_believed else None
+        return state.csrf_secret or None
+
+    def _drop_csrf(self) -> None:
+        state = self.state
+        if state.extra:
+            state.extra.pop("csrf", None)
+        state.csrf_cookie = None
+        if state.can_take_cookie and state.sessions.cookie.csrf_secret(state.visit.cookie or "") is not None:
+            state.csrf_cookie = state.sessions.cookie.take_back_csrf()
+        state.csrf_secret = ""
 
     def _bind(self) -> None:
         sessions = self.state.sessions

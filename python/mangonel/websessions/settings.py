@@ -126,6 +126,7 @@ class Protection:
         on_reuse: an id that was presented again after its renewal was seen is a copy: "destroy" ends the websession for
             whoever holds it, "log" only refuses the copy.
         on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless named.
+        trusted_origins: origins whose pages may send requests that change something, beside the application's own.
         guess_limit, guess_window: unknown ids from one network within so many seconds that make a `guessing` event.
     """
 
@@ -135,6 +136,7 @@ class Protection:
     bind_secret: Key | Keys | None = None
     on_reuse: str = "destroy"
     on_mismatch: str | Mapping[str, str] = "log"
+    trusted_origins: Iterable[str] = ()
     guess_limit: int = 20
     guess_window: Duration = 60
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from mangonel.websessions import abuse, cookies
 from mangonel.websessions.codecs import codec_named
 from mangonel.websessions.cookies import CookiePolicy
+from mangonel.websessions.csrf import origins_of
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.events import WARNINGS, Event, to_logging
 from mangonel.websessions.record import Record, all_but_data
@@ -108,6 +109,7 @@ class Settled(Generic[Data]):
             sha256(b"mangonel websession bind" + secret).digest() for secret in _bytes(secrets)
         ]
         self.on_reuse = one_of(protection.on_reuse, "on_reuse", ("destroy", "log"))
+        self.trusted_origins = origins_of(protection.trusted_origins)
         self.timeout = seconds(outages.timeout, "timeout")
         self.on_store_error = one_of(outages.on_store_error, "on_store_error", ("raise", "anonymous"))
         self.save_on_error = outages.save_on_error

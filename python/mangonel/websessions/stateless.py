@@ -61,7 +61,9 @@ def commit(session: WebSession[Any], plan: int) -> None:
     """
     sessions = session.state.sessions
     if not session.state.can_take_cookie:
-        sessions.emit("discarded", session.tag, reason="the headers had left before something was stored")
+        sessions.emit(
+            "discarded", session.state.tag, reason="the headers had left before something was stored"
+        )
         return
     now = sessions.now()
     old = session.state.record
@@ -97,7 +99,7 @@ def commit(session: WebSession[Any], plan: int) -> None:
     session.state.change, session.state.kept, session.state.is_due = "", None, False
     told = change if plan == ROTATE else "created" if plan == INSERT else "saved"
     sessions.emit(
-        told, session.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session.state.encoded)
+        told, session.state.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session.state.encoded)
     )
 
 

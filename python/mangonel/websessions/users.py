@@ -64,7 +64,7 @@ async def of_flow(
             last_seen,
             min(record.expires, record.deadline),
             record.label,
-            current is not None and current.tag == record.sid.hex(),
+            current is not None and current.state.tag == record.sid.hex(),
         )
     return sorted(found.values(), key=lambda handle: handle.created, reverse=True)
 

@@ -11,9 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, headers_of, last_plan
+from mangonel.websessions.answer import REASONS, last_plan, take_headers
+from mangonel.websessions.csrf import FORM_BYTES, HEADER, SAFE, check_request, token_in_form
 from mangonel.websessions.dependency import current_session
-from mangonel.websessions.errors import WebSessionError
+from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settled import checked
@@ -21,7 +22,7 @@ from mangonel.websessions.settled import checked
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["SessionMiddleware", "check_csrf", "current_session"]
+__all__ = ["CSRFMiddleware", "SessionMiddleware", "check_csrf", "current_session"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -46,12 +47,11 @@ class SessionMiddleware:
     def __init__(self, app: Application, sessions: WebSessions[Any], exclude: Iterable[str] = ()) -> None:
         self.app = app
         self.sessions = checked(sessions, "SessionMiddleware(app, …)")
-        self._exact = frozenset(path for path in exclude if not path.endswith("/"))
-        self._below = tuple(path for path in exclude if path.endswith("/"))
+        self._paths = _Paths(exclude)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or WebSocket."""
-        if scope["type"] not in ("http", "websocket") or self._is_excluded(scope["path"]):
+        if scope["type"] not in ("http", "websocket") or scope["path"] in self._paths:
             await self.app(scope, receive, send)
             return
         sessions = self.sessions
@@ -81,9 +81,6 @@ class SessionMiddleware:
         except BaseException as error:
             if not await answer.failed(error):
                 raise
-
-    def _is_excluded(self, path: str) -> bool:
-        return path in self._exact or (bool(self._below) and path.startswith(self._below))
 
 
 class _Answer:
@@ -123,8 +120,9 @@ class _Answer:
         is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
         if self.has_started or not isinstance(error, Exception):
             return False
-        added = headers_of(session)
-        if is_ours or session.state.cookie is not None:
+        has_cookie = session.state.cookie is not None
+        if is_ours or has_cookie:
+            added = take_headers(session)
             self._has_failed = self.has_started = True
             await _plain(self._send, error.status if isinstance(error, WebSessionError) else 500, added)
         return is_ours
@@ -139,9 +137,8 @@ class _Answer:
             self._has_failed = True
             await _plain(self._send, error.status)
             return
-        added = headers_of(session)
+        added = take_headers(session)
         if added:
-            session.state.cookie = None
             message["headers"] = _with(message.get("headers", ()), added)
         session.state.headers_left = True
         await self._send(message)
@@ -168,8 +165,84 @@ async def _outlast(commit: Coroutine[Any, Any, None]) -> None:
 _commits: set[asyncio.Future[None]] = set()
 
 
+class CSRFMiddleware:
+    """Refuses requests that another site sent, for an application inside of `SessionMiddleware`.
+
+    What is not GET, HEAD, OPTIONS or TRACE must come from a page of ours, and needs a token, in the header X-CSRF-Token
+    or in the field `_csrf` within the first 64 KiB of a form. A WebSocket must come from a page of ours.
+
+    Args:
+        app: the application.
+        exclude: paths that check by themselves, as "/hook"; a path that ends in "/" stands for all below it.
+    """
+
+    def __init__(self, app: Application, exclude: Iterable[str] = ()) -> None:
+        self.app = app
+        self._paths = _Paths(exclude)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request or WebSocket."""
+        is_socket = scope["type"] == "websocket"
+        if not is_socket and (scope["type"] != "http" or scope["method"] in SAFE):
+            await self.app(scope, receive, send)
+            return
+        session = scope.get("session")
+        if scope["path"] in self._paths:
+            await self.app(scope, receive, send)
+            return
+        if not isinstance(session, WebSession):
+            raise UsageError("expected SessionMiddleware(app, sessions=…) around CSRFMiddleware(app)")
+
+        def header(name: str) -> str | None:
+            return _header(scope, name.lower().encode())
+
+        token = header(HEADER)
+        if token is None and not is_socket:
+            token, receive = await _form_token(header("Content-Type") or "", receive)
+        try:
+            check_request(session, token, header, has_token=not is_socket)
+        except CSRFError as error:
+            log.warning("refused %s: %s", scope["path"], error)
+            if is_socket:
+                await send({"type": "websocket.close", "code": 1008, "reason": "forbidden"})
+            else:
+                await _plain(send, error.status)
+            return
+        await self.app(scope, receive, send)
+
+
+async def _form_token(content_type: str, receive: Receive) -> tuple[str | None, Receive]:
+    """Return the token in a form, and what gives the application the whole form afterwards."""
+    held: list[Message] = []
+    body, token = b"", None
+    if content_type.lower().startswith(("application/x-www-form-urlencoded", "multipart/form-data")):
+        more = True
+        while more and len(body) < FORM_BYTES and token is None:
+            held.append(message := await receive())
+            body += message.get("body", b"")
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            if not more or content_type.lower().startswith("multipart"):
+                token = token_in_form(content_type, body)
+        token = token or token_in_form(content_type, body)
+
+    async def again() -> Message:
+        return held.pop(0) if held else await receive()
+
+    return token, again
+
+
+class _Paths:
+    def __init__(self, given: Iterable[str]) -> None:
+        given = tuple(given)
+        self._exact = frozenset(path for path in given if not path.endswith("/"))
+        self._below = tuple(path for path in given if path.endswith("/"))
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._exact or (bool(self._below) and path.startswith(self._below))
+
+
 def check_csrf(request: Any, token: str | None = None) -> None:
-    """Check the token of a Starlette request: an argument, else the header X-CSRF-Token.
+    """Check where a Starlette request comes from, and its token: an argument, else the header X-CSRF-Token.
 
     Args:
         request: the request.
@@ -183,15 +256,13 @@ def check_csrf(request: Any, token: str | None = None) -> None:
         ...     check_csrf(request)
         ...     return JSONResponse({"done": True})
     """
-    headers = request.headers
-    current_session(request).check_csrf(token or headers.get("x-csrf-token"), headers.get("sec-fetch-site"))
+    check_request(current_session(request), token, request.headers.get)
 
 
 def _handshake(session: WebSession[Any], send: Send) -> Send:
     async def sender(message: Message) -> None:
         if message["type"] == "websocket.accept" and session.state.cookie is not None:
-            message["headers"] = _with(message.get("headers", ()), headers_of(session)[:1])
-            session.state.cookie = None
+            message["headers"] = _with(message.get("headers", ()), take_headers(session)[:1])
         await send(message)
 
     return sender

@@ -5,9 +5,11 @@ Runs the flows in the calling thread, on a store's blocking side. Knows no store
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mangonel.websessions.answer import REASONS, headers_of, last_plan
+from mangonel.websessions.answer import REASONS, last_plan, take_headers
+from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, TooManySessions, WebSessionError
 from mangonel.websessions.frameworks.wsgi import visit_of
 from mangonel.websessions.machine import NOTHING
@@ -22,7 +24,9 @@ except ImportError as error:  # pragma: no cover
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["FlaskSessions", "check_csrf", "init_flask"]
+__all__ = ["FlaskSessions", "check_csrf", "csrf_exempt", "init_flask"]
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class FlaskSessions(SessionInterface):
@@ -69,20 +73,20 @@ class FlaskSessions(SessionInterface):
             app.logger.exception("cannot store the websession")
             _refuse(response, error.status)
             return
-        for name, value in headers_of(session):
+        for name, value in take_headers(session):
             if name == "Cache-Control":
                 response.headers[name] = value
             else:
                 response.headers.add(name, value)
-        session.state.cookie = None
 
 
-def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
+def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> None:
     """Let `flask.session` be one of these websessions.
 
     Args:
         app: a Flask application.
         sessions: what its requests use.
+        csrf: check every request that is not GET, HEAD, OPTIONS or TRACE, but for views with `csrf_exempt`.
 
     Example:
         >>> import flask
@@ -96,7 +100,13 @@ def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
             return flask.Response("Service Unavailable", 503, {"Cache-Control": "no-store"})
         return None
 
-    app.before_request_funcs.setdefault(None, []).insert(0, refuse_without_store)
+    def refuse_forged() -> None:
+        view = app.view_functions.get(flask.request.endpoint)
+        if flask.request.method not in SAFE and not getattr(view, "is_csrf_exempt", False):
+            check_csrf()
+
+    first = [refuse_without_store, refuse_forged] if csrf else [refuse_without_store]
+    app.before_request_funcs.setdefault(None, [])[:0] = first
 
     def end_without_answer(error: BaseException | None) -> None:
         """Commit what must hold where an exception went past `save_session`, as while debugging."""
@@ -120,7 +130,7 @@ def init_flask(app: Any, sessions: WebSessions[Any]) -> None:
 
 
 def check_csrf(token: str | None = None) -> None:
-    """Check the token of the current request: an argument, else the field `_csrf`, else the header X-CSRF-Token.
+    """Check where the request comes from, and its token: an argument, else the field `_csrf`, else X-CSRF-Token.
 
     Args:
         token: None: the one that the request carries.
@@ -135,9 +145,24 @@ def check_csrf(token: str | None = None) -> None:
         ...     return "done"
     """
     request = flask.request
-    found = token or request.form.get("_csrf") or request.headers.get("X-CSRF-Token")
     session: Any = flask.session
-    session.check_csrf(found, request.headers.get("Sec-Fetch-Site"))
+    check_request(session, token or request.form.get(FIELD), request.headers.get)
+
+
+def csrf_exempt(view: View) -> View:
+    """Let a view do without the check of `init_flask(…, csrf=True)`, as one that other servers call.
+
+    Args:
+        view: a function.
+
+    Example:
+        >>> @app.post("/hook")
+        ... @csrf_exempt
+        ... def hook():
+        ...     return "heard"
+    """
+    view.is_csrf_exempt = True  # type: ignore[attr-defined]
+    return view
 
 
 def _refuse(response: Any, status: int) -> None:

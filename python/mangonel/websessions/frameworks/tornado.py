@@ -13,7 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import headers_of, last_plan, promise
+from mangonel.websessions.answer import last_plan, promise, take_headers
+from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
 from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
@@ -30,7 +31,6 @@ __all__ = ["SessionMixin"]
 
 log = logging.getLogger("mangonel.websessions")
 
-UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ENDED_CODE = 4401  # of the private range of WebSocket close codes; 401 says why
 
 SWITCHING_PROTOCOLS = 101
@@ -88,8 +88,8 @@ class SessionMixin(_Base):
 
     Attributes:
         use_session: False for handlers that never need one: no store call at all.
-        check_csrf: True: POST, PUT, PATCH and DELETE need a token of the websession, in the field `_csrf` or the
-            header X-CSRF-Token.
+        check_csrf: True: what is not GET, HEAD, OPTIONS or TRACE must come from a page of ours, and needs a token, in
+            the field `_csrf` or the header X-CSRF-Token.
         session_revalidate: for WebSockets: look so often, in seconds or as "60s", whether the websession has ended, and
             close with 4401 then. None: never.
     """
@@ -271,10 +271,10 @@ class SessionMixin(_Base):
             self._websession = await sessions.asynchronous.load(self.visit())
         except StoreError as error:
             raise self._http_error(error) from error
-        if self.check_csrf and self.request.method in UNSAFE:
-            token = self.get_body_argument("_csrf", None) or self.request.headers.get("X-CSRF-Token")
+        if self.check_csrf and self.request.method not in SAFE:
+            token = self.get_body_argument(FIELD, None)
             try:
-                self._websession.check_csrf(token, self.request.headers.get("Sec-Fetch-Site"))
+                check_request(self._websession, token, self.request.headers.get)
             except CSRFError as error:
                 raise self._http_error(error) from error
 
@@ -320,13 +320,12 @@ class SessionMixin(_Base):
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if (session.state.cookie is not None or session.accessed) and not self._headers_written:
             headers = self._headers
-            for name, value in headers_of(session):
+            for name, value in take_headers(session):
                 # Of all these there may be more than one, but for Cache-Control.
                 if name in headers and name != "Cache-Control":
                     headers.add(name, value)
                 else:
                     headers[name] = value
-            session.state.cookie = None
 
     async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
         while getattr(self, "ws_connection", None) is not None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, headers_of, last_plan
+from mangonel.websessions.answer import REASONS, last_plan, take_headers
 from mangonel.websessions.errors import StoreError, WebSessionError
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
@@ -108,8 +108,7 @@ class _Answer:
             self.session.state.sessions.blocking.commit(self.session, plan)
 
     def _take_headers(self) -> None:
-        self._added += headers_of(self.session)
-        self.session.state.cookie = None
+        self._added += take_headers(self.session)
 
 
 class _Body:
