@@ -11,7 +11,7 @@ import pytest
 
 from mangonel import AsyncMongoClient
 from mangonel.errors import ServerSelectionTimeoutError
-from tools.faces import EMPTY, eventually, found, new_loop, open_sockets
+from tools.faces import EMPTY, StreamsLoop, eventually, found, new_loop, open_sockets
 from tools.scripted_server import Hang, Reply, ScriptedServer
 
 
@@ -28,6 +28,61 @@ def test_one_client_works_in_one_loop_after_the_other(
     assert len(client._port._homes) == 1
     asyncio.run(client.close())
     scripted_server.wait_for_open(0)
+
+
+def test_a_loop_that_watches_no_descriptors_does_the_sending_and_receiving(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+
+    async def steps() -> bool:
+        async with AsyncMongoClient(scripted_server.uri) as client:
+            assert await client.shop.orders.find_one() is None
+            is_streamed: bool = client._port._home.streams
+            return is_streamed
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        assert runner.run(steps()) is (loop_name == "streams")
+
+
+class Handing(asyncio.Protocol):
+    """Gives a buffered protocol what was received elsewhere, while it holds the buffer: as Windows' loop does."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.connection_made, self.connection_lost = inner.connection_made, inner.connection_lost
+        self.pause_writing, self.resume_writing = inner.pause_writing, inner.resume_writing
+        self.eof_received = inner.eof_received
+
+    def data_received(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            buffer = self.inner.get_buffer(len(rest))
+            count = min(len(rest), len(buffer))
+            buffer[:count] = rest[:count]
+            self.inner.buffer_updated(count)
+            rest = rest[count:]
+
+
+class HandingLoop(StreamsLoop):
+    async def create_connection(self, factory: Any, *args: Any, **options: Any) -> Any:
+        return await super().create_connection(lambda: Handing(factory()), *args, **options)
+
+
+def test_replies_that_a_loop_received_into_memory_of_its_own_are_read(
+    scripted_server: ScriptedServer,
+) -> None:
+    large = {"_id": 1, "text": "x" * 3_000_000}
+    scripted_server.on("find", lambda request: found(large if request.command["limit"] == 2 else {"_id": 2}))
+
+    async def steps() -> None:
+        async with AsyncMongoClient(scripted_server.uri, maxPoolSize=1) as client:
+            for _ in range(3):
+                assert [found async for found in client.shop.orders.find(limit=2)] == [large]
+                assert [found async for found in client.shop.orders.find(limit=3)] == [{"_id": 2}]
+
+    with asyncio.Runner(loop_factory=HandingLoop) as runner:
+        runner.run(steps())
 
 
 def test_one_client_works_in_two_loops_at_once(loop_name: str, scripted_server: ScriptedServer) -> None:

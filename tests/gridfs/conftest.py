@@ -1,4 +1,4 @@
-"""Both faces, a bucket on each, and PyMongo's gridfs beside them as the oracle."""
+"""Both faces, a loop that watches no descriptors, a bucket on each, and PyMongo's gridfs beside them as the oracle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Face(tools.faces.Face):
         )
 
 
-face = tools.faces.faces("blocking", "asyncio", kind=Face)
+face = tools.faces.faces("blocking", "asyncio", "streams", kind=Face)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -23,6 +23,7 @@ from tools.scripted_server import ScriptedServer
 
 __all__ = [
     "EMPTY",
+    "LOOPS",
     "TIMEOUT",
     "Face",
     "connections_of",
@@ -37,6 +38,9 @@ __all__ = [
 
 TIMEOUT = 60.0  # seconds for anything that must happen; only a bug takes so long, on a busy machine too
 
+# "streams" watches no descriptors, as Windows' own loop.
+LOOPS = ("asyncio", "uvloop", "streams")
+
 EMPTY = {"ok": 1, "cursor": {"id": 0, "ns": "shop.orders", "firstBatch": []}}
 
 
@@ -46,11 +50,11 @@ def found(*documents: dict[str, Any], id: int = 0, batch: str = "firstBatch") ->
 
 
 class Face:
-    """One way of waiting: "blocking", of which "fused" and "reference" are two paths, "asyncio" or "uvloop"."""
+    """One way of waiting: "blocking", of which "fused" and "reference" are two paths, or a kind of loop."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.is_async = name in ("asyncio", "uvloop")
+        self.is_async = name in LOOPS
         self.clients: list[Any] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -163,8 +167,20 @@ def faces(*names: str, kind: type[Face] = Face) -> Any:
     return face
 
 
+class StreamsLoop(asyncio.SelectorEventLoop):
+    """A loop that does all I/O itself and watches no descriptors for others."""
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise NotImplementedError
+
+    # What removes them is used by asyncio itself.
+    add_reader = add_writer = _refuse
+
+
 def new_loop(name: str) -> asyncio.AbstractEventLoop:
     """Return a new loop of this kind."""
+    if name == "streams":
+        return StreamsLoop()
     if name != "uvloop":
         return asyncio.new_event_loop()
     uvloop = pytest.importorskip("uvloop")

@@ -24,7 +24,11 @@ KINDS = {
     "reference": "blocking",
     "asyncio": "asyncio",
     "uvloop": "asyncio",
+    "streams": "asyncio",
 }
+
+# Ways that share with another of their kind all but the bytes' way in and out: played in each file, not in each test.
+SHARING = ("streams",)
 
 # Marks of tests that play a sample themselves.
 AGAIN = ("hypothesis", "plays_a_sample")
@@ -44,7 +48,7 @@ def features(item: pytest.Item) -> Iterator[Feature]:
     for name, value in faces.items():
         # Every way of waiting in each file, and in each test of several cases.
         yield (item.path, value)
-        if len(values) > len(faces):
+        if len(values) > len(faces) and value not in SHARING:
             yield (here, name, value)
     once = next(item.iter_markers("each_once"), None)
     alone = once.args if once is not None else ()

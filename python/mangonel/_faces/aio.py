@@ -1,6 +1,7 @@
 """The asyncio face: one reader callback per connection, one future per reply, one timer for all deadlines.
 
-Works on every loop that has `add_reader`: asyncio's own, uvloop's, and so Tornado's. Knows no BSON and no command.
+On loops that have `add_reader`: asyncio's own, uvloop's, and so Tornado's. On others, as Windows' default one, each
+connection is a `Stream`. Knows no BSON and no command.
 A connection lives and dies with the loop it was opened on; one client may be used from several loops.
 """
 
@@ -24,6 +25,7 @@ from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter,
 from mangonel._faces.deadline import within
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
+from mangonel._faces.streams import Stream, forget, until_done
 from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -109,14 +111,21 @@ class AioPort:
             exchange.handle_link_lost()
             return False
         waiter = link.waiter = Waiter(home.loop)
+        stream = link.transport if home.streams else None
         if is_write:
-            sent += send_some(exchange, sent)
-            if sent < len(exchange):
-                await home.send_rest(link, exchange, sent)
+            if stream is not None:
+                exchange.handle_sending()
+                await stream.send(exchange, waiter, exchange.step_timeout, home.expire)
+            else:
+                sent += send_some(exchange, sent)
+                if sent < len(exchange):
+                    await home.send_rest(link, exchange, sent)
             if not exchange.expects_reply:
                 link.waiter = None
                 exchange.handle_sent()
                 return False
+        elif stream is not None:
+            stream.check_open()
         elif link.fd < 0:
             raise ConnectionResetError("the connection was closed")
         if not link.has_message:
@@ -180,7 +189,7 @@ class AioPort:
 
     def _kept(self, task: asyncio.Task[Any]) -> None:
         self._keeping.discard(task)
-        _forget(task)
+        forget(task)
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return steps if self.timeout is None else within(self.timeout, steps)
@@ -209,9 +218,9 @@ class AioPort:
         # A cursor may be dropped anywhere, even when its loop has ended; nobody is left to be told how it went.
         started._log_destroy_pending = False  # type: ignore[attr-defined]
         if started.done():
-            _forget(started)
+            forget(started)
         elif asyncio._get_running_loop() is loop:
-            started.add_done_callback(_forget)
+            started.add_done_callback(forget)
             started.cancel()
         else:
             with contextlib.suppress(RuntimeError):
@@ -255,6 +264,9 @@ class _Home:
         self._rings_at = 0.0
         self._ticket = 0
         self._longest = _LEAST_PRUNED
+        # Whether connections are streams, since the loop watches no descriptors; the first connection tells.
+        self.streams = False
+        self._is_tried = False
 
     def expire(self, future: asyncio.Future[Any] | Waiter, timeout: float) -> None:
         """Fail `future` with TimeoutError in `timeout` seconds, unless it is done by then."""
@@ -288,7 +300,7 @@ class _Home:
             if not future.done():
                 future.set_exception(TimeoutError("timed out"))
 
-    async def connect(self, address: Address, timeout: float | None) -> _Connection:
+    async def connect(self, address: Address, timeout: float | None) -> _Connection | Stream:
         """Return an open connection, not yet read from. `timeout`: seconds for each address of the name."""
         if address[1] is None or _is_numeric(address[0]):
             targets = resolve(address)
@@ -305,6 +317,10 @@ class _Home:
                     tune(sock)
                     if self._security is not None:
                         secured = await self._shake_hands(sock, address, self._security)
+                    if self._is_streamed(sock):
+                        stream = Stream(self.loop, self.core, sock, secured)
+                        await self.loop.create_connection(stream.itself, sock=sock)
+                        return stream
             except OSError as error:
                 sock.close()
                 # asyncio's own time-out says nothing.
@@ -316,6 +332,18 @@ class _Home:
             else:
                 return _Connection(self, sock, secured)
         raise failure
+
+    def _is_streamed(self, sock: socket.socket) -> bool:
+        """Return whether the loop must do all I/O, trying it with the first connection."""
+        if not self._is_tried:
+            try:
+                self.loop.add_reader(sock, _nothing)
+            except NotImplementedError:
+                self.streams = True
+            else:
+                self.loop.remove_reader(sock)
+            self._is_tried = True
+        return self.streams
 
     async def _connect(self, sock: socket.socket, target: Any) -> None:
         try:
@@ -367,15 +395,8 @@ class _Home:
             self.expire(done, timeout)
         self.loop.add_writer(fd, writable)
         try:
-            # A server that closes in the middle of a message is noticed by the reader, not by the writer.
-            waiter = link.waiter
-            await asyncio.wait((done, waiter), return_when=asyncio.FIRST_COMPLETED)
-            if not done.done():
-                waiter.result()
-                raise ConnectionResetError("the server answered before it had read the whole command")
-            done.result()
+            await until_done(done, link.waiter)
         finally:
-            _forget(done)
             if link.fd == fd:
                 self.loop.remove_writer(fd)
 
@@ -440,10 +461,8 @@ class _Connection:
         self._sock.close()
 
 
-def _forget(future: asyncio.Future[Any]) -> None:
-    """Drop the result of `future`, without the loop's complaint that nobody looked at it."""
-    if not future.cancel() and not future.cancelled():
-        future.exception()
+def _nothing() -> None:
+    """Nothing; never called."""
 
 
 def _is_numeric(host: str) -> bool:

@@ -95,7 +95,7 @@ class Secured:
         # Into a buffer it returns a count, whatever its stub says.
         return int(count)
 
-    def take(self, received: bytes) -> None:
+    def take(self, received: bytes | memoryview) -> None:
         self._incoming.write(received)
 
     @property

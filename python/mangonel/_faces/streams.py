@@ -1,0 +1,254 @@
+"""Connections on loops that watch no descriptors, such as Windows' own: there the loop sends and receives.
+
+`aio.py` takes them where there is no `add_reader`. They are slower by a turn of the loop, and what arrives is copied
+into the link, also what other connections receive where it belongs. Knows no BSON and no command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from asyncio import BufferedProtocol
+from typing import TYPE_CHECKING, Any
+
+from mangonel.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mangonel import _core
+    from mangonel._core import Waiter
+    from mangonel._faces.secure import Secured
+
+    Expire = Callable[[asyncio.Future[Any], float], None]
+
+# What is received at once; more of it while a large message comes.
+_LEAST_ROOM = 64 * 1024
+_MOST_ROOM = 1024 * 1024
+
+# What is copied at once to be sent: the message itself is not lent to a loop, which might keep it.
+_PIECE = 256 * 1024
+
+_CLOSED_BY_SERVER = "the server closed the connection"
+
+
+class Stream(BufferedProtocol):
+    """A link's transport that receives what its loop says has arrived, and sends what the loop takes."""
+
+    # The paths of `_core` that use descriptors have none here.
+    fd = -1
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        core: _core.Core,
+        sock: socket.socket,
+        secured: Secured | None,
+    ) -> None:
+        self.secured = secured
+        # Why nothing is sent or received any more; empty while it is open.
+        self.ending = ""
+        self._loop = loop
+        self._core = core
+        self._sock = sock
+        # The loop's side of it, from `connection_made` on.
+        self._writer: asyncio.Transport
+        self._link: _core.Link | None = None
+        self._room = memoryview(bytearray(_LEAST_ROOM))
+        # What arrived before there was a link: the peer's part of TLS goes on after the handshake.
+        self._early: list[bytes] = []
+        # There while the loop holds something unsent.
+        self._drained: asyncio.Future[None] | None = None
+
+    def itself(self) -> Stream:
+        """Return the stream: what a loop asks for its protocol."""
+        return self
+
+    def check_open(self) -> None:
+        """Raise ConnectionResetError when it is not."""
+        if self.ending:
+            raise ConnectionResetError(self.ending)
+
+    def start(self, link: _core.Link) -> None:
+        """Receive into `link` from now on, until closed."""
+        link.probe = self._sock.fileno()
+        self._link = link
+        early, self._early = self._early, []
+        for arrived in early:
+            self._take(link, memoryview(arrived))
+        if self.ending:
+            self._core.link_lost(link)
+
+    async def send(
+        self, exchange: _core.Exchange, waiter: Waiter, timeout: float | None, expire: Expire
+    ) -> None:
+        """Hand the whole message to the operating system, within `timeout` seconds; the loop goes on meanwhile.
+
+        Raises:
+            ConnectionError: the connection ended, or the server answered in the middle of the message.
+            TimeoutError: the time is over.
+        """
+        until = None if timeout is None else self._loop.time() + timeout
+        sent, total = 0, len(exchange)
+        while sent < total:
+            self.check_open()
+            # Let go before anything waits: the message may have to be stamped for another attempt.
+            with memoryview(exchange) as message, message[sent : sent + _PIECE] as piece:
+                if self.secured is None:
+                    taken, data = len(piece), bytes(piece)
+                else:
+                    taken, data = self.secured.encrypt(piece)
+            sent += taken
+            self._writer.write(data)
+            if self._drained is not None:
+                drained = self._drained
+                if until is not None:
+                    expire(drained, until - self._loop.time())
+                await until_done(drained, waiter)
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the loop's transport, which says from now on when it holds anything unsent."""
+        self._writer = transport  # type: ignore[assignment]  # a socket's has both directions
+        self._writer.set_write_buffer_limits(high=0)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Lend the room to receive into. It is this connection's own: some loops keep it while they wait."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was received."""
+        room = self._room
+        if nbytes == len(room) < _MOST_ROOM:
+            self._room = memoryview(bytearray(4 * nbytes))
+        arrived = room[:nbytes]
+        if self._link is None:
+            self._early.append(bytes(arrived))
+        else:
+            self._take(self._link, arrived)
+
+    def eof_received(self) -> None:
+        """Give the connection up: who sends nothing any more answers nothing."""
+        self._lose(ConnectionResetError(_CLOSED_BY_SERVER))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits."""
+        self._lose(exc or ConnectionResetError(_CLOSED_BY_SERVER))
+
+    def pause_writing(self) -> None:
+        """Let `send` wait: the socket has not taken all."""
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Let `send` go on: the socket has taken all."""
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    # What the core calls.
+
+    def close(self) -> None:
+        """Close the connection, from whatever thread."""
+        loop = self._loop
+        if loop.is_closed() or asyncio._get_running_loop() is loop:
+            self._close()
+        else:
+            try:
+                loop.call_soon_threadsafe(self._close)
+            except RuntimeError:
+                # The loop was closed in this moment.
+                self._close()
+
+    def interrupt(self) -> None:
+        """Nothing: nobody is ever inside a system call on the connection."""
+
+    def abandon(self) -> None:
+        """Close this process's copy of the socket, as a forked child must: loop and connection are the parent's."""
+        self.ending, self._link = "the connection is another process's", None
+        self._sock.close()
+
+    def _close(self) -> None:
+        self._end(ConnectionResetError("the client closed the connection"))
+
+    def _take(self, link: _core.Link, arrived: memoryview) -> None:
+        try:
+            is_whole = self._fill(link, arrived)
+        except (OSError, ProtocolError, MemoryError) as error:
+            self._lose(error)
+            return
+        if is_whole:
+            if len(self._room) > _LEAST_ROOM:
+                self._room = memoryview(bytearray(_LEAST_ROOM))
+            # A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
+            waiter, link.waiter = link.waiter, None
+            if waiter is not None:
+                waiter()
+
+    def _fill(self, link: _core.Link, arrived: memoryview) -> bool:
+        """Move what arrived into the link; return whether a whole message is there."""
+        is_whole = False
+        if self.secured is not None:
+            self.secured.take(arrived)
+            while (count := self.secured.decrypt_into(link)) is not None:
+                is_whole = link.received(count)
+            return is_whole
+        while arrived:
+            with memoryview(link) as window:
+                count = min(len(window), len(arrived))
+                window[:count] = arrived[:count]
+            is_whole = link.received(count)
+            arrived = arrived[count:]
+        return is_whole
+
+    def _lose(self, error: Exception) -> None:
+        link = self._link
+        if not self._end(error) and link is not None:
+            # An idle connection leaves the pool now. One in use is closed by its exchange, which has yet to say why.
+            self._core.link_lost(link)
+
+    def _end(self, error: Exception) -> bool:
+        """Send and receive nothing any more; return whether anybody waited, and is told."""
+        if self.ending:
+            return False
+        self.ending = str(error) or type(error).__name__
+        link, self._link = self._link, None
+        if self._loop.is_closed():
+            self._sock.close()
+            return False
+        self._writer.abort()
+        # The loop closes the socket in its next turn, which may be its last one; the server knows at once.
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_exception(error)
+        if link is None or link.waiter is None:
+            return False
+        waiter, link.waiter = link.waiter, None
+        waiter.set_exception(error)
+        return True
+
+
+async def until_done(sent: asyncio.Future[Any], waiter: Waiter) -> None:
+    """Wait until a message was sent, while `waiter` waits for its answer.
+
+    Raises:
+        OSError: what ended either.
+    """
+    try:
+        # A server that closes in the middle of a message is noticed by the reader, not by the writer.
+        await asyncio.wait((sent, waiter), return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+        if not sent.done():
+            waiter.result()
+            raise ConnectionResetError("the server answered before it had read the whole command")
+        sent.result()
+    finally:
+        forget(sent)
+
+
+def forget(future: asyncio.Future[Any]) -> None:
+    """Drop the result of `future`, without the loop's complaint that nobody looked at it."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()
