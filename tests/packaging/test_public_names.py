@@ -30,7 +30,9 @@ def public_modules() -> Iterator[ModuleType]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return what `dir` shows but what is private, and the modules and names of others that were imported there."""
+    """Return `__all__`; without it what `dir` shows, but what is private and what others made."""
+    if (declared := getattr(module, "__all__", None)) is not None:
+        return sorted(declared)
     return [
         name
         for name in dir(module)
