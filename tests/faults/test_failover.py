@@ -101,7 +101,9 @@ def test_no_write_is_lost_or_done_twice_and_no_error_gets_through_while_primarie
     }
     try:
         log = cause_faults(members)
-        results = {name: json.loads(program.communicate(timeout=180)[0]) for name, program in programs.items()}
+        results = {
+            name: json.loads(program.communicate(timeout=180)[0]) for name, program in programs.items()
+        }
     finally:
         for program in programs.values():
             program.kill()
