@@ -95,6 +95,7 @@ test-rest: build
 	$(PYTEST) --rest
 	$(LONG) $(PYTEST) tests/faults tests/websessions/test_model.py
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
+	$(BIN)/python tools/fuzz_json.py --inputs 200000
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=20
 	$(MAKE) --no-print-directory audit miri

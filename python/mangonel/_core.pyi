@@ -78,6 +78,8 @@ __all__ = [
     "decode_fields",
     "encode",
     "insert_one",
+    "json_dumps",
+    "json_loads",
     "odm_adopt",
     "odm_changes",
     "odm_decode_all",
@@ -159,6 +161,12 @@ def decode_all(data: Buffer, codec_options: None = None) -> list[dict[str, Any]]
 @overload
 def decode_all(data: Buffer, codec_options: CodecOptions[_DocumentType]) -> list[_DocumentType]: ...
 def decode_fields(data: Buffer, codec_options: CodecOptions[Any] | None = None) -> dict[str, Any]: ...
+
+# Extended JSON of the usual types; NotImplemented for all else, errors included.
+def json_loads(text: str | bytes | bytearray, options: CodecOptions[Any]) -> Any: ...
+def json_dumps(
+    value: Any, options: CodecOptions[Any], is_ascii: bool, between: str, after_key: str
+) -> Any: ...
 def reseed_object_ids() -> None: ...
 
 # The ways around the C API that the self-test at import allowed, each "on", or "off: " and why.

@@ -3,8 +3,8 @@
     >>> dumps({"_id": ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"), "at": datetime.datetime(2020, 1, 2)})
     '{"_id": {"$oid": "5f5f5f5f5f5f5f5f5f5f5f5f"}, "at": {"$date": "2020-01-02T00:00:00Z"}}'
 
-The options and the public functions are here; how a value is written and read is in `_json_write` and
-`_json_read`.
+The options and the public functions are here. `_core` reads and writes what has the usual types; how every other value
+is written and read, and what is wrong with it, is in `_json_write` and `_json_read`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from mangonel import _core
 from mangonel.bson import _json_read, _json_write
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.tz_util import utc
@@ -142,6 +143,9 @@ CANONICAL_JSON_OPTIONS: JSONOptions = JSONOptions(json_mode=JSONMode.CANONICAL)
 RELAXED_JSON_OPTIONS: JSONOptions = JSONOptions(json_mode=JSONMode.RELAXED)
 DEFAULT_JSON_OPTIONS: JSONOptions = RELAXED_JSON_OPTIONS
 
+# The arguments of `json.dumps` that `_core` knows.
+_WRITTEN_BY_CORE = frozenset({"ensure_ascii", "separators"})
+
 
 def dumps(obj: Any, *args: Any, **kwargs: Any) -> str:
     """Return documents as extended JSON.
@@ -161,6 +165,18 @@ def dumps(obj: Any, *args: Any, **kwargs: Any) -> str:
         '{"n": 5, "of": {"$maxKey": 1}}'
     """
     json_options = kwargs.pop("json_options", DEFAULT_JSON_OPTIONS)
+    if not args and kwargs.keys() <= _WRITTEN_BY_CORE and type(json_options) is JSONOptions:
+        separators = kwargs.get("separators")
+        between, after_key = (", ", ": ") if separators is None else separators
+        is_ascii = kwargs.get("ensure_ascii", True)
+        if type(is_ascii) is bool and type(between) is str and type(after_key) is str:
+            text: str = _core.json_dumps(obj, json_options, is_ascii, between, after_key)
+            if text is not NotImplemented:
+                return text
+    return _dumps_in_python(obj, json_options, *args, **kwargs)
+
+
+def _dumps_in_python(obj: Any, json_options: JSONOptions, *args: Any, **kwargs: Any) -> str:
     return json.dumps(_json_write.convert(obj, json_options), *args, **kwargs)
 
 
@@ -184,6 +200,14 @@ def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
         {'at': datetime.datetime(1970, 1, 1, 0, 0)}
     """
     json_options = kwargs.pop("json_options", DEFAULT_JSON_OPTIONS)
+    if not args and not kwargs and type(json_options) is JSONOptions:
+        value = _core.json_loads(s, json_options)
+        if value is not NotImplemented:
+            return value
+    return _loads_in_python(s, json_options, *args, **kwargs)
+
+
+def _loads_in_python(s: str | bytes | bytearray, json_options: JSONOptions, *args: Any, **kwargs: Any) -> Any:
     # Only pairs go through any document class in order. One call per object, since most of the time is spent in calls.
     document_class, read = json_options.document_class, _json_read.read
     kwargs.setdefault("object_pairs_hook", lambda pairs: read(document_class(pairs), json_options))

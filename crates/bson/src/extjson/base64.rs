@@ -27,7 +27,7 @@ static PAIRS: [[u8; 2]; 4096] = {
 };
 
 /// Appends the padded text of `bytes`.
-pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len().div_ceil(3) * 4);
     let (triples, rest) = bytes.as_chunks::<3>();
     for [a, b, c] in triples {
@@ -50,7 +50,10 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Reads padded text; the bits that padding leaves over may be anything, as other writers leave them so.
-pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// [`crate::ErrorKind::Syntax`] for any other text.
+pub fn decode(text: &str) -> Result<Vec<u8>> {
     let wrong = || Error::syntax("expected base64 text, found something else");
     let bytes = text.as_bytes();
     if !bytes.len().is_multiple_of(4) {

@@ -1,9 +1,10 @@
 //! Extended JSON: documents to text and back. Knows no Python and no files.
 //! Spec: extended-json.
 
-mod base64;
+pub mod base64;
 mod convert;
 mod parse;
+pub mod python;
 mod text;
 mod write;
 

@@ -54,7 +54,7 @@ fn push_unusual(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn push_checked(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_checked(bytes: &[u8], out: &mut Vec<u8>) {
     match first_escape(bytes) {
         Some(at) => push_escaped(bytes, at, out),
         None => out.extend_from_slice(bytes),
@@ -66,7 +66,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// Returns a word that is not zero when one of its bytes is no ASCII or needs an escape.
 #[inline]
-fn unusual(word: u64) -> u64 {
+pub(super) fn unusual(word: u64) -> u64 {
     let quotes = word ^ (ONES * b'"' as u64);
     let backslashes = word ^ (ONES * b'\\' as u64);
     // Taking 0x20 from a smaller byte, or 1 from zero, borrows and so sets its high bit. A borrow may mark the

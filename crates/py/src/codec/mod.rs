@@ -10,6 +10,7 @@ pub(crate) mod document_shape;
 pub(crate) mod encode;
 mod encode_rare;
 pub(crate) mod fault;
+mod json;
 mod key_cache;
 mod layout;
 pub(crate) mod make;
@@ -56,6 +57,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(decode_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(json::json_loads, module)?)?;
+    module.add_function(wrap_pyfunction!(json::json_dumps, module)?)?;
     module.add_function(wrap_pyfunction!(set_dict_layout, module)?)?;
     module.add_function(wrap_pyfunction!(fast_paths, module)?)?;
     module.add_function(wrap_pyfunction!(reseed_object_ids, module)?)

@@ -1,0 +1,480 @@
+//! JSON text as Python's `json` module has it: what it reads of the grammar, how it writes text and numbers. Makes no
+//! values and knows no types; what is unusual gets no answer, so that the module itself can be asked.
+
+use std::borrow::Cow;
+
+use super::text::unusual;
+use crate::object_id::{HEX, hex_digit};
+
+/// Reads a text from left to right. `None` from any method: this is no JSON, or nothing that is read here.
+pub struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A string without its quotes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Text<'a> {
+    /// ASCII without escapes.
+    Ascii(&'a [u8]),
+    /// Any other.
+    Other(Cow<'a, str>),
+}
+
+/// A number.
+#[derive(Debug, PartialEq)]
+pub enum Number<'a> {
+    /// An integer of 64 bits.
+    Int(i64),
+    /// A longer integer, as written.
+    Long(&'a str),
+    /// With a fraction or an exponent.
+    Float(f64),
+}
+
+/// Digits of which every number fits an i64.
+const SAFE_DIGITS: usize = 18;
+
+impl<'a> Scanner<'a> {
+    /// Starts at the beginning.
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Where the next byte stands.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Goes back to a position that `position` gave.
+    pub fn rewind(&mut self, at: usize) {
+        debug_assert!(at <= self.at);
+        self.at = at;
+    }
+
+    /// The next byte; `None` at the end.
+    #[inline]
+    pub fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Steps over the next byte if it is this one.
+    #[inline]
+    pub fn eat(&mut self, wanted: u8) -> bool {
+        let is_next = self.peek() == Some(wanted);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Steps over white space and then over the next byte if it is this one.
+    #[inline]
+    pub fn eat_spaced(&mut self, wanted: u8) -> bool {
+        self.skip_space();
+        self.eat(wanted)
+    }
+
+    /// Steps over white space.
+    #[inline]
+    pub fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Steps over a word such as `true`.
+    pub fn word(&mut self, word: &str) -> Option<()> {
+        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            return None;
+        }
+        self.at += word.len();
+        Some(())
+    }
+
+    /// Reads a string with its quotes.
+    #[inline]
+    pub fn string(&mut self) -> Option<Text<'a>> {
+        if !self.eat(b'"') {
+            return None;
+        }
+        let start = self.at;
+        let rest = &self.text.as_bytes()[start..];
+        let plain = plain_length(rest);
+        if rest.get(plain) == Some(&b'"') {
+            self.at = start + plain + 1;
+            return Some(Text::Ascii(&rest[..plain]));
+        }
+        self.at += plain;
+        self.unusual_string(start)
+    }
+
+    /// The rest of a string that starts at `start` and is plain up to here.
+    #[inline(never)]
+    fn unusual_string(&mut self, mut start: usize) -> Option<Text<'a>> {
+        let mut unescaped = String::new();
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    let last = self.text.get(start..self.at)?;
+                    self.at += 1;
+                    if unescaped.is_empty() {
+                        return Some(Text::Other(Cow::Borrowed(last)));
+                    }
+                    unescaped.push_str(last);
+                    return Some(Text::Other(Cow::Owned(unescaped)));
+                }
+                b'\\' => {
+                    unescaped.push_str(self.text.get(start..self.at)?);
+                    self.at += 1;
+                    unescaped.push(self.escape()?);
+                    start = self.at;
+                }
+                // A byte of a longer character is never a quote, a backslash or a control character.
+                0x20.. => self.at += 1,
+                _ => return None,
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Option<char> {
+        let letter = self.peek()?;
+        self.at += 1;
+        Some(match letter {
+            b'"' | b'\\' | b'/' => char::from(letter),
+            b'b' => '\u{8}',
+            b'f' => '\u{C}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => return self.unicode_escape(),
+            _ => return None,
+        })
+    }
+
+    /// Half of a surrogate pair, which a Python string can hold, gets no answer.
+    fn unicode_escape(&mut self) -> Option<char> {
+        let first = self.four_hex()?;
+        if !(0xD800..=0xDBFF).contains(&first) {
+            return char::from_u32(first);
+        }
+        self.word("\\u")?;
+        let second = self.four_hex()?;
+        (0xDC00..=0xDFFF).contains(&second).then_some(())?;
+        char::from_u32(0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00))
+    }
+
+    fn four_hex(&mut self) -> Option<u32> {
+        let digits = self.text.as_bytes().get(self.at..self.at + 4)?;
+        let mut code = 0;
+        for digit in digits {
+            code = code << 4 | u32::from(hex_digit(*digit)?);
+        }
+        self.at += 4;
+        Some(code)
+    }
+
+    /// Reads a number.
+    #[inline]
+    pub fn number(&mut self) -> Option<Number<'a>> {
+        let start = self.at;
+        let is_negative = self.eat(b'-');
+        let first = self.at;
+        let mut value = 0i64;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
+            self.at += 1;
+        }
+        let digits = self.at - first;
+        if digits == 0 || (digits > 1 && self.text.as_bytes()[first] == b'0') {
+            return None;
+        }
+        if !matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
+            let text = &self.text[start..self.at];
+            return Some(match digits <= SAFE_DIGITS {
+                true => Number::Int(if is_negative { -value } else { value }),
+                false => text.parse().map_or(Number::Long(text), Number::Int),
+            });
+        }
+        if self.eat(b'.') {
+            self.digits()?;
+        }
+        if self.eat(b'e') || self.eat(b'E') {
+            let _ = self.eat(b'-') || self.eat(b'+');
+            self.digits()?;
+        }
+        self.text[start..self.at].parse().ok().map(Number::Float)
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+}
+
+/// How many bytes from the start are ASCII that stands for itself.
+#[inline]
+fn plain_length(bytes: &[u8]) -> usize {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (i, chunk) in chunks.iter().enumerate() {
+        let marks = unusual(u64::from_le_bytes(*chunk));
+        if marks != 0 {
+            // Marks above the first may be false.
+            return i * 8 + marks.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_plain = |c: &u8| matches!(c, 0x20..0x80) && *c != b'"' && *c != b'\\';
+    chunks.len() * 8 + rest.iter().take_while(|c| is_plain(c)).count()
+}
+
+/// Reads the number of a `$numberInt` or `$numberLong`: a sign and up to eighteen digits.
+pub fn parse_int(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > SAFE_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+    Some(if is_negative { -value } else { value })
+}
+
+/// Reads the number of a `$numberDouble`.
+pub fn parse_float(text: &[u8]) -> Option<f64> {
+    match text {
+        b"NaN" => return Some(f64::NAN),
+        b"Infinity" => return Some(f64::INFINITY),
+        b"-Infinity" => return Some(f64::NEG_INFINITY),
+        _ => {}
+    }
+    if !text.iter().all(|c| matches!(c, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Reads `2020-01-02T03:04:05Z`, with up to three digits of a second: milliseconds since 1970, from the year 1 on.
+pub fn parse_date(text: &[u8]) -> Option<i64> {
+    let is_usual = matches!(text.len(), 20 | 22..=24)
+        && text[text.len() - 1] == b'Z'
+        && text[10] == b'T'
+        && text[16] == b':'
+        && text[..4].iter().all(u8::is_ascii_digit)
+        && &text[..4] != b"0000"
+        // A leap second is no moment of a datetime.
+        && text[17] < b'6';
+    if !is_usual {
+        return None;
+    }
+    crate::datetime::parse_iso(std::str::from_utf8(text).ok()?).ok()
+}
+
+/// Appends a finite number as `repr` writes it: the shortest text that gives the number back.
+pub fn push_float(value: f64, out: &mut Vec<u8>) {
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format_finite(value);
+    let size = value.abs();
+    // Within these bounds both write digits and a point.
+    if (size == 0.0 || (1e-4..1e16).contains(&size)) && !text.contains('e') {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    push_unusual_float(text, out);
+}
+
+#[inline(never)]
+fn push_unusual_float(text: &str, out: &mut Vec<u8>) {
+    let (text, written) = text.split_once('e').map_or((text, 0), |(text, e)| (text, e.parse().unwrap_or(0)));
+    let text = match text.strip_prefix('-') {
+        Some(text) => {
+            out.push(b'-');
+            text
+        }
+        None => text,
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let all: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
+    let zeros = all.iter().take_while(|digit| **digit == b'0').count();
+    let end = all.iter().rposition(|digit| *digit != b'0').map_or(zeros, |last| last + 1);
+    let digits = &all[zeros..end];
+    // The power of ten of the first digit.
+    let power = written + whole.len() as i32 - zeros as i32 - 1;
+    if (-4..16).contains(&power) {
+        if power < 0 {
+            out.extend_from_slice(b"0.");
+            out.resize(out.len() + (-power - 1) as usize, b'0');
+            out.extend_from_slice(digits);
+            return;
+        }
+        let point = power as usize + 1;
+        for place in 0..point.max(digits.len()) {
+            if place == point {
+                out.push(b'.');
+            }
+            out.push(digits.get(place).copied().unwrap_or(b'0'));
+        }
+        if point >= digits.len() {
+            out.extend_from_slice(b".0");
+        }
+        return;
+    }
+    let Some((first, rest)) = digits.split_first() else { return };
+    out.push(*first);
+    if !rest.is_empty() {
+        out.push(b'.');
+        out.extend_from_slice(rest);
+    }
+    let sign = if power < 0 { '-' } else { '+' };
+    out.extend_from_slice(format!("e{sign}{:02}", power.abs()).as_bytes());
+}
+
+/// Appends a string in quotes; with `is_ascii`, as escapes what is not ASCII.
+#[inline]
+pub fn push_string(text: &str, is_ascii: bool, out: &mut Vec<u8>) {
+    out.push(b'"');
+    if is_ascii {
+        push_ascii(text, out);
+        out.push(b'"');
+        return;
+    }
+    super::text::push_checked(text.as_bytes(), out);
+    out.push(b'"');
+}
+
+#[inline]
+fn push_ascii(text: &str, out: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    let plain = plain_length(bytes);
+    // Delete is ASCII, but written as an escape.
+    if plain == bytes.len() && memchr::memchr(0x7F, bytes).is_none() {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    push_escapes(text, out);
+}
+
+#[inline(never)]
+fn push_escapes(text: &str, out: &mut Vec<u8>) {
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+            ' '..='~' => out.push(c as u8),
+            '\u{8}' => out.extend_from_slice(b"\\b"),
+            '\u{C}' => out.extend_from_slice(b"\\f"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let [a, b] = unit.to_be_bytes();
+                    let digit = |nibble: u8| HEX[usize::from(nibble & 15)];
+                    let digits = [digit(a >> 4), digit(a), digit(b >> 4), digit(b)];
+                    out.extend_from_slice(b"\\u");
+                    out.extend_from_slice(&digits);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn float(value: f64) -> String {
+        let mut out = Vec::new();
+        push_float(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn floats_are_written_as_python_writes_them() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (1e15, "1000000000000000.0"),
+            (9007199254740993.0, "9007199254740992.0"),
+            (1e16, "1e+16"),
+            (-1.5e16, "-1.5e+16"),
+            (123456789012345680.0, "1.2345678901234568e+17"),
+            (0.0001, "0.0001"),
+            (0.00012, "0.00012"),
+            (0.00001, "1e-05"),
+            (1.5e-7, "1.5e-07"),
+            (5e-324, "5e-324"),
+            (1.7976931348623157e308, "1.7976931348623157e+308"),
+            (0.1, "0.1"),
+            (12345.678, "12345.678"),
+        ] {
+            assert_eq!(float(value), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_the_grammar_has_them() {
+        for (text, number) in [
+            ("0", Number::Int(0)),
+            ("-0", Number::Int(0)),
+            ("-12,", Number::Int(-12)),
+            ("9223372036854775807", Number::Int(i64::MAX)),
+            ("-9223372036854775808", Number::Int(i64::MIN)),
+            ("9223372036854775808", Number::Long("9223372036854775808")),
+            ("1.5", Number::Float(1.5)),
+            ("1E2", Number::Float(100.0)),
+            ("1e400", Number::Float(f64::INFINITY)),
+        ] {
+            assert_eq!(Scanner::new(text).number(), Some(number), "{text}");
+        }
+        for text in ["", "-", "01", "+1", ".5", "1.", "1e", "1e+", "-Infinity", "NaN", "00"] {
+            assert_eq!(Scanner::new(text).number(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_are_read_to_their_end() {
+        for length in 0..40 {
+            let plain = "x".repeat(length);
+            let quoted = format!("\"{plain}\"y");
+            let mut scanner = Scanner::new(&quoted);
+            assert_eq!(scanner.string(), Some(Text::Ascii(plain.as_bytes())));
+            assert_eq!(scanner.peek(), Some(b'y'));
+            for (inner, meant) in [("\\n", "\n"), ("é", "é"), ("\\ud83d\\ude00", "😀"), ("\\\"", "\"")] {
+                let quoted = format!("\"{plain}{inner}{plain}\"");
+                let meant = format!("{plain}{meant}{plain}");
+                assert_eq!(Scanner::new(&quoted).string(), Some(Text::Other(meant.into())));
+            }
+            for wrong in ["\n", "\\ud83d", "\\x", "\\u12"] {
+                assert_eq!(Scanner::new(&format!("\"{plain}{wrong}\"")).string(), None);
+            }
+            assert_eq!(Scanner::new(&format!("\"{plain}")).string(), None);
+        }
+    }
+
+    #[test]
+    fn text_is_written_with_and_without_escapes() {
+        let mut out = Vec::new();
+        push_string("a\"\\\u{7F}\n\u{1}é😀", true, &mut out);
+        assert_eq!(out, br#""a\"\\\u007f\n\u0001\u00e9\ud83d\ude00""#);
+        out.clear();
+        push_string("a\"\u{7F}\u{1}é", false, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "\"a\\\"\u{7F}\\u0001é\"");
+    }
+
+    #[test]
+    fn only_usual_dates_are_read() {
+        assert_eq!(parse_date(b"1970-01-01T00:00:01.5Z"), Some(1500));
+        assert_eq!(parse_date(b"1970-01-01T00:00:01Z"), Some(1000));
+        for text in [
+            "0000-01-01T00:00:00Z",
+            "2020-01-01T00:00:60Z",
+            "2020-02-30T00:00:00Z",
+            "2020-01-01T00:00:00",
+            "x",
+        ] {
+            assert_eq!(parse_date(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! JSON text to Python objects: one pass, each object made where it ends. Objects with a `$` key become BSON values here
+//! when they have the usual form, otherwise by `_json_read.read`, which knows every form and every error.
+use mangonel_bson::extjson::base64;
+use mangonel_bson::extjson::python::{Number, Scanner, Text, parse_date, parse_float, parse_int};
+use mangonel_bson::{Decimal128, ObjectId};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::super::cell::GilCell;
+use super::super::key_cache::KeyCache;
+use super::super::make::{self, owned};
+use super::super::name::LONGEST;
+use super::super::options::{Codec, DatetimeConversion, UuidRepresentation};
+use super::super::{bytes_of, datetime, object_id, objects, text};
+use super::{CANONICAL, Found, MAX_DEPTH, Stop, of_call};
+
+/// The keys that name a type; those of `_json_read._READERS`.
+const READERS: [&[u8]; 18] = [
+    b"$oid",
+    b"$ref",
+    b"$date",
+    b"$regex",
+    b"$minKey",
+    b"$maxKey",
+    b"$binary",
+    b"$code",
+    b"$uuid",
+    b"$undefined",
+    b"$numberLong",
+    b"$timestamp",
+    b"$numberDecimal",
+    b"$dbPointer",
+    b"$regularExpression",
+    b"$symbol",
+    b"$numberInt",
+    b"$numberDouble",
+];
+
+static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache::new());
+
+/// What dates become.
+enum Dates<'a> {
+    Naive,
+    Utc(&'a Py<PyAny>),
+    /// Asked of the Python functions.
+    Other,
+}
+
+/// One text.
+pub(super) struct Reader<'a, 'py> {
+    py: Python<'py>,
+    codec: &'a Codec,
+    options: &'a Bound<'py, PyAny>,
+    mode: i64,
+    dates: Dates<'a>,
+    scan: Scanner<'a>,
+    object_id: *mut ffi::PyTypeObject,
+    /// A name and its NUL.
+    name: Vec<u8>,
+}
+
+impl<'a, 'py> Reader<'a, 'py> {
+    pub(super) fn new(
+        py: Python<'py>,
+        codec: &'a Codec,
+        options: &'a Bound<'py, PyAny>,
+        mode: i64,
+        text: &'a str,
+    ) -> Self {
+        let utc = &codec.types.utc;
+        let dates = match (&codec.tzinfo, codec.tz_aware) {
+            _ if codec.dates == DatetimeConversion::Millis => Dates::Other,
+            (None, false) => Dates::Naive,
+            (Some(zone), true) if zone.is(utc) => Dates::Utc(utc),
+            _ => Dates::Other,
+        };
+        let object_id = object_id::class_ptr(py);
+        Self { py, codec, options, mode, dates, scan: Scanner::new(text), object_id, name: Vec::new() }
+    }
+
+    /// Reads the only value of the text.
+    pub(super) fn whole(mut self) -> Found<Bound<'py, PyAny>> {
+        let value = self.value(0)?;
+        self.scan.skip_space();
+        if self.scan.peek().is_some() { Err(Stop::Unusual) } else { Ok(value) }
+    }
+
+    fn value(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
+        self.scan.skip_space();
+        let py = self.py;
+        Ok(match self.scan.peek().ok_or(Stop::Unusual)? {
+            b'"' => {
+                let found = self.string()?;
+                self.text(&found)?
+            }
+            b'{' => return self.object(depth),
+            b'[' => return self.array(depth),
+            b'-' | b'0'..=b'9' => match self.scan.number().ok_or(Stop::Unusual)? {
+                Number::Int(number) => make::int(py, number)?,
+                Number::Float(number) => make::float(py, number)?,
+                Number::Long(digits) => py.get_type::<pyo3::types::PyInt>().call1((digits,))?,
+            },
+            b't' => self.word("true", make::bool(py, true))?,
+            b'f' => self.word("false", make::bool(py, false))?,
+            b'n' => self.word("null", py.None().into_bound(py))?,
+            _ => return Err(Stop::Unusual),
+        })
+    }
+
+    fn word(&mut self, word: &str, value: Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
+        self.scan.word(word).ok_or(Stop::Unusual)?;
+        Ok(value)
+    }
+
+    #[inline]
+    fn string(&mut self) -> Found<Text<'a>> {
+        self.scan.string().ok_or(Stop::Unusual)
+    }
+
+    #[inline]
+    fn text(&self, found: &Text<'_>) -> Found<Bound<'py, PyAny>> {
+        Ok(match found {
+            // SAFETY: the GIL is held, and the scanner found nothing but ASCII.
+            Text::Ascii(bytes) => unsafe { owned(self.py, text::ascii(bytes))? },
+            Text::Other(string) => text::decode(self.py, string.as_bytes(), None)?,
+        })
+    }
+
+    fn array(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
+        if depth == MAX_DEPTH {
+            return Err(Stop::Unusual);
+        }
+        self.scan.eat(b'[');
+        if self.scan.eat_spaced(b']') {
+            return Ok(make::empty_list(self.py)?);
+        }
+        let mut items = Vec::new();
+        loop {
+            items.push(self.value(depth + 1)?);
+            self.scan.skip_space();
+            if self.scan.eat(b']') {
+                return Ok(make::list(self.py, items.drain(..))?);
+            }
+            if !self.scan.eat(b',') {
+                return Err(Stop::Unusual);
+            }
+        }
+    }
+
+    fn object(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
+        if depth == MAX_DEPTH {
+            return Err(Stop::Unusual);
+        }
+        self.scan.eat(b'{');
+        self.scan.skip_space();
+        let start = self.scan.position();
+        if let Some(value) = self.usual_wrapper()? {
+            return Ok(value);
+        }
+        self.scan.rewind(start);
+        let dict = make::empty_dict(self.py)?;
+        if self.scan.eat(b'}') {
+            return Ok(dict);
+        }
+        let mut is_value = false;
+        loop {
+            self.scan.skip_space();
+            let key = self.string()?;
+            if !self.scan.eat_spaced(b':') {
+                return Err(Stop::Unusual);
+            }
+            if let Text::Ascii(name @ [b'$', ..]) = key {
+                is_value |= READERS.contains(&name);
+            } else if let Text::Other(name) = &key {
+                // A key may be spelled with escapes.
+                is_value |= READERS.contains(&name.as_bytes());
+            }
+            let key = self.key(&key)?;
+            let value = self.value(depth + 1)?;
+            make::set_item(&dict, &key, &value)?;
+            self.scan.skip_space();
+            if self.scan.eat(b'}') {
+                return if is_value { self.asked(&dict) } else { Ok(dict) };
+            }
+            if !self.scan.eat(b',') {
+                return Err(Stop::Unusual);
+            }
+        }
+    }
+
+    /// The string of a key, mostly one that was seen before.
+    #[inline]
+    fn key(&mut self, key: &Text<'_>) -> Found<Bound<'py, PyAny>> {
+        let Text::Ascii(bytes) = key else { return self.text(key) };
+        // A name that holds a NUL would be another with its end cut off.
+        if bytes.len() >= LONGEST || bytes.is_empty() {
+            return self.text(key);
+        }
+        self.name.clear();
+        self.name.extend_from_slice(bytes);
+        self.name.push(0);
+        // SAFETY: the closure makes a string at most, which runs no Python code; the name is ASCII and ends in NUL. What it
+        // finds is borrowed from the table, and a reference is taken before anything else can replace it.
+        unsafe {
+            let (found, replaced) = KEYS.with(self.py, |keys| keys.find(&self.name));
+            let found = Bound::from_borrowed_ptr_or_opt(self.py, found);
+            ffi::Py_XDECREF(replaced);
+            match found {
+                Some(found) => Ok(found),
+                None => Err(PyErr::fetch(self.py).into()),
+            }
+        }
+    }
+
+    /// Asks the Python functions what an object with a `$` key stands for.
+    #[inline(never)]
+    fn asked(&self, dict: &Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
+        let module = self.py.import(pyo3::intern!(self.py, "mangonel.bson._json_read"))?;
+        let read = module.getattr(pyo3::intern!(self.py, "read"))?;
+        read.call1((dict, self.options)).map_err(|error| of_call(self.py, error))
+    }
+
+    /// Reads an object of one `$` key and a value of the usual form, from its first key to its end. None: it is another;
+    /// the scanner may stand anywhere.
+    #[inline]
+    fn usual_wrapper(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        if self.scan.peek() != Some(b'"') {
+            return Ok(None);
+        }
+        let Some(Text::Ascii(key @ [b'$', ..])) = self.scan.string() else { return Ok(None) };
+        if !self.scan.eat_spaced(b':') {
+            return Ok(None);
+        }
+        self.scan.skip_space();
+        let made = match key {
+            b"$oid" => self.object_id()?,
+            b"$date" => self.date()?,
+            b"$numberLong" => match self.digits() {
+                Some(number) => Some(self.int64(number)?),
+                None => None,
+            },
+            b"$numberInt" => match self.digits() {
+                Some(number) => Some(make::int(self.py, number)?),
+                None => None,
+            },
+            b"$numberDouble" => match self.plain().and_then(parse_float) {
+                Some(number) => Some(make::float(self.py, number)?),
+                None => None,
+            },
+            b"$numberDecimal" => self.decimal()?,
+            b"$binary" => self.binary()?,
+            b"$timestamp" => self.timestamp()?,
+            _ => None,
+        };
+        Ok(made.filter(|_| self.scan.eat_spaced(b'}')))
+    }
+
+    fn plain(&mut self) -> Option<&'a [u8]> {
+        match self.scan.string()? {
+            Text::Ascii(bytes) => Some(bytes),
+            Text::Other(_) => None,
+        }
+    }
+
+    fn digits(&mut self) -> Option<i64> {
+        parse_int(self.plain()?)
+    }
+
+    fn object_id(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        let Some(text) = self.plain().and_then(|text| std::str::from_utf8(text).ok()) else {
+            return Ok(None);
+        };
+        let Ok(id) = ObjectId::parse_hex(text) else { return Ok(None) };
+        // SAFETY: the codec's maker made the class, so `class_ptr` was not null.
+        Ok(Some(unsafe { owned(self.py, object_id::create(self.py, self.object_id, id.bytes()))? }))
+    }
+
+    fn date(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        let millis = match self.scan.peek() {
+            Some(b'"') => self.plain().and_then(parse_date),
+            Some(b'{') => self.number_long(),
+            // Old exports have bare numbers, which canonical text must not have.
+            Some(b'-' | b'0'..=b'9') if self.mode != CANONICAL => match self.scan.number() {
+                Some(Number::Int(number)) => Some(number),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(millis) =
+            millis.filter(|millis| (datetime::MIN_MILLIS..=datetime::MAX_MILLIS).contains(millis))
+        else {
+            return Ok(None);
+        };
+        // SAFETY: the milliseconds are in range, the codec's `types` imported the C API, `is_on`: the self-test passed.
+        unsafe {
+            let made = match self.dates {
+                Dates::Naive if objects::is_on() => objects::naive_datetime(millis),
+                Dates::Naive => datetime::create(millis, ffi::Py_None()),
+                Dates::Utc(utc) => datetime::create(millis, utc.as_ptr()),
+                Dates::Other => return Ok(None),
+            };
+            Ok(Some(owned(self.py, made)?))
+        }
+    }
+
+    /// Reads `{"$numberLong": "5"}`.
+    fn number_long(&mut self) -> Option<i64> {
+        self.scan.eat(b'{').then_some(())?;
+        self.scan.skip_space();
+        (self.plain()? == b"$numberLong" && self.scan.eat_spaced(b':')).then_some(())?;
+        self.scan.skip_space();
+        let number = self.digits()?;
+        self.scan.eat_spaced(b'}').then_some(number)
+    }
+
+    fn int64(&self, number: i64) -> Found<Bound<'py, PyAny>> {
+        let class: &Py<PyType> = &self.codec.types.int64;
+        if self.codec.types.int64_is_plain && objects::is_on() {
+            // SAFETY: the self-test passed, and the class is laid out as it has to be.
+            return Ok(unsafe { owned(self.py, objects::int(class.as_ptr().cast(), number))? });
+        }
+        Ok(class.bind(self.py).call1((number,))?)
+    }
+
+    fn decimal(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        let recipe = &self.codec.types.decimal128;
+        let Some(text) = self.plain().filter(|_| recipe.is_direct()) else { return Ok(None) };
+        let is_usual = text.iter().all(|c| matches!(c, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
+        let Some(text) = std::str::from_utf8(text).ok().filter(|_| is_usual) else { return Ok(None) };
+        let Ok(value) = Decimal128::parse(text) else { return Ok(None) };
+        let number = u128::from_le_bytes(value.bytes());
+        let halves = [make::natural(self.py, (number >> 64) as u64)?, make::natural(self.py, number as u64)?];
+        Ok(Some(recipe.build(halves, self.py)?))
+    }
+
+    /// Reads `{"base64": "…", "subType": "00"}` in this order.
+    fn binary(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        let Some((base64, subtype)) = self.binary_parts() else { return Ok(None) };
+        let (Some(base64), Ok(subtype)) = (std::str::from_utf8(base64).ok(), std::str::from_utf8(subtype))
+        else {
+            return Ok(None);
+        };
+        let is_hex = matches!(subtype.len(), 1 | 2) && subtype.bytes().all(|c| c.is_ascii_hexdigit());
+        let (Ok(data), Some(subtype)) =
+            (base64::decode(base64), u8::from_str_radix(subtype, 16).ok().filter(|_| is_hex))
+        else {
+            return Ok(None);
+        };
+        let is_uuid = matches!(subtype, 3 | 4) && self.codec.uuid != UuidRepresentation::Unspecified;
+        if is_uuid {
+            return Ok(None);
+        }
+        let data = bytes_of(self.py, &data)?.into_any();
+        if subtype == 0 {
+            return Ok(Some(data));
+        }
+        let subtype = make::short_int(self.py, subtype.into())?;
+        Ok(Some(self.codec.types.binary.build([data, subtype], self.py)?))
+    }
+
+    fn binary_parts(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        self.scan.eat(b'{').then_some(())?;
+        let base64 = self.member(b"base64", Self::plain)?;
+        self.scan.eat_spaced(b',').then_some(())?;
+        let subtype = self.member(b"subType", Self::plain)?;
+        self.scan.eat_spaced(b'}').then_some((base64, subtype))
+    }
+
+    /// Reads `{"t": 1, "i": 2}` in this order.
+    fn timestamp(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        let Some((time, inc)) = self.timestamp_parts() else { return Ok(None) };
+        let parts = [make::natural(self.py, time.into())?, make::natural(self.py, inc.into())?];
+        Ok(Some(self.codec.types.timestamp.build(parts, self.py)?))
+    }
+
+    fn timestamp_parts(&mut self) -> Option<(u32, u32)> {
+        let number = |reader: &mut Self| match reader.scan.number()? {
+            Number::Int(number) => u32::try_from(number).ok(),
+            _ => None,
+        };
+        self.scan.eat(b'{').then_some(())?;
+        let time = self.member(b"t", number)?;
+        self.scan.eat_spaced(b',').then_some(())?;
+        let inc = self.member(b"i", number)?;
+        self.scan.eat_spaced(b'}').then_some((time, inc))
+    }
+
+    fn member<T>(&mut self, name: &[u8], read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        self.scan.skip_space();
+        (self.plain()? == name && self.scan.eat_spaced(b':')).then_some(())?;
+        self.scan.skip_space();
+        read(self)
+    }
+}

@@ -1,0 +1,358 @@
+//! Python objects to extended JSON text, as `json.dumps` lays it out. Values of rare classes of ours are asked of
+//! `_json_write.write`, whose answer is written as plain JSON.
+use mangonel_bson::datetime::{is_relaxed, write_iso};
+use mangonel_bson::extjson::base64;
+use mangonel_bson::extjson::python::{push_float, push_string};
+use mangonel_bson::{Decimal128, ObjectId};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use super::super::layout::Fields;
+use super::super::types::{Types, is_uuid};
+use super::super::{datetime, make, object_id};
+use super::{CANONICAL, Found, LEGACY, MAX_DEPTH, Stop, of_call};
+
+/// The values of `DatetimeRepresentation`.
+const LEGACY_DATE: i64 = 0;
+const ISO8601: i64 = 2;
+
+/// How the text looks.
+pub(super) struct Style<'s> {
+    pub mode: i64,
+    pub dates: i64,
+    pub is_strict_long: bool,
+    pub is_ascii: bool,
+    pub between: &'s [u8],
+    pub after_key: &'s [u8],
+}
+
+/// One text.
+pub(super) struct Writer<'a, 'py> {
+    py: Python<'py>,
+    types: &'static Types,
+    options: &'a Bound<'py, PyAny>,
+    style: Style<'a>,
+    out: &'a mut Vec<u8>,
+    object_id: *mut ffi::PyTypeObject,
+    datetime: *mut ffi::PyTypeObject,
+    utc: *mut ffi::PyObject,
+}
+
+impl<'a, 'py> Writer<'a, 'py> {
+    pub(super) fn new(
+        py: Python<'py>,
+        types: &'static Types,
+        options: &'a Bound<'py, PyAny>,
+        style: Style<'a>,
+        out: &'a mut Vec<u8>,
+    ) -> Self {
+        // SAFETY: `types` imported the C API of datetime, a static table.
+        let (datetime, utc) =
+            unsafe { ((*ffi::PyDateTimeAPI()).DateTimeType, (*ffi::PyDateTimeAPI()).TimeZone_UTC) };
+        Self { py, types, options, style, out, object_id: object_id::class_ptr(py), datetime, utc }
+    }
+
+    /// Writes a value; with `is_plain` it is JSON already, whose numbers stay as they are.
+    pub(super) fn value(&mut self, value: &Bound<'py, PyAny>, depth: u32, is_plain: bool) -> Found<()> {
+        // SAFETY: `value` is held by its `Bound`, and its type compared exactly before an accessor of that type is used.
+        unsafe {
+            let (object, class) = (value.as_ptr(), value.get_type_ptr());
+            if class == &raw mut ffi::PyUnicode_Type {
+                self.string(object)
+            } else if class == &raw mut ffi::PyLong_Type {
+                self.int(value, is_plain)
+            } else if class == &raw mut ffi::PyFloat_Type {
+                self.float(ffi::PyFloat_AS_DOUBLE(object));
+                Ok(())
+            } else if class == &raw mut ffi::PyDict_Type {
+                self.dict(value.cast_unchecked(), depth, is_plain)
+            } else if class == &raw mut ffi::PyList_Type {
+                self.list(value.cast_unchecked(), depth, is_plain)
+            } else if class == self.object_id {
+                let hex = ObjectId::from_bytes(object_id::bytes_of(object)).hex_bytes();
+                self.wrapped("$oid", &hex);
+                Ok(())
+            } else if object == ffi::Py_None() {
+                self.raw(b"null")
+            } else if class == &raw mut ffi::PyBool_Type {
+                self.raw(if object == ffi::Py_True() { b"true" } else { b"false" })
+            } else if class == self.datetime {
+                let zone = ffi::PyDateTime_DATE_GET_TZINFO(object);
+                // Any other zone has to be asked, which may run the user's code.
+                if zone != ffi::Py_None() && zone != self.types.utc.as_ptr() && zone != self.utc {
+                    return Err(Stop::Unusual);
+                }
+                self.date(datetime::read(object).0);
+                Ok(())
+            } else if class == self.types.int64.as_ptr().cast() {
+                self.int64(value)
+            } else if class == &raw mut ffi::PyTuple_Type {
+                self.tuple(value.cast_unchecked(), depth, is_plain)
+            } else {
+                self.rare(value, depth)
+            }
+        }
+    }
+
+    fn raw(&mut self, text: &[u8]) -> Found<()> {
+        self.out.extend_from_slice(text);
+        Ok(())
+    }
+
+    fn dict(&mut self, dict: &Bound<'py, PyDict>, depth: u32, is_plain: bool) -> Found<()> {
+        if depth == MAX_DEPTH {
+            return Err(Stop::Unusual);
+        }
+        self.out.push(b'{');
+        // SAFETY: the dict is held by its `Bound`. Keys and values are borrowed from it only until a reference is taken, and
+        // each step looks at the dict anew.
+        let mut fields = unsafe { Fields::of(self.py, dict.as_ptr()) };
+        let mut is_first = true;
+        // SAFETY: as above.
+        while let Some((key, value)) = unsafe { fields.next() } {
+            // SAFETY: borrowed from the dict, which nothing has changed since.
+            let value = unsafe { Bound::from_borrowed_ptr(self.py, value) };
+            // SAFETY: as above; only the type is read.
+            if unsafe { ffi::PyUnicode_CheckExact(key) } == 0 {
+                return Err(Stop::Unusual);
+            }
+            if !is_first {
+                self.out.extend_from_slice(self.style.between);
+            }
+            is_first = false;
+            // SAFETY: a str, as was found, which the dict holds.
+            unsafe { self.string(key)? };
+            self.out.extend_from_slice(self.style.after_key);
+            self.value(&value, depth + 1, is_plain)?;
+        }
+        self.raw(b"}")
+    }
+
+    fn list(&mut self, list: &Bound<'py, PyList>, depth: u32, is_plain: bool) -> Found<()> {
+        self.items(list.iter(), depth, is_plain)
+    }
+
+    fn tuple(&mut self, tuple: &Bound<'py, PyTuple>, depth: u32, is_plain: bool) -> Found<()> {
+        self.items(tuple.iter(), depth, is_plain)
+    }
+
+    fn items(
+        &mut self,
+        items: impl Iterator<Item = Bound<'py, PyAny>>,
+        depth: u32,
+        is_plain: bool,
+    ) -> Found<()> {
+        if depth == MAX_DEPTH {
+            return Err(Stop::Unusual);
+        }
+        self.out.push(b'[');
+        for (index, value) in items.enumerate() {
+            if index > 0 {
+                self.out.extend_from_slice(self.style.between);
+            }
+            self.value(&value, depth + 1, is_plain)?;
+        }
+        self.raw(b"]")
+    }
+
+    /// Writes a string.
+    ///
+    /// # Safety
+    /// `text` must be a live str.
+    unsafe fn string(&mut self, text: *mut ffi::PyObject) -> Found<()> {
+        // SAFETY: a live str by the caller's promise. The characters of a compact ASCII one stand in the object itself; of any
+        // other the object keeps the UTF-8 once it was asked for. Both are valid UTF-8, and neither moves.
+        let text = unsafe {
+            let bytes = if ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0 {
+                let data = ffi::PyUnicode_1BYTE_DATA(text);
+                std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(text) as usize)
+            } else {
+                let mut length = 0;
+                let data = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
+                if data.is_null() {
+                    return Err(PyErr::fetch(self.py).into());
+                }
+                std::slice::from_raw_parts(data.cast(), length as usize)
+            };
+            std::str::from_utf8_unchecked(bytes)
+        };
+        push_string(text, self.style.is_ascii, self.out);
+        Ok(())
+    }
+
+    /// Writes `{"$key": "text"}`.
+    fn wrapped(&mut self, key: &str, text: &[u8]) {
+        self.open(key);
+        self.quoted(text);
+        self.out.push(b'}');
+    }
+
+    /// Writes `{"$key": `.
+    fn open(&mut self, key: &str) {
+        self.out.extend_from_slice(b"{\"");
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.push(b'"');
+        self.out.extend_from_slice(self.style.after_key);
+    }
+
+    fn quoted(&mut self, text: &[u8]) {
+        self.out.push(b'"');
+        self.out.extend_from_slice(text);
+        self.out.push(b'"');
+    }
+
+    fn int(&mut self, value: &Bound<'py, PyAny>, is_plain: bool) -> Found<()> {
+        let Some(number) = make::long_of(value)? else {
+            let digits = value.str()?;
+            let digits = digits.to_str()?.as_bytes();
+            if self.style.mode == CANONICAL && !is_plain {
+                self.wrapped("$numberLong", digits);
+                return Ok(());
+            }
+            return self.raw(digits);
+        };
+        if self.style.mode != CANONICAL || is_plain {
+            return self.raw(itoa::Buffer::new().format(number).as_bytes());
+        }
+        let key = if i32::try_from(number).is_ok() { "$numberInt" } else { "$numberLong" };
+        self.wrapped(key, itoa::Buffer::new().format(number).as_bytes());
+        Ok(())
+    }
+
+    fn int64(&mut self, value: &Bound<'py, PyAny>) -> Found<()> {
+        let Some(number) = make::long_of(value)? else { return Err(Stop::Unusual) };
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(number).as_bytes();
+        if self.style.is_strict_long {
+            self.wrapped("$numberLong", digits);
+            return Ok(());
+        }
+        self.raw(digits)
+    }
+
+    fn float(&mut self, number: f64) {
+        let is_canonical = self.style.mode == CANONICAL;
+        if number.is_finite() && !is_canonical {
+            return push_float(number, self.out);
+        }
+        let is_legacy = self.style.mode == LEGACY;
+        if !is_legacy {
+            self.open("$numberDouble");
+            self.out.push(b'"');
+        }
+        if number.is_nan() {
+            self.out.extend_from_slice(b"NaN");
+        } else if number.is_infinite() {
+            let text: &[u8] = if number > 0.0 { b"Infinity" } else { b"-Infinity" };
+            self.out.extend_from_slice(text);
+        } else {
+            push_float(number, self.out);
+        }
+        if !is_legacy {
+            self.out.extend_from_slice(b"\"}");
+        }
+    }
+
+    fn date(&mut self, millis: i64) {
+        self.open("$date");
+        if self.style.dates == ISO8601 && is_relaxed(millis) {
+            self.out.push(b'"');
+            write_iso(millis, false, self.out);
+            self.out.push(b'"');
+        } else {
+            let mut buffer = itoa::Buffer::new();
+            let digits = buffer.format(millis).as_bytes();
+            if self.style.dates == LEGACY_DATE {
+                self.out.extend_from_slice(digits);
+            } else {
+                self.wrapped("$numberLong", digits);
+            }
+        }
+        self.out.push(b'}');
+    }
+
+    fn binary(&mut self, bytes: &[u8], subtype: u8) {
+        let is_legacy = self.style.mode == LEGACY;
+        self.open("$binary");
+        if !is_legacy {
+            self.open("base64");
+        }
+        self.out.push(b'"');
+        base64::encode(bytes, self.out);
+        self.out.push(b'"');
+        self.out.extend_from_slice(self.style.between);
+        self.quoted(if is_legacy { b"$type" } else { b"subType" });
+        self.out.extend_from_slice(self.style.after_key);
+        self.quoted(format!("{subtype:02x}").as_bytes());
+        self.out.extend_from_slice(if is_legacy { b"}" } else { b"}}" });
+    }
+
+    /// Values of our own classes, of `re` and `uuid`.
+    #[inline(never)]
+    fn rare(&mut self, value: &Bound<'py, PyAny>, depth: u32) -> Found<()> {
+        let types = self.types;
+        if let Ok(bytes) = value.cast_exact::<PyBytes>() {
+            self.binary(bytes.as_bytes(), 0);
+            return Ok(());
+        }
+        if let Some(subtype) = types.binary.read_attribute(value, 0)
+            && let (Ok(subtype), Ok(bytes)) = (subtype.extract::<u8>(), value.cast::<PyBytes>())
+        {
+            self.binary(bytes.as_bytes(), subtype);
+            return Ok(());
+        }
+        if let Some(high) = types.decimal128.read(value, 0)
+            && let Some(low) = types.decimal128.read(value, 1)
+            && let (Some(high), Some(low)) = (make::natural_of(&high), make::natural_of(&low))
+        {
+            let bytes = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
+            self.wrapped("$numberDecimal", Decimal128::from_bytes(bytes).to_string().as_bytes());
+            return Ok(());
+        }
+        if let Some(millis) = types.datetime_ms.read(value, 0)
+            && let Ok(Some(millis)) = make::long_of(&millis)
+        {
+            self.date(millis);
+            return Ok(());
+        }
+        if let Some(time) = types.timestamp.read(value, 0)
+            && let Some(inc) = types.timestamp.read(value, 1)
+        {
+            self.open("$timestamp");
+            self.open("t");
+            self.int(&time, true)?;
+            self.out.extend_from_slice(self.style.between);
+            self.quoted(b"i");
+            self.out.extend_from_slice(self.style.after_key);
+            self.int(&inc, true)?;
+            return self.raw(b"}}");
+        }
+        if let Some(scope) = types.code.read(value, 0)
+            && scope.is_none()
+        {
+            self.open("$code");
+            // SAFETY: `Code` is a subclass of str, and `read` took it for exactly that class.
+            unsafe { self.string(value.as_ptr())? };
+            return self.raw(b"}");
+        }
+        let class = value.get_type();
+        if class.is(types.dbref.bind(self.py)) {
+            let document = value.call_method0(&types.name.as_doc).map_err(|error| of_call(self.py, error))?;
+            // A SON, which adds nothing to a dict.
+            return self.dict(document.cast::<PyDict>().map_err(|_| Stop::Unusual)?, depth, false);
+        }
+        let is_known = class.is(types.min_key.bind(self.py).get_type())
+            || class.is(types.max_key.bind(self.py).get_type())
+            || class.is(types.regex.class(self.py))
+            || class.is(types.pattern.bind(self.py))
+            || (is_uuid(value)? && class.is(super::super::types::uuid_types(self.py)?.class.class(self.py)));
+        if !is_known {
+            return Err(Stop::Unusual);
+        }
+        let module = self.py.import(pyo3::intern!(self.py, "mangonel.bson._json_write"))?;
+        let write = module.getattr(pyo3::intern!(self.py, "write"))?;
+        let made = write.call1((value, self.options)).map_err(|error| of_call(self.py, error))?;
+        self.value(&made, depth, true)
+    }
+}
