@@ -33,6 +33,7 @@ FACE_OF_ITS_OWN = (
     "websessions/cli.py",
     "websessions/faces.py",
     "websessions/frameworks/",
+    "websessions/lock.py",
     "websessions/manager.py",
     "websessions/stores/",
     "websessions/testing.py",

@@ -63,8 +63,15 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
             session[wanted["k"]] = wanted["v"]
         elif each == "login":
             session.login(
-                wanted.get("user", "ada"), keep=tuple(filter(None, wanted.get("keep", "").split(",")))
+                wanted.get("user", "ada"),
+                keep=tuple(filter(None, wanted.get("keep", "").split(","))),
+                remember=wanted.get("remember", False),
+                fingerprint=wanted.get("print"),
             )
+        elif each == "check":
+            before["same"] = session.check_fingerprint(wanted["print"])
+        elif each == "increment":
+            before["n"] = session.increment("n")
         elif each == "label":
             session.label = json.loads(wanted["label"])
         elif each == "token":

@@ -132,9 +132,26 @@ async def test_a_save_after_the_end_is_an_error(name: str, store_url: Callable[[
     await browser.login("ada")
     job = await browser.begin()
     await browser.logout()
-    job["progress"] = 1
-    await job.save()
-    job["progress"] = 2
-    with pytest.raises(UsageError, match="has ended, so nothing of it can be saved"):
-        await job.save()
+    for progress in (1, 2):
+        job["progress"] = progress
+        with pytest.raises(UsageError, match="has ended, so nothing of it can be saved"):
+            await job.save()
+    own = await browser.begin()
+    own.login("ada")
+    await own.save()
+    own.destroy()
+    await own.save()
+    with pytest.raises(UsageError, match="has ended"):
+        await own.save()
     await sessions.aclose()
+    session = sessions.blocking.load(Visit())
+    session.login("ada")
+    sessions.blocking.commit(session)
+    assert session.state.cookie is not None
+    thread = sessions.blocking.load(Visit(session.state.cookie.partition(";")[0]))
+    session.destroy()
+    session.save()
+    thread["progress"] = 1
+    with pytest.raises(UsageError, match="has ended"):
+        thread.save()
+    sessions.blocking.close()

@@ -16,6 +16,7 @@ except ImportError as error:
 from mangonel.websessions.errors import (
     CSRFError,
     EncodeError,
+    LockTimeout,
     SessionTooLarge,
     StoreError,
     TooManySessions,
@@ -42,6 +43,7 @@ __all__ = [
     "Handle",
     "Keys",
     "Lifetime",
+    "LockTimeout",
     "MemoryStore",
     "Outages",
     "Protection",

@@ -34,17 +34,15 @@ def network_of(address: str | None) -> str:
     return str(ip_network((parsed, 24 if parsed.version == 4 else 64), strict=False))
 
 
-def digests(
-    names: Iterable[str], signals: Callable[[str], str | None] | None, salt: bytes
-) -> dict[str, bytes]:
-    """Return a salted digest of each signal that the request has."""
+def digests(names: Iterable[str], signals: Callable[[str], str | None] | None, salt: bytes) -> dict[str, str]:
+    """Return a salted digest of each signal that the request has, as text, which every codec gives back as it was."""
     found = {}
     for name in names:
         value = signals(name) if signals is not None else None
         if name == "network" and signals is not None:
             value = network_of(signals("address"))
         if value is not None:
-            found[name] = hmac.digest(salt, f"{name}\0{value}".encode(), "sha256")[:DIGEST_BYTES]
+            found[name] = hmac.digest(salt, f"{name}\0{value}".encode(), "sha256")[:DIGEST_BYTES].hex()
     return found
 
 

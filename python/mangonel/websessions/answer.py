@@ -29,7 +29,7 @@ def promise(session: WebSession[Any]) -> None:
             stateless.commit(session, plan)
     elif plan in (INSERT, ROTATE):
         state.promised = sessions.new_token()
-        state.cookie = sessions.cookie.give(state.promised, sessions.absolute)
+        state.cookie = sessions.cookie.give(state.promised, sessions.lasts(state.extra), state.extra)
     elif plan == END:
         state.cookie = sessions.cookie.take_back()
     state.headers_left = True

@@ -45,7 +45,15 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
         store = meter
     told = ""
     if plan == INSERT:
-        await _insert_flow(sessions, store, session, session.state.encoded, now, now, now + sessions.absolute)
+        await _insert_flow(
+            sessions,
+            store,
+            session,
+            session.state.encoded,
+            now,
+            now,
+            now + sessions.lasts(session.state.extra),
+        )
         told = "created"
     elif plan == TOUCH:
         await _touch_flow(sessions, store, session, now)
@@ -100,7 +108,7 @@ async def _insert_flow(
     session.state.record = record
     session.state.base = plain
     session.state.alias = None
-    session.state.cookie = sessions.cookie.give(token, deadline - now)
+    session.state.cookie = sessions.cookie.give(token, deadline - now, session.state.extra)
 
 
 async def _touch_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
@@ -191,7 +199,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
             return
         if ended is not None and (ended.version, ended.key) != (old.version, old.key):
             plain = merge(session, ended, session.state.kept if change == "login" else None)
-    deadline = now + sessions.absolute if starts_again or old is None else old.deadline
+    deadline = now + sessions.lasts(session.state.extra) if starts_again or old is None else old.deadline
     await _insert_flow(sessions, store, session, plain, now, created, deadline)
     session.state.change = ""
     session.state.kept = None

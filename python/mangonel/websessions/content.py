@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.errors import EncodeError, SessionTooLarge, UsageError, WebSessionError
-from mangonel.websessions.merge import RESERVED, merged
+from mangonel.websessions.merge import RESERVED, adding, merged
 
 if TYPE_CHECKING:
     from mangonel.websessions.record import Record
@@ -103,8 +103,9 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
     if only is not None:
         base = {key: base[key] for key in only if key in base}
         theirs = {key: theirs[key] for key in only if key in theirs}
+    choosers = {**sessions.merge, **dict.fromkeys(state.counted, adding)}
     try:
-        value = merged(base, mine, theirs, lambda a, b: encode({"": a}) != encode({"": b}), sessions.merge)
+        value = merged(base, mine, theirs, lambda a, b: encode({"": a}) != encode({"": b}), choosers)
     except Exception as error:
         raise UsageError(f"a merge function failed: {type(error).__name__}: {error}") from error
     plain = encode(value)

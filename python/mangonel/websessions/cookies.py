@@ -9,9 +9,10 @@ import hmac
 import re
 from base64 import urlsafe_b64encode
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from secrets import token_bytes
+from typing import Any
 
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.settings import Cookie
@@ -112,10 +113,15 @@ class CookiePolicy:
                 return token
         return None
 
-    def give(self, token: str, seconds: float) -> str:
-        """Return the Set-Cookie header that gives the token to the browser; `seconds` counts when persistent."""
+    def give(self, token: str, seconds: float, extra: Mapping[str, Any] | None = None) -> str:
+        """Return the Set-Cookie header that gives the token to the browser.
+
+        Args:
+            seconds: how long it lasts, where it outlives the browser: all do, or the login is remembered.
+            extra: what the websession keeps beside its data.
+        """
         value = f"{token}.{_signature(self._sign[0], token)}" if self._sign else token
-        if self.persistent:
+        if self.persistent or (extra is not None and extra.get("remember")):
             return f"{self._start}{value}{self._attributes}; Max-Age={max(int(seconds), 1)}"
         return f"{self._start}{value}{self._attributes}"
 

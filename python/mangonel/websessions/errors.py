@@ -7,6 +7,7 @@ WebSessionError
 ├── SessionTooLarge       the encoded session exceeds max_bytes, or 4096 bytes of cookie
 ├── CSRFError             a token or an origin that does not belong to this websession; 403
 ├── TooManySessions       the user has max_per_user already; 409
+├── LockTimeout           the websession's lock was not to be had, or did not last; 503 (also a TimeoutError)
 └── StoreError            the store did not answer, or answered wrongly; 503
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 __all__ = [
     "CSRFError",
     "EncodeError",
+    "LockTimeout",
     "SessionTooLarge",
     "StoreError",
     "TooManySessions",
@@ -56,6 +58,12 @@ class TooManySessions(WebSessionError):
     """The user has as many websessions as `max_per_user` allows, and the policy is "refuse"."""
 
     status = 409
+
+
+class LockTimeout(WebSessionError, TimeoutError):
+    """Other requests held the websession's lock for too long, or it ended before the block that it was taken for."""
+
+    status = 503
 
 
 class StoreError(WebSessionError):

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.websessions import stateless
 from mangonel.websessions.commit import commit_flow
-from mangonel.websessions.errors import StoreError, Unsupported, WebSessionError
+from mangonel.websessions.errors import StoreError, Unsupported, UsageError, WebSessionError
 from mangonel.websessions.load import alive_flow, load_flow, reload_flow
 from mangonel.websessions.machine import END, NOTHING, ROTATE, decide
 from mangonel.websessions.session import WebSession
@@ -81,6 +81,8 @@ class _Face:
 
 class AsyncFace(_Face):
     """Runs flows on an event loop."""
+
+    waits = True
 
     def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
@@ -187,6 +189,8 @@ class AsyncFace(_Face):
         """Store the websession now."""
         plan = decide(session)
         await self.commit(session, plan)
+        if plan != END:
+            session.state.check_not_gone()
 
     async def reload(self, session: WebSession[Any]) -> bool:
         """Read the websession again."""
@@ -250,6 +254,24 @@ class AsyncFace(_Face):
         self._loop = self._store = self._epochs = None
         self._opened = []
 
+    def check_thread(self, what: str) -> None:
+        """Refuse in a thread without a loop, where a coroutine would never run.
+
+        Raises:
+            UsageError: it is one, as a `def` endpoint of FastAPI has.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise UsageError(
+                f"{what} has to be awaited on the event loop, and this function runs in a thread of its own; "
+                "make it `async def`, or leave it to the end of the request, which stores what changed"
+            ) from None
+
+    async def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
+        """Run a flow of another module on the store."""
+        return await self._run(flow(self._sessions, self.store()))
+
     async def _run(self, flow: Coroutine[Any, Any, T]) -> T:
         try:
             return await flow
@@ -271,6 +293,8 @@ class AsyncFace(_Face):
 
 class BlockingFace(_Face):
     """Runs flows in the calling thread. Its store may be shared by threads."""
+
+    waits = False
 
     def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
@@ -334,7 +358,10 @@ class BlockingFace(_Face):
 
     def save(self, session: WebSession[Any]) -> None:
         """Store the websession now."""
-        self.commit(session)
+        plan = decide(session)
+        self.commit(session, plan)
+        if plan != END:
+            session.state.check_not_gone()
 
     def reload(self, session: WebSession[Any]) -> bool:
         """Read the websession again."""
@@ -380,6 +407,13 @@ class BlockingFace(_Face):
     def forget(self) -> None:
         """Open anew in a forked child."""
         self._store = self._epochs = None
+
+    def check_thread(self, what: str) -> None:
+        """As `AsyncFace.check_thread`; every thread will do."""
+
+    def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
+        """As `AsyncFace.run`."""
+        return self._run(flow(self._sessions, self.store()))
 
     def _run(self, flow: Coroutine[Any, Any, T]) -> T:
         try:

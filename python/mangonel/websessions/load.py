@@ -237,5 +237,5 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         session.state.record = None
         return
     session.state.record = fresh
-    session.state.cookie = sessions.cookie.give(token, fresh.deadline - now)
+    session.state.cookie = sessions.cookie.give(token, fresh.deadline - now, session.state.extra)
     sessions.emit("renewed", session.state.tag)

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import encoded, fill
-from mangonel.websessions.errors import StoreError
+from mangonel.websessions.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from mangonel.websessions.record import Record
@@ -94,6 +94,7 @@ class State:
         cookie: the Set-Cookie header to send; None: none.
         csrf_secret: of tokens, where it is not kept with the values; "": what the request brought is void.
         csrf_cookie: the Set-Cookie header that gives or takes the cookie with that secret.
+        counted: keys that `increment` changed: what others added meanwhile is added.
         promised: the token of a cookie that left before its record was stored.
         headers_left: no cookie can be set any more.
         clear_site_data: the header Clear-Site-Data goes along.
@@ -121,6 +122,7 @@ class State:
     has_closed = False
     alias: bytes | None = None
     was_lost = False
+    counted: frozenset[str] = frozenset()
     promised: str | None = None
     csrf_secret: str | None = None
     csrf_cookie: str | None = None
@@ -136,6 +138,17 @@ class State:
         self.visit = visit
         self.base = sessions.blank
         self.record = self.extra = self.model = self.user = self.cookie = None
+
+    def check_not_gone(self) -> None:
+        """Refuse to store what has ended.
+
+        Raises:
+            UsageError: another request ended it, or this one did.
+        """
+        if self.is_gone:
+            raise UsageError(
+                "this websession has ended, so nothing of it can be saved; reload() said so, or a write did"
+            )
 
     @property
     def tag(self) -> str:

@@ -47,7 +47,7 @@ class WebSessions(Settled[Data]):
         protection: a `Protection`: keys, binding, guesses.
         users: a `Users`: how many websessions each may have, epochs.
         outages: an `Outages`: what happens when the store fails.
-        model: a msgspec.Struct or dataclass with defaults: `session.data` is one of these.
+        model: a msgspec.Struct, dataclass or pydantic model with defaults: `session.data` is one of these.
         trust_forwarded: believe X-Forwarded-Proto and X-Forwarded-For, because a proxy of ours sets them.
         events: called with each Event. Default: warnings go to the logger "mangonel.websessions".
         clock: seconds since the epoch.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["RESERVED", "merged"]
+__all__ = ["RESERVED", "adding", "merged"]
 
 # What the package itself keeps in a websession goes under one key, which is encoded only when there is something.
 RESERVED = "_websession"
@@ -48,6 +48,11 @@ def merged(
         else:
             result[key] = now
     return result
+
+
+def adding(base: Any, mine: Any, theirs: Any) -> Any:
+    """Return a number to which both have added; for `Content(merge={"visits": adding})`."""
+    return (theirs or 0) + (mine or 0) - (base or 0)
 
 
 def _extra(value: Any) -> dict[str, Any]:

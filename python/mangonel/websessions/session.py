@@ -6,7 +6,9 @@ is about to leave. Nothing has to be remembered about nested changes: they are f
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mangonel.websessions.csrf import check_token, masked, new_secret
@@ -15,11 +17,14 @@ from mangonel.websessions.machine import State
 from mangonel.websessions.settings import checked_text
 
 if TYPE_CHECKING:
+    from mangonel.websessions.lock import Lock
     from mangonel.websessions.settled import Settled
 
 __all__ = ["Flash", "Visit", "WebSession"]
 
 Data = TypeVar("Data")
+
+SALT_BYTES = 8
 
 
 class Flash(tuple[str, str]):
@@ -249,15 +254,26 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     # Changes of privilege.
 
-    def login(self, user: str, keep: Iterable[str] = ()) -> None:
+    def login(
+        self,
+        user: str,
+        keep: Iterable[str] = (),
+        *,
+        remember: Any = False,
+        fingerprint: str | bytes | None = None,
+    ) -> None:
         """Make it this user's: a new id, the old one dead, both limits start again.
 
         Args:
             user: how the application names the user; stored as it is, for listings and revocation.
             keep: the keys that survive; everything else of the time before the login is dropped.
+            remember: the cookie outlives the browser, and both limits are as long as this, as "14d"; True: as long as
+                `Lifetime(remember=)` allows.
+            fingerprint: what changes with the user's password, as its hash; see `check_fingerprint`. Only a salted
+                digest is kept.
 
         Raises:
-            UsageError: no user.
+            UsageError: no user; or a longer time than `Lifetime(remember=)` allows.
 
         Example:
             >>> websession.login("ada", keep=("cart",))
@@ -277,18 +293,55 @@ class WebSession(dict[str, Any], Generic[Data]):
             self.state.model = fresh
         self._drop_csrf()
         self.state.extra = None
+        if remember:
+            self.state.set_extra("remember", self.state.sessions.remembered(remember))
+        self._keep_fingerprint(fingerprint)
         self.state.user = user
         self.state.challenged = False
         self.state.is_ended = self.state.is_gone = False
         self._bind()
         self.state.change = "login"
 
-    def reauthenticated(self) -> None:
-        """Note that the user proved again who they are: a new id, the data kept, both limits start again."""
+    def reauthenticated(self, *, fingerprint: str | bytes | None = None) -> None:
+        """Note that the user proved again who they are: a new id, the data kept, both limits start again.
+
+        Args:
+            fingerprint: the new one, where this is a change of the password.
+
+        Example:
+            >>> websession.reauthenticated(fingerprint="the new password's hash")
+        """
         self._check_cookie_can_leave("reauthenticated()")
+        self._keep_fingerprint(fingerprint)
         self.state.challenged = False
         self._bind()
         self.state.change = self.state.change or "reauthenticated"
+
+    def check_fingerprint(self, fingerprint: str | bytes) -> bool:
+        """Return whether the user's password is still that of the login; end the websession where it is not.
+
+        Call it where the application loads the user. A login without a fingerprint does not match any.
+
+        Args:
+            fingerprint: the user's now, as it was given to `login`.
+
+        Example:
+            >>> websession.login("ada", fingerprint="the password's hash")
+            >>> websession.check_fingerprint("the password's hash")
+            True
+            >>> websession.check_fingerprint("the new password's hash"), websession.user
+            (False, None)
+        """
+        self.accessed = True
+        if self.state.user is None:
+            return False
+        kept = (self.state.extra or {}).get("print")
+        if isinstance(kept, str):
+            salt = kept[: 2 * SALT_BYTES]
+            if hmac.compare_digest(kept, salt + _digest(salt, fingerprint)):
+                return True
+        self.destroy()
+        return False
 
     def rotate(self) -> None:
         """Take a new id because privileges changed. The data and the absolute limit stay, the old id is dead."""
@@ -327,6 +380,34 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.is_due = True
         if new_session_id:
             self.rotate()
+
+    # Counters.
+
+    def increment(self, key: str, by: float = 1) -> Any:
+        """Add to a number, so that requests side by side all count; return what this request knows of it.
+
+        Args:
+            key: its name; 0 where there is none. With a model, a field of it.
+            by: what to add.
+
+        Raises:
+            UsageError: what is there is no number.
+
+        Example:
+            >>> websession.increment("visits"), websession.increment("visits", 10)
+            (1, 11)
+        """
+        typed = self.state.sessions.model is not None
+        value = (getattr(self.data, key) if typed else self.get(key)) or 0
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"expected a number at {key!r} of the websession, got {type(value).__name__}")
+        value += by
+        if typed:
+            setattr(self.data, key, value)
+        else:
+            self[key] = value
+        self.state.counted |= {key}
+        return value
 
     # Messages that are read once, and tokens.
 
@@ -393,15 +474,35 @@ class WebSession(dict[str, Any], Generic[Data]):
             StoreError: the store did not answer.
             UsageError: it is new and its cookie can no longer be sent, or it has ended while this request ran.
         """
-        if self.state.is_gone:
-            raise UsageError(
-                "this websession has ended, so nothing of it can be saved; reload() said so, or a write did"
-            )
-        return (self.state.face or self.state.sessions.asynchronous).save(self)
+        self.state.check_not_gone()
+        return self._face("save()").save(self)
 
     def reload(self) -> Any:
         """Read it again, dropping changes. A coroutine on an event loop; False when it has ended meanwhile."""
-        return (self.state.face or self.state.sessions.asynchronous).reload(self)
+        return self._face("reload()").reload(self)
+
+    def lock(self, wait: Any = "10s", hold: Any = "30s") -> Lock:
+        """Let one request after the other into a block, which begins with a `reload()` and ends with a `save()`.
+
+        Use it as `async with` on an event loop, as `with` in threads. Without it, requests run side by side, and what
+        they change is merged key by key. A websession that is not stored yet is nobody else's, so there is no waiting.
+
+        Args:
+            wait: how long others may keep it, as seconds, timedelta or "10s".
+            hold: it ends by itself after that, should the process die.
+
+        Raises:
+            LockTimeout: on the way in, others kept it for `wait`; on the way out, the block took longer than `hold`.
+            UsageError: it was changed before the block.
+
+        Example:
+            >>> async with websession.lock():
+            ...     websession["queue"] = [*websession.get("queue", ()), "order 66"]
+        """
+        from mangonel.websessions.lock import Lock
+        from mangonel.websessions.settings import seconds
+
+        return Lock(self, seconds(wait, "wait"), seconds(hold, "hold"))
 
     def __repr__(self) -> str:
         state = "ended" if self.state.is_ended else "new" if self.state.record is None else f"tag={self.tag}"
@@ -410,6 +511,11 @@ class WebSession(dict[str, Any], Generic[Data]):
     __str__ = __repr__
 
     __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def _face(self, what: str) -> Any:
+        face = self.state.face or self.state.sessions.asynchronous
+        face.check_thread(what)
+        return face
 
     def _csrf_secret(self) -> str | None:
         state = self.state
@@ -424,6 +530,11 @@ class WebSession(dict[str, Any], Generic[Data]):
             is_believed = state.visit.is_secure or not policy.secure
             state.csrf_secret = policy.csrf_secret(state.visit.cookie) if is_believed else None
         return state.csrf_secret or None
+
+    def _keep_fingerprint(self, fingerprint: str | bytes | None) -> None:
+        if fingerprint is not None:
+            salt = token_bytes(SALT_BYTES).hex()
+            self.state.set_extra("print", salt + _digest(salt, fingerprint))
 
     def _drop_csrf(self) -> None:
         state = self.state
@@ -442,3 +553,8 @@ class WebSession(dict[str, Any], Generic[Data]):
     def _check_cookie_can_leave(self, what: str) -> None:
         if not self.state.can_take_cookie:
             raise UsageError(f"{what} needs a new cookie, and the headers of this answer have left already")
+
+
+def _digest(salt: str, fingerprint: str | bytes) -> str:
+    value = fingerprint.encode() if isinstance(fingerprint, str) else fingerprint
+    return hmac.new(b"mangonel websession fingerprint" + salt.encode(), value, "sha256").hexdigest()[:32]

@@ -27,6 +27,7 @@ __all__ = [
     "grouped",
     "keys_of",
     "limits",
+    "longest",
     "one_of",
     "seconds",
 ]
@@ -48,6 +49,7 @@ class Lifetime:
         renew: its id changes so often; None: never.
         grace: the old id is served so long after a renewal, in case the answer was lost.
         touch_after: uses are stored when they move the idle limit by this much. None: a tenth of `idle`.
+        remember: the longest that a `login(remember=…)` may last. None: 30 days, or the level's absolute limit.
         aal: an assurance level of NIST SP 800-63B, 1 to 3, whose limits become the defaults.
     """
 
@@ -56,6 +58,7 @@ class Lifetime:
     renew: Duration | None = "15m"
     grace: Duration = "30s"
     touch_after: Duration | None = None
+    remember: Duration | None = None
     aal: int | None = None
 
 
@@ -305,6 +308,21 @@ def seconds(value: Any, name: str) -> float:
             f'expected {name} as seconds, timedelta or text like "30m", above zero, got {value!r}'
         )
     return number
+
+
+def longest(remember: Any, absolute: float, aal: int | None) -> float:
+    """Return the seconds that a login which is remembered may last.
+
+    Raises:
+        UsageError: a duration that cannot be meant.
+    """
+    most = LEVELS[aal][1] if aal is not None else 30 * DAY
+    if remember is None:
+        return max(most, absolute)
+    found = seconds(remember, "remember")
+    if aal is not None and found > most:
+        warnings.warn(f"assurance level {aal} allows {most:g} s in all, remember= {found:g}", stacklevel=4)
+    return max(found, absolute)
 
 
 def limits(

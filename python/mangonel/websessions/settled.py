@@ -32,6 +32,7 @@ from mangonel.websessions.settings import (
     Users,
     keys_of,
     limits,
+    longest,
     one_of,
     seconds,
 )
@@ -80,6 +81,7 @@ class Settled(Generic[Data]):
             lifetime.aal,
         )
         self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
+        self.longest = longest(lifetime.remember, self.absolute, lifetime.aal)
         self.is_stateless = is_stateless
         signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
         self.cookie = CookiePolicy(cookie, sign=_bytes(signing), is_payload=is_stateless)
@@ -88,6 +90,7 @@ class Settled(Generic[Data]):
         self.max_bytes = content.max_bytes
         self.merge = dict(content.merge or {})
         self.model = model
+        self._is_pydantic = hasattr(model, "model_validate") and hasattr(model, "model_dump")
         self.blank = self._blank()
         self.ring = KeyRing(sealing) if sealing else None
         if is_stateless and self.ring is None:
@@ -144,10 +147,43 @@ class Settled(Generic[Data]):
             2000.0
         """
         idle = self.idle
-        if extra is not None and "idle" in extra:
-            idle = float(extra["idle"])
+        if extra is not None:
+            idle = float(extra.get("idle") or extra.get("remember") or idle)
         expires = now + idle
         return expires if expires < deadline else deadline
+
+    def lasts(self, extra: Mapping[str, Any] | None) -> float:
+        """Return the absolute limit in seconds.
+
+        Args:
+            extra: what the websession keeps beside its data, perhaps that its login is remembered.
+
+        Example:
+            >>> sessions.lasts({"remember": 86_400.0})
+            86400.0
+        """
+        return float(extra.get("remember") or self.absolute) if extra is not None else self.absolute
+
+    def remembered(self, remember: Any) -> float:
+        """Return the seconds that a login is remembered for.
+
+        Args:
+            remember: True, seconds, timedelta or text as "14d".
+
+        Raises:
+            UsageError: longer than allowed.
+
+        Example:
+            >>> WebSessions("memory:").remembered("14d")
+            1209600.0
+        """
+        found = self.longest if remember is True else seconds(remember, "remember")
+        if found > self.longest:
+            raise UsageError(
+                f"expected remember of at most {self.longest:.0f} s, got {found:.0f}; "
+                "Lifetime(remember=) sets the limit"
+            )
+        return found
 
     def new_token(self) -> str:
         """Return a new token."""
@@ -230,7 +266,7 @@ class Settled(Generic[Data]):
                 "trust_forwarded=True, for development secure=False",
             )
 
-    def signals_of(self, visit: Visit) -> dict[str, bytes]:
+    def signals_of(self, visit: Visit) -> dict[str, str]:
         """Return the digests of the binding signals of a request.
 
         Args:
@@ -242,7 +278,7 @@ class Settled(Generic[Data]):
         """
         return abuse.digests(self.bind, visit.signals, self._bind_salts[0]) if self.bind else {}
 
-    def still_has(self, visit: Visit, signal: str, digest: bytes) -> bool:
+    def still_has(self, visit: Visit, signal: str, digest: str) -> bool:
         """Return whether a request still has the signal that a digest was made of, under whichever secret.
 
         Args:
@@ -251,7 +287,7 @@ class Settled(Generic[Data]):
             digest: what was kept of the login's.
 
         Example:
-            >>> sessions.still_has(Visit(), "network", b"")
+            >>> sessions.still_has(Visit(), "network", "")
             True
         """
         for salt in self._bind_salts:
@@ -300,7 +336,7 @@ class Settled(Generic[Data]):
             >>> sessions.encodable({"n": 1})
             {'n': 1}
         """
-        return self.to_builtins(data) if self.codec.name == "bson" else data
+        return self.to_builtins(data) if self.codec.name == "bson" or self._is_pydantic else data
 
     def to_builtins(self, data: Any) -> dict[str, Any]:
         """Return a model's values as a dict.
@@ -312,6 +348,13 @@ class Settled(Generic[Data]):
             >>> sessions.to_builtins({"n": 1})
             {'n': 1}
         """
+        if self._is_pydantic:
+            # Not what is computed, and by the names that it is read by. MessagePack alone has times with their zone.
+            mode = "python" if self.codec.name == "msgpack" else "json"
+            data = data.model_dump(mode=mode, by_alias=True, round_trip=True)
+            if mode == "json":
+                plain: dict[str, Any] = data
+                return plain
         if self.codec.name == "bson":
             import msgspec
 
@@ -335,6 +378,8 @@ class Settled(Generic[Data]):
         import msgspec
 
         assert self.model is not None
+        if self._is_pydantic:
+            return self.model.model_validate(value)  # type: ignore[attr-defined]
         return msgspec.convert(value, self.model, strict=self.codec.name != "json")
 
     def _blank(self) -> bytes:
@@ -342,7 +387,7 @@ class Settled(Generic[Data]):
             return self.codec.encode({})
         try:
             fresh = self.model()
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise UsageError(
                 f"expected a default for every field of {self.model.__name__}: {error}"
             ) from None
@@ -369,9 +414,9 @@ def checked(sessions: Any, where: str) -> Any:
 
 def _native() -> tuple[type, ...]:
     import datetime
-    import uuid
 
-    return bytes, datetime.datetime, uuid.UUID
+    # A UUID travels as text, since BSON has two orders of its bytes and takes none unasked.
+    return bytes, datetime.datetime
 
 
 _NATIVE = _native()

@@ -79,7 +79,7 @@ def commit(session: WebSession[Any], plan: int) -> None:
     if old is None or plan == ROTATE:
         starts_again = old is None or change != "rotated"
         created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
-        deadline = now + sessions.absolute if starts_again or old is None else old.deadline
+        deadline = now + sessions.lasts(session.state.extra) if starts_again or old is None else old.deadline
         fresh = Record(b"", b"", 1, created, 0.0, deadline, issued=now, sid=sessions.new_sid())
     else:
         fresh = replace(old, version=old.version + 1)
@@ -92,7 +92,9 @@ def commit(session: WebSession[Any], plan: int) -> None:
     )
     assert sessions.ring is not None
     sealed = sessions.ring.seal(pack_record(fresh), sessions.cookie.purpose)
-    cookie = sessions.cookie.give(urlsafe_b64encode(sealed).rstrip(b"=").decode(), fresh.deadline - now)
+    cookie = sessions.cookie.give(
+        urlsafe_b64encode(sealed).rstrip(b"=").decode(), fresh.deadline - now, session.state.extra
+    )
     if len(cookie) > COOKIE_LIMIT:
         _refuse(session, len(cookie))
     session.state.record, session.state.base, session.state.cookie = fresh, session.state.encoded, cookie

@@ -12,6 +12,7 @@ import msgspec
 
 from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.follow import ROUNDS, end_flow, live_flow, replace
+from mangonel.websessions.merge import RESERVED
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import checked_text
 
@@ -55,8 +56,9 @@ async def of_flow(
     checked_text(user, "the user")
     _check_finds(store)
     found: dict[bytes, Handle] = {}
+    now = sessions.now()
     for record in sorted(await live_flow(sessions, store, user), key=lambda record: record.issued):
-        last_seen = max(record.created, min(record.expires, record.deadline) - sessions.idle)
+        last_seen = max(record.created, record.issued, min(record.expires - _idle(sessions, record), now))
         found[record.sid] = Handle(
             record.sid.hex(),
             user,
@@ -109,6 +111,14 @@ async def revoke_user_flow(
     return ended
 
 
+def _idle(sessions: Settled[Any], record: Record) -> float:
+    try:
+        extra = sessions.codec.decode(sessions.unsealed(record)).get(RESERVED)
+    except ValueError:  # sealed with another's key, as on the command line
+        extra = None
+    return sessions.expiry(0.0, float("inf"), extra if isinstance(extra, dict) else None)
+
+
 async def _spare_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], created: float) -> None:
     for _ in range(ROUNDS):
         record = session.state.record
@@ -136,7 +146,7 @@ def _younger(sessions: Settled[Any], record: Record, created: float) -> Record:
 
 async def _epoch_flow(sessions: Settled[Any], epochs: Store, user: str, now: float) -> None:
     key = sessions.epoch_key(user)
-    lasts = now + sessions.absolute + 60.0
+    lasts = now + sessions.longest + 60.0
     for _ in range(ROUNDS):
         current = await epochs.get(key)
         version = current.version if current is not None else 0

@@ -1,6 +1,6 @@
 """Websessions in MongoDB, by this driver: one document for each, whose `_id` is the key.
 
-    {_id: key, v: version, d: data, c: created, i: issued, e: expires, l: deadline, s: sid,
+    {_id: key, v: version, d: data, c: created, i: issued, e: expires, l: deadline, s: sid, w: the write,
      u: user, n: next, p: prev, b: label}
 
 A TTL index on `e` removes what expired; the flows judge time before that. Reads go to the primary. What ends a
@@ -8,7 +8,8 @@ websession is acknowledged by a majority, so that a failover cannot bring it bac
 
 A client that is opened for a URL does without the driver's retryable writes, for which the server keeps a document of
 its own up to date: a quarter of its time for an insert. A record tells by itself whether a write whose answer was lost
-had arrived, so the store repeats its writes once and then compares.
+had arrived, so the store repeats its writes once and then looks whose write is there: `w` is random, since two requests
+may write the very same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from secrets import token_bytes
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -29,6 +31,8 @@ __all__ = ["BlockingMongoStore", "MongoStore"]
 
 COLLECTION = "websessions"
 TIMEOUT_MS = "5000"
+
+NONCE_BYTES = 8
 
 DUPLICATE = 11000
 UNAUTHORIZED = 13
@@ -104,9 +108,11 @@ class _Documents:
             document["b"] = record.label
         return document
 
-    def ready(self, record: Record) -> Any:
-        """Return the document of a record, encoded: what cannot be is this request's error and nobody else's."""
-        return self._raw(self._to_bytes(self.document(record)))
+    def ready(self, record: Record, expected: int) -> _Write:
+        """Return a write, encoded: what cannot be is this request's error and nobody else's."""
+        document = self.document(record)
+        nonce = document["w"] = token_bytes(NONCE_BYTES)
+        return _Write(record, expected, self._raw(self._to_bytes(document)), nonce)
 
     def record(self, document: dict[str, Any]) -> Record:
         """Return the record of a document."""
@@ -158,11 +164,12 @@ class _Documents:
 
 
 class _Write(NamedTuple):
-    """A record, the version that must be there, and the record's document."""
+    """A record, the version that must be there, the record's document, and what tells this write from all others."""
 
     record: Record
     expected: int
     document: Any
+    nonce: bytes
 
 
 class MongoStore:
@@ -210,7 +217,7 @@ class MongoStore:
         """Write if the stored version is `expected`: an insert, or a replacement that names the version."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
-        write = _Write(record, expected, self._documents.ready(record))
+        write = self._documents.ready(record, expected)
         if not self._is_set_up:
             await self._set_up()
         if self._documents.is_final(record):
@@ -253,13 +260,13 @@ class MongoStore:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
         # Refused now: by what somebody else wrote, or by this very record, which had arrived.
-        return await self._put(write) or await self._load_one(write.record.key) == write.record
+        return await self._put(write) or await self._has(write)
 
     async def _each(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
         """Write each for itself, because the server refused one of them; some have arrived."""
 
         async def again(write: _Write) -> bool:
-            return await self._put(write) or await self._load_one(write.record.key) == write.record
+            return await self._put(write) or await self._has(write)
 
         return await asyncio.gather(*map(again, writes), return_exceptions=True)
 
@@ -273,8 +280,8 @@ class MongoStore:
                 raise
             refused = await self._refused(writes)
             # Some may have been refused by themselves, having arrived before.
-            stored = await self._load_many([write.record.key for write in writes])
-            refused = {n for n in refused if stored[n] != writes[n].record}
+            arrived = await self._arrived(writes)
+            refused = {n for n in refused if not arrived[n]}
         return [number not in refused for number in range(len(writes))]
 
     async def _refused(self, writes: list[_Write]) -> set[int]:
@@ -305,8 +312,17 @@ class MongoStore:
                 raise
             await self._plain.bulk_write(commands, ordered=False)
         # The server counts them together, so what is stored tells whose arrived.
-        stored = await self._load_many([write.record.key for write in writes])
-        return [found == write.record for found, write in zip(stored, writes, strict=True)]
+        return await self._arrived(writes)
+
+    async def _has(self, write: _Write) -> bool:
+        return (await self._arrived([write]))[0]
+
+    async def _arrived(self, writes: list[_Write]) -> list[bool]:
+        """Return which of the writes are what is stored now."""
+        selector = {"_id": {"$in": [write.record.key for write in writes]}}
+        found = await self._plain.find(selector, {"w": 1}, batch_size=len(writes) + 1).to_list()
+        stored = {document["_id"]: document.get("w") for document in found}
+        return [stored.get(write.record.key) == write.nonce for write in writes]
 
     async def _put(self, write: _Write) -> bool:
         collection = self._documents.target(write.record)
@@ -408,20 +424,25 @@ class BlockingMongoStore:
             except BaseException:
                 self._is_set_up = False
                 raise
+        write = self._documents.ready(record, expected)
         try:
-            return self._put(record, expected)
+            return self._put(write)
         except self._documents.failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
-        return self._put(record, expected) or self.get(record.key) == record
+        return self._put(write) or self._has(write)
 
-    def _put(self, record: Record, expected: int) -> bool:
-        collection = self._documents.target(record)
-        if expected:
-            document = self._documents.document(record)
-            return bool(collection.replace_one({"_id": record.key, "v": expected}, document).matched_count)
+    def _has(self, write: _Write) -> bool:
+        found = self._plain.find_one({"_id": write.record.key}, {"w": 1})
+        return found is not None and found.get("w") == write.nonce
+
+    def _put(self, write: _Write) -> bool:
+        collection = self._documents.target(write.record)
+        if write.expected:
+            selector = {"_id": write.record.key, "v": write.expected}
+            return bool(collection.replace_one(selector, write.document).matched_count)
         try:
-            collection.insert_one(self._documents.document(record))
+            collection.insert_one(write.document)
         except self._documents.duplicate:
             return False
         return True

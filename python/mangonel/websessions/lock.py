@@ -1,0 +1,139 @@
+"""One request of a websession at a time: `async with session.lock():`, or `with` in threads.
+
+Waits on its face by asking again, at growing intervals; the flows are in `turns.py`. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.content import encoded
+from mangonel.websessions.errors import LockTimeout, Unsupported, UsageError
+from mangonel.websessions.turns import release_flow, take_flow
+
+if TYPE_CHECKING:
+    from mangonel.websessions.record import Record
+    from mangonel.websessions.session import WebSession
+
+__all__ = ["Lock"]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
+
+
+class Lock:
+    """What `session.lock()` returns.
+
+    Args:
+        session: the request's.
+        wait: seconds that others may keep it.
+        hold: seconds after which it ends by itself.
+    """
+
+    def __init__(self, session: WebSession[Any], wait: float, hold: float) -> None:
+        if session.state.sessions.is_stateless:
+            raise Unsupported("a websession in a cookie cannot be locked; use a store")
+        self._session = session
+        self._wait = wait
+        self._hold = hold
+        self._mine: Record | None = None
+
+    async def __aenter__(self) -> WebSession[Any]:
+        face = self._face("async with", True)
+        if (sid := self._sid()) is not None:
+            for pause in self._pauses():
+                self._mine = await face.run(
+                    lambda sessions, store: take_flow(sessions, store, sid, self._hold)
+                )
+                if self._mine is not None:
+                    break
+                await asyncio.sleep(pause)
+            try:
+                await self._session.reload()
+            except BaseException:
+                await self._release_soon(face)
+                raise
+        return self._session
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._mine is None:
+            return
+        face = self._face("async with", True)
+        try:
+            if error is None and not self._session.state.is_gone:
+                await self._session.save()
+        finally:
+            was_mine = await self._release_soon(face)
+        self._judge(was_mine, error)
+
+    def __enter__(self) -> WebSession[Any]:
+        face = self._face("with", False)
+        if (sid := self._sid()) is not None:
+            for pause in self._pauses():
+                self._mine = face.run(lambda sessions, store: take_flow(sessions, store, sid, self._hold))
+                if self._mine is not None:
+                    break
+                time.sleep(pause)
+            try:
+                self._session.reload()
+            except BaseException:
+                self._release(face)
+                raise
+        return self._session
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._mine is None:
+            return
+        face = self._face("with", False)
+        try:
+            if error is None and not self._session.state.is_gone:
+                self._session.save()
+        finally:
+            was_mine = self._release(face)
+        self._judge(was_mine, error)
+
+    def _face(self, words: str, waits: bool) -> Any:
+        face = self._session.state.face or self._session.state.sessions.asynchronous
+        if face.waits != waits:
+            raise UsageError(
+                f"expected `{'async with' if face.waits else 'with'} session.lock()`, got `{words}`"
+            )
+        return face
+
+    def _sid(self) -> bytes | None:
+        """The name of what is locked; None: it is new, and nobody else has it."""
+        state = self._session.state
+        if state.record is None:
+            return None
+        if encoded(self._session) != state.base or state.change or state.is_ended:
+            raise UsageError("the websession was changed before its lock was taken; change it inside")
+        return state.record.sid
+
+    def _pauses(self) -> Iterator[float]:
+        end, pause = time.monotonic() + self._wait, FIRST_PAUSE
+        while True:
+            yield pause * random.uniform(0.5, 1.0)
+            if time.monotonic() > end:
+                raise LockTimeout(
+                    f"another request of this websession has held its lock for {self._wait:g} s"
+                )
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    async def _release_soon(self, face: Any) -> bool:
+        mine, self._mine = self._mine, None
+        assert mine is not None
+        return bool(await face.run(lambda sessions, store: release_flow(sessions, store, mine)))
+
+    def _release(self, face: Any) -> bool:
+        mine, self._mine = self._mine, None
+        assert mine is not None
+        return bool(face.run(lambda sessions, store: release_flow(sessions, store, mine)))
+
+    def _judge(self, was_mine: bool, error: Any) -> None:
+        if not was_mine and error is None:
+            raise LockTimeout(
+                f"the lock ended by itself after {self._hold:g} s, before the block did; give lock() a longer hold"
+            )

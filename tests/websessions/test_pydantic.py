@@ -1,0 +1,105 @@
+"""Pydantic models as what a websession holds, with every codec and on both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from browser import Browser
+from pydantic import BaseModel, Field, computed_field
+from store_names import STORES
+
+from mangonel.websessions import UsageError, Visit, WebSessions, new_key
+
+codecs = pytest.mark.parametrize("codec", ["msgpack", "json", "bson"])
+
+AT = datetime(2030, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+
+
+class Line(BaseModel):
+    sku: str
+    count: int = 1
+    price: Decimal = Decimal("9.99")
+
+
+class Shop(BaseModel):
+    cart: list[Line] = []
+    seen: datetime | None = None
+    id: UUID = UUID(int=7)
+    tags: set[str] = set()
+    theme: str = Field("light", alias="colour")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def items(self) -> int:
+        return sum(line.count for line in self.cart)
+
+
+class Required(BaseModel):
+    name: str
+
+
+def changed(shop: Shop) -> None:
+    shop.cart.append(Line(sku="chair"))
+    shop.seen, shop.theme = AT, "dark"
+    shop.tags.add("new")
+
+
+def is_as_changed(shop: Shop) -> bool:
+    expected = Shop(cart=[Line(sku="chair")], seen=AT, tags={"new"}, colour="dark")
+    return shop == expected and shop.items == 1
+
+
+@codecs
+@pytest.mark.parametrize("name", [*STORES, "cookie"])
+async def test_a_pydantic_model_comes_back_as_it_was(
+    name: str, codec: str, store_url: Callable[[str], str]
+) -> None:
+    settings: dict[str, Any] = {"model": Shop, "codec": codec, "events": lambda event: None}
+    sessions: WebSessions[Shop] = (
+        WebSessions("cookie:", seal=new_key(), **settings)
+        if name == "cookie"
+        else WebSessions(store_url(name), **settings)
+    )
+    browser = Browser(sessions)
+    session = await browser.begin()
+    assert session.data == Shop()
+    assert await browser.end(session) == [("Vary", "Cookie")]
+    session = await browser.begin()
+    changed(session.data)
+    session.flash("hello")
+    await browser.end(session)
+    session = await browser.begin()
+    assert is_as_changed(session.data)
+    # What is deep inside is noticed.
+    session.data.cart[0].count = 5
+    await browser.end(session)
+    session = await browser.begin()
+    assert session.data.cart[0].count == 5
+    assert session.data.cart[0].price == Decimal("9.99")
+    session.login("ada", keep=("cart",))
+    await browser.end(session)
+    session = await browser.begin()
+    assert (session.data.items, session.data.theme) == (5, "light")
+    await sessions.aclose()
+    if name != "cookie":
+        blocking = sessions.blocking.load(Visit(browser.cookie))
+        assert blocking.data.items == 5
+        sessions.blocking.close()
+
+
+async def test_a_record_that_does_not_fit_the_model_is_discarded() -> None:
+    loose: WebSessions[Any] = WebSessions("memory:pydantic", events=lambda event: None)
+    browser = Browser(loose)
+    await browser.store(cart="no list")
+    browser.sessions = WebSessions("memory:pydantic", model=Shop, events=lambda event: None)
+    assert (await browser.begin()).data == Shop()
+
+
+def test_a_model_without_defaults_is_refused_at_the_start() -> None:
+    with pytest.raises(UsageError, match="expected a default for every field of Required"):
+        WebSessions("memory:", model=Required)
