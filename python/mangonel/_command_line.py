@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         self.uri: argparse.Action | None = None
         self._is_within = False
 
-    def parse_known_args(  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override]  # the overload for namespaces of other classes has no user
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse; see the class for what differs from argparse."""

@@ -154,14 +154,16 @@ def test_a_run_leaves_a_page_a_file_makes_the_same_and_its_marks_are_a_table(
     server, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
-    out, now, later = (tmp_path / name for name in ("r.jsonl", "now.html", "later.html"))
-    words = (
-        f"run {server.uri} --only planted --quick --rounds 1 --plain --contender sound-1 --contender sound-2"
-    )
-    assert lab(words, "-o", out, "--report", now) == 0
+    out, now, later = (tmp_path / name for name in ("r.jsonl", "r.html", "later.html"))
+    words = f"run {server.uri} planted --quick --rounds 1 --plain --contender sound-1 --contender sound-2"
+    assert lab(words, "-o", out) == 0
+    assert lab("report", out) == 0
     assert lab("report", out, "-o", later) == 0
     assert later.read_text().startswith("<!doctype html>")
     assert now.read_text() == later.read_text()
+    assert lab("report", out, "-o", tmp_path / "chart.svg") == 0
+    assert (tmp_path / "chart-light.svg").read_text().startswith("<svg ")
+    assert (tmp_path / "chart-dark.svg").exists()
     capsys.readouterr()
     assert lab("marks --markdown", out) == 0
     assert "| experiment | what | asked |" in capsys.readouterr().out

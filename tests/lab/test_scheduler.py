@@ -383,7 +383,7 @@ def test_passes_end_when_the_intervals_are_narrow_or_time_is_up(monkeypatch, nar
     monkeypatch.setattr(Samples, "_is_narrow", lambda self: narrow)
     experiment, brief = registry.experiments()["find-one"], Size(True, brief=True)
     part = experiment.parts(brief)[0]
-    player = Player(registry.contender("pymongo"), None, "")  # type: ignore[arg-type]
+    player = Player(registry.contender("pymongo"), None, "")  # type: ignore[arg-type]  # no worker is asked
     record = Record(plan_of("pymongo", size=brief))
     samples = Samples(Round(experiment, 0), part, part, [player], record, dict, random.Random(1))
     samples.take(math.inf if seconds > 0 else 0.0)

@@ -14,27 +14,10 @@ from typing import Any, Protocol, TypeAlias
 
 Document: TypeAlias = dict[str, Any]
 
-# Capability flags. An experiment's part names the flags it needs; the two sets decide who takes part.
-BLOCKING = "blocking"
-ASYNCIO = "asyncio"
-THREADS = "threads"
-BATCH_SIZE = "batch-size"
-EXHAUST = "exhaust"
-PREFETCH = "prefetch"
-COMPRESSES = "compresses"  # takes `compressors` in its URI, and knows all three
-DECODES = "decodes"  # hands out documents; a floor drains bytes and does not
-SESSIONS = "sessions"  # transactions and change streams
-CODEC = "codec"
-SPEC = "spec"  # has a player for the tasks of the benchmarking specification
-BULK_WRITE = "bulk-write"
-PROGRAM = "program"
-IMPORT = "import"
-EXITS = "exits"  # its exits are counted
-GRIDFS_READS = "gridfs-reads"
-GRIDFS_SHARES = "gridfs-shares"  # reads a file over several connections
-GRIDFS_WRITES = "gridfs-writes"
-GRIDFS = frozenset({GRIDFS_READS, GRIDFS_WRITES})
-DRIVER = frozenset({BATCH_SIZE, DECODES})
+# Capability flags that code names; `contenders/drivers.toml` says what they mean. A part names the flags that it needs,
+# and the two sets decide who takes part.
+BLOCKING, ASYNCIO, BATCH_SIZE, EXHAUST = "blocking", "asyncio", "batch-size", "exhaust"
+CODEC, SPEC, BULK_WRITE, PROGRAM, GRIDFS_READS = "codec", "spec", "bulk-write", "program", "gridfs-reads"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Layout:
     """How a store runs.
 
     Attributes:
-        store: a name as in `contenders/web.py`, without its prefix.
+        store: a name as in `contenders/sites.toml`, without its prefix.
         durable: acknowledged writes are on the disk.
         own: MongoDB on a server of its own, which may be stopped; else on the lab's deployment.
         unix: over a Unix socket where the store has one; MongoDB on a server of its own.

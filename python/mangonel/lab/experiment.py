@@ -40,6 +40,10 @@ class Size:
             return brief
         return quick if self.quick or self.brief else full
 
+    def of(self, figure: int | list[int]) -> int:
+        """Return the figure of the form: one for all, or what `choose` takes."""
+        return figure if isinstance(figure, int) else self.choose(*figure)
+
 
 @dataclass(frozen=True)
 class Part:

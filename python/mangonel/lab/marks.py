@@ -78,7 +78,7 @@ class Verdict:
 
 def _read() -> tuple[Mark, ...]:
     def cells(experiment: str, names: list[str]) -> tuple[Key, ...]:
-        return tuple((experiment, *name.split(" ")) for name in names)  # type: ignore[misc]
+        return tuple((experiment, *name.split(" ")) for name in names)  # type: ignore[misc]  # part and contender
 
     def mark(experiment: str, row: dict[str, Any]) -> Mark:
         sign = "≥" if "at_least" in row else "≤"

@@ -20,14 +20,16 @@ def report_command(options: argparse.Namespace) -> int:
     """Write the HTML report of a result file, or the chart of its comparisons."""
     from mangonel.lab.report import page
 
-    content = read(options.file)
-    if options.picture is not None:
-        for name, svg in page.pictures(content).items():
-            path: Path = options.picture.with_name(f"{options.picture.name}-{name}.svg")
-            path.write_text(svg, encoding="utf-8")
-            print(f"picture: {path}")
-        return 0
-    write_page(content, options.output or options.file.with_suffix(".html"))
+    content, output = read(options.file), options.output or options.file.with_suffix(".html")
+    texts = (
+        {output: page.render(content)}
+        if output.suffix != ".svg"
+        else {output.with_stem(f"{output.stem}-{name}"): svg for name, svg in page.pictures(content).items()}
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"report: {path}")
     return 0
 
 
@@ -57,12 +59,3 @@ def read(path: Path) -> dict[str, Any]:
         return results.load(path)
     except (OSError, ValueError) as error:
         raise UsageProblem(f"cannot read {path}: {error}") from None
-
-
-def write_page(content: dict[str, Any], path: Path) -> None:
-    """Write the HTML report of a run and say where it is."""
-    from mangonel.lab.report import page
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page.render(content), encoding="utf-8")
-    print(f"report: {path}")

@@ -1,15 +1,12 @@
-"""The drivers, each on the loops that it has, their BSON functions, and the bare interpreter.
-
-PyMongo is the reference of every blocking comparison and PyMongo Async of every asynchronous one.
-"""
+"""The drivers, their BSON functions, and the bare interpreter, as `drivers.toml` has them."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import tomllib
+from pathlib import Path
 from typing import Any
 
-from mangonel.lab import contender as flags
 from mangonel.lab.contender import Codec, Contender, Target
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._faces import named
@@ -17,61 +14,6 @@ from mangonel.lab.contenders._mongojet import MongojetAdapter
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter
 
 BSON_NAMES = ("mangonel.bson:encode", "mangonel.bson:decode", "mangonel.bson:decode_all")
-# What drivers offer beside reading and writing: files, programs and the specification's tasks; and on two loops.
-FILES = flags.DRIVER | flags.GRIDFS
-TASKS = FILES | {flags.PROGRAM, flags.SPEC}
-FULL = TASKS | {flags.BULK_WRITE, flags.COMPRESSES, flags.EXHAUST, flags.SESSIONS}
-LOOP = flags.DRIVER | {flags.EXHAUST, flags.SESSIONS}
-OURS = frozenset({flags.EXITS, flags.GRIDFS_SHARES, flags.PREFETCH})
-THREADED = frozenset({flags.IMPORT, flags.THREADS})
-
-
-def _driver(
-    id: str,
-    title: str,
-    client: str,
-    offers: frozenset[str],
-    *,
-    loop: str = "",
-    packages: tuple[str, ...] = (),
-    adapter: Callable[[Target], Any] | None = None,
-    codec: Callable[[], Codec] | None = None,
-    expression: str = "",
-    close: str = "",
-    imports: str = "",
-) -> Contender:
-    """Return a driver.
-
-    Args:
-        client: its class, as "module:name".
-        adapter: one of its own; else the class is called as PyMongo's is.
-        expression: what a program makes its client with, where it is not the class called with the URI.
-        close: how a program closes it, where that differs.
-        imports: what the import's time is taken of, where that is not the class.
-    """
-    module, _, name = client.partition(":")
-
-    def connect(target: Target) -> Any:
-        return (AsyncAdapter if loop else BlockingAdapter)(named(client), target)
-
-    def program(kind: str, target: Target) -> str:
-        statement = imports if imports and kind == "import" else f"from {module} import {name}"
-        closing = close or ("await client.close()" if loop else "client.close()")
-        make = expression or f"{name}(URI)"
-        return _programs.program(kind, target, statement, make, is_async=bool(loop), close=closing)
-
-    return Contender(
-        id,
-        title,
-        offers | ({flags.ASYNCIO if loop else flags.BLOCKING} if flags.DECODES in offers else set()),
-        packages=packages or (module.partition(".")[0],),
-        names=(client,),
-        loop=loop,
-        blocking=None if loop else adapter or connect,
-        asynchronous=(adapter or connect) if loop else None,
-        codec=codec,
-        program=program if flags.PROGRAM in offers else None,
-    )
 
 
 def _codec() -> Codec:
@@ -102,64 +44,39 @@ class PyMongoTypes:
         raise AttributeError(name)
 
 
-def _our_bson(id: str, title: str, **environment: str) -> Contender:
-    about: Any = {"packages": ("mangonel",), "names": BSON_NAMES, "environment": environment}
-    return Contender(id, title, frozenset({flags.CODEC}), codec=_codec, **about)
+def _driver(row: dict[str, Any]) -> Contender:
+    loop, client, offers = row.get("loop", ""), row.get("client", ""), frozenset(row["offers"])
+    module, _, name = client.partition(":")
+
+    def connect(target: Target) -> Any:
+        if row["id"] == "mongojet":
+            return MongojetAdapter(target)
+        return (AsyncAdapter if loop else BlockingAdapter)(named(client), target)
+
+    def program(kind: str, target: Target) -> str:
+        if not client:
+            return "pass\n"
+        statement = (
+            row["imports"] if "imports" in row and kind == "import" else f"from {module} import {name}"
+        )
+        closing = row.get("close", "await client.close()" if loop else "client.close()")
+        make = row.get("expression", f"{name}(URI)")
+        return _programs.program(kind, target, statement, make, is_async=bool(loop), close=closing)
+
+    return Contender(
+        row["id"],
+        row["title"],
+        offers,
+        packages=tuple(row["packages"]),
+        names=(client,) if client else BSON_NAMES if "codec" in offers else (),
+        loop=loop,
+        blocking=connect if client and not loop else None,
+        asynchronous=connect if loop else None,
+        codec=(_pymongo_codec if client else _codec) if "codec" in offers else None,
+        program=program if "program" in offers else None,
+        environment=row.get("environment", {}),
+    )
 
 
-OUR_LOOP, THEIR_LOOP = "mangonel:AsyncMongoClient", "pymongo:AsyncMongoClient"
-THEIR_CLIENT, MOTORS_CLIENT = "pymongo:MongoClient", "motor.motor_asyncio:AsyncIOMotorClient"
-BARE = frozenset({flags.PROGRAM, flags.IMPORT, "floor"})
-CHUNKED = frozenset({flags.GRIDFS_READS})
-CONTENDERS = (
-    Contender("bare", "bare interpreter", BARE, program=lambda kind, target: "pass\n"),
-    # The import experiment names the client: a lazy package would otherwise import nothing.
-    _driver("mangonel", "mangonel", "mangonel:MongoClient", FULL | OURS | THREADED),
-    _driver("mangonel-asyncio", "mangonel, asyncio", OUR_LOOP, FULL | OURS, loop="asyncio"),
-    _driver(
-        "mangonel-uvloop",
-        "mangonel, uvloop",
-        OUR_LOOP,
-        LOOP | FILES | (OURS - {flags.EXITS}),
-        loop="uvloop",
-        packages=("mangonel", "uvloop"),
-    ),
-    _our_bson("mangonel-bson", "mangonel, version-gated path"),
-    _our_bson("mangonel-portable", "mangonel, documented C API", MANGONEL_DICT_LAYOUT="0"),
-    _driver(
-        "mongojet",
-        "mongojet",
-        "mongojet:create_client",
-        TASKS | {flags.IMPORT, flags.EXITS},
-        loop="asyncio",
-        adapter=MongojetAdapter,
-        expression="await create_client(URI)",
-    ),
-    _driver(
-        "motor",
-        "Motor",
-        MOTORS_CLIENT,
-        TASKS | {flags.BULK_WRITE},
-        loop="asyncio",
-        packages=("motor", "pymongo"),
-        close="client.close()",
-    ),
-    _driver(
-        "pymongo",
-        "PyMongo",
-        THEIR_CLIENT,
-        FULL | THREADED | {flags.CODEC},
-        codec=_pymongo_codec,
-        imports="import pymongo",
-    ),
-    _driver("by-chunk", "PyMongo, one find_one per chunk", THEIR_CLIENT, CHUNKED),
-    _driver("pymongo-async", "PyMongo Async", THEIR_LOOP, FULL, loop="asyncio"),
-    _driver(
-        "pymongo-uvloop",
-        "PyMongo Async, uvloop",
-        THEIR_LOOP,
-        LOOP,
-        loop="uvloop",
-        packages=("pymongo", "uvloop"),
-    ),
-)
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CONTENDERS = tuple(_driver(row) for row in TABLE["driver"])

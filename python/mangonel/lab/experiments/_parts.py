@@ -1,72 +1,71 @@
-"""Experiments as tables, since most parts differ by a name, a flag and two figures; and the task that most play."""
+"""Experiments as `experiments.toml` has them, since most parts differ by a name, a flag and two figures; and the task
+that most play.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from mangonel.lab.contender import ASYNCIO, BLOCKING
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
-__all__ = ["FACES", "CallsTask", "Figure", "Table", "Tabled", "rows"]
+__all__ = ["TABLES", "CallsTask", "Tabled"]
 
-# Of the short form, the full one, and perhaps the brief one; or the same for all.
-Figure: TypeAlias = "int | tuple[int, int] | tuple[int, int, int]"
-Table: TypeAlias = Iterable[Sequence[Any]]
 Play: TypeAlias = Callable[[Part, Bench], Task]
+Figures: TypeAlias = dict[str, Any]
 
-# Part, words and flag of either face.
-FACES = (("blocking", "blocking", BLOCKING), ("asyncio", "event loop", ASYNCIO))
-
-
-def rows(size: Size, table: Table, **shared: Any) -> list[Part]:
-    """Return the parts of a table.
-
-    Args:
-        table: id, title, a flag or several, operations, samples; last may come what else this part alone has.
-        shared: what all have.
-    """
-    made = []
-    for name, title, needs, operations, samples, *more in table:
-        flags = frozenset([needs] if isinstance(needs, str) else needs)
-        options = {**shared, **(more[0] if more else {})}
-        made.append(Part(name, title, flags, _chosen(size, operations), _chosen(size, samples), **options))
-    return made
-
-
-def _chosen(size: Size, figure: Figure) -> int:
-    return figure if isinstance(figure, int) else size.choose(*figure)
+TABLES: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("experiments.toml").read_text(encoding="utf-8")
+)
 
 
 class Tabled(Experiment):
-    """An experiment whose parts are rows of a table.
+    """An experiment of the tables.
 
     Args:
         play: makes the task of a part; or what does by the beginning of the part's name, the first that fits.
-        table: the rows, see `rows`, or what returns them for a size.
-        shared: what all parts have.
-        more: attributes of `Experiment`.
+        further: returns figures beside those of the table, from these and a size.
     """
 
     def __init__(
         self,
         id: str,
-        title: str,
         play: Play | dict[str, Play],
-        table: Table | Callable[[Size], Table],
-        shared: dict[str, Any] | None = None,
-        **more: Any,
+        further: Callable[[Size, Figures], Figures] = lambda size, known: {},
     ) -> None:
-        self.id, self.title = id, title
+        self.id = id
         self._kinds = play if isinstance(play, dict) else {"": play}
-        self._table, self._shared = table, shared or {}
-        for name, value in more.items():
-            if not hasattr(Experiment, name):
-                raise TypeError(f"an experiment has no attribute {name!r}")
-            setattr(self, name, value)
+        self._further = further
+        self._table = TABLES[id]
+        for name, value in self._table.items():
+            if hasattr(Experiment, name) and name != "parts":
+                setattr(self, name, tuple(value) if isinstance(value, list) else value)
+
+    def figures(self, size: Size) -> Figures:
+        """Return the figures of a form, or what was set instead, by name."""
+        named = self._table.get("figures", {})
+        known = {name: size.parameters.get(name, size.of(figure)) for name, figure in named.items()}
+        return {**known, **self._further(size, known)}
 
     def parts(self, size: Size) -> list[Part]:
-        return rows(size, self._table(size) if callable(self._table) else self._table, **self._shared)
+        figures, kinds = self.figures(size), self._table.get("kinds", {})
+        made = []
+        for id, title, needs, operations, samples, *own in self._table["parts"]:
+            options = {**self._table.get("all", {}), **(own[0] if own else {})}
+            options = {**kinds.get(options.pop("like", ""), {}), **options}
+            only, unless = options.pop("only", ""), options.pop("unless", "")
+            count, samples = (
+                figures[each] if isinstance(each, str) else size.of(each) for each in (operations, samples)
+            )
+            if (only and not getattr(size, only)) or (unless and getattr(size, unless)) or not count:
+                continue
+            if "refuses" in options:
+                options["refuses"] = frozenset(options["refuses"])
+            options["rounds"] = size.of(options.get("rounds", 0))
+            made.append(Part(id, title.format(**figures), frozenset(needs), count, samples, **options))
+        return made
 
     def task(self, part: Part, bench: Bench) -> Task:
         return next(play for name, play in self._kinds.items() if part.id.startswith(name))(part, bench)

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mangonel.engines.programs import has_program
-from mangonel.lab.contenders.web import STORES
 from mangonel.lab.digest import digest
 from mangonel.lab.environment import Environment, Layout, Site, environment_for
 from mangonel.lab.experiment import Bench, Part, Task
@@ -72,7 +71,6 @@ class VisitTask(Task):
         self._kind = part.id.removesuffix("-durable")
         name = bench.contender.copy_of or bench.contender.id
         self._store = name.removeprefix("web-").partition("#")[0]
-        assert self._store in STORES
         layout = Layout(
             self._store,
             durable=part.id.endswith("-durable"),

@@ -9,14 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import CODEC
 from mangonel.lab.digest import digest, digest_bytes
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
 
 BATCH = 200
-# How often a document is coded per sample in the short form, for a sample of about 20 ms.
-TIMES = {"flat": 1000, "deep": 1000, "full": 600, "tweet": 2500, "small": 8000, "user": 8000}
 SHAPES: dict[str, Callable[[Any], Any]] = {
     "flat": documents.flat,
     "deep": lambda types: documents.deep(),
@@ -73,19 +70,4 @@ class BatchTask(CodecTask):
         return codec.decode_all, data, data, codec.decode_all(data)
 
 
-BATCHED = (f"decode-batch-{BATCH}", f"decode a batch of {BATCH} users of 5 keys", CODEC)
-EXPERIMENT = Tabled(
-    "bson",
-    "BSON",
-    {"decode-batch": BatchTask, "": CodecTask},
-    [
-        *(
-            (f"{direction}-{shape}", f"{direction} {shape}", CODEC, (times, 4 * times), (5, 11))
-            for direction in ("decode", "encode")
-            for shape, times in TIMES.items()
-        ),
-        (*BATCHED, (BATCH * 100, BATCH * 400), (5, 11)),
-    ],
-    {"unit": "document", "judge": "client", "server": False},
-    brief_s=4.0,
-)
+EXPERIMENT = Tabled("bson", {"decode-batch": BatchTask, "": CodecTask})

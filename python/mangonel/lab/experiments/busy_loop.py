@@ -10,15 +10,14 @@ import asyncio
 import time
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, DECODES, Target
+from mangonel.lab.contender import Target
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import Table, Tabled
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 
 BLOCKED_S = 0.2
 FREE_S = 0.001
 HEARTBEAT_S = 0.5
-TURNS = (10, 40)
 
 _servers: list[Any] = []
 
@@ -65,23 +64,4 @@ class BusyLoopTask(Task):
         return {"heartbeats": float(self._seen), "due": self._turns * BLOCKED_S / HEARTBEAT_S}
 
 
-def _table(size: Size) -> Table:
-    yield (
-        "blocked",
-        f"the loop is blocked {size.choose(*TURNS)} times for 200 ms",
-        (ASYNCIO, DECODES),
-        TURNS,
-        1,
-    )
-
-
-EXPERIMENT = Tabled(
-    "busy-loop",
-    "heartbeats beside a busy event loop",
-    BusyLoopTask,
-    _table,
-    {"unit": "turn", "server": False, "sleeps": True},
-    own_process=True,
-    passes=1,
-    brief_s=6.0,
-)
+EXPERIMENT = Tabled("busy-loop", BusyLoopTask)

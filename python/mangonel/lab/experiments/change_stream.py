@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import SESSIONS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
-from mangonel.lab.experiments._parts import FACES, Tabled
+from mangonel.lab.experiments._parts import Tabled
 
 
 class ChangeStreamTask(Task):
@@ -42,14 +41,4 @@ class ChangeStreamTask(Task):
         return found
 
 
-EXPERIMENT = Tabled(
-    "change-stream",
-    "changes read from a resume token on",
-    ChangeStreamTask,
-    [
-        (name, f"{words}, from a token to the present", (face, SESSIONS), (3000, 20_000, 1500), (2, 5))
-        for name, words, face in FACES
-    ],
-    {"unit": "change", "judge": "client"},
-    together=False,
-)
+EXPERIMENT = Tabled("change-stream", ChangeStreamTask)

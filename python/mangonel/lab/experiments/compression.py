@@ -6,24 +6,13 @@ import dataclasses
 import re
 from typing import Any
 
-from mangonel.lab.contender import BATCH_SIZE, COMPRESSES
 from mangonel.lab.contenders._pymongo_like import with_option
-from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments import find_many, insert_many
-from mangonel.lab.experiments._parts import FACES, Figure, Table, Tabled
+from mangonel.lab.experiments._parts import Tabled
 
-COMPRESSORS = ("none", "snappy", "zlib", "zstd")
 # Less than this of either direction would mean that most of the work went over the wire as it was.
 LEAST_BYTES = 50_000
-
-
-def _table(title: str, operations: Figure) -> Table:
-    """Yield a row for each compressor and for none, blocking; for zstd on the event loop too."""
-    for compressor in COMPRESSORS:
-        for name, words, face in FACES[: 2 if compressor == "zstd" else 1]:
-            part = compressor if name == "blocking" else f"{compressor}-asyncio"
-            needs = (face, COMPRESSES, BATCH_SIZE)
-            yield part, f"{title}, {compressor}, {words}", needs, operations, (1, 4)
 
 
 def _compressed(bench: Bench, compressor: str) -> Bench:
@@ -42,7 +31,7 @@ class _Compressed(Task):
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self._compressor = part.id.split("-")[0]
-        super().__init__(part, _compressed(bench, self._compressor))  # type: ignore[call-arg]
+        super().__init__(part, _compressed(bench, self._compressor))  # type: ignore[call-arg]  # the other base, a task of a part and a bench, is known to subclasses
         self._client = bench
 
     def verify(self) -> str:
@@ -73,27 +62,7 @@ class CompressedInsertTask(_Compressed, insert_many.InsertManyTask):
     direction, counter = "decompressor", "bytesOut"
 
 
-def _inserts(size: Size) -> Table:
-    return _table(insert_many.in_one_call(size), insert_many.COUNTS)
-
-
 EXPERIMENTS = (
-    Tabled(
-        "compression",
-        "reading 100 000 small documents over a compressed wire",
-        CompressedReadTask,
-        list(_table("batches of 5000", find_many.COUNTS)),
-        {"unit": "document"},
-        at_once=1,
-        dataset="users",
-        brief_dataset="few-users",
-    ),
-    Tabled(
-        "compression-insert",
-        "insert_many of 50 000 over a compressed wire",
-        CompressedInsertTask,
-        _inserts,
-        insert_many.SHARED,
-        at_once=1,
-    ),
+    Tabled("compression", CompressedReadTask),
+    Tabled("compression-insert", CompressedInsertTask, insert_many.in_thousands),
 )

@@ -14,11 +14,11 @@ import threading
 import time
 from typing import Any
 
-from mangonel.lab.contender import SESSIONS, Target
+from mangonel.lab.contender import Target
 from mangonel.lab.contenders._faces import at_once, wait
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import FACES, Table, Tabled
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 
 WRITERS = 4
 READERS = 2
@@ -161,21 +161,4 @@ class FailoverTask(Task):
         }
 
 
-def _table(size: Size) -> Table:
-    """Both faces, in the short form the blocking one."""
-    for name, words, face in FACES[: size.choose(1, 2)]:
-        title = f"{WRITERS} writers, {words}: the longest stall; a member elects after one second"
-        yield name, title, (face, SESSIONS), 1, (1, 3)
-
-
-EXPERIMENT = Tabled(
-    "failover",
-    "the primary is killed",
-    FailoverTask,
-    _table,
-    {"unit": "failover", "write_concern": "w:majority", "server": False},
-    together=False,
-    own_process=True,
-    passes=1,
-    brief_s=17.0,
-)
+EXPERIMENT = Tabled("failover", FailoverTask)

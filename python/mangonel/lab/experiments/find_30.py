@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mangonel.lab import documents
-from mangonel.lab.contender import ASYNCIO, BLOCKING
 from mangonel.lab.digest import digest
 from mangonel.lab.experiments._parts import CallsTask, Tabled
 
@@ -28,16 +27,4 @@ class Find30Task(CallsTask):
         return digest(page)
 
 
-EXPERIMENT = Tabled(
-    "find-30",
-    "find(limit=30)",
-    Find30Task,
-    [
-        ("blocking", "one at a time, blocking", BLOCKING, (600, 3000, 250), (3, 5)),
-        ("asyncio", "one at a time, event loop", ASYNCIO, (400, 2000, 150), (2, 4)),
-        ("tasks-50", "50 tasks", ASYNCIO, (1500, 8000, 400), (3, 5)),
-    ],
-    dataset="posts",
-    passes=2,
-    brief_s=5.0,
-)
+EXPERIMENT = Tabled("find-30", Find30Task)

@@ -11,13 +11,12 @@ from resource import getpagesize
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import ASYNCIO, BATCH_SIZE, BLOCKING, DECODES, EXHAUST, PREFETCH, Batching
+from mangonel.lab.contender import Batching
 from mangonel.lab.contenders._faces import each, play
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import Table, Tabled
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 
-COUNTS = (100_000, 100_000, 20_000)
 EVERY = 250  # one document in so many is compared
 BATCHINGS = {
     "batch": Batching(5000),
@@ -110,27 +109,4 @@ def _resident() -> float:
     return float(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 
-def _table(size: Size) -> Table:
-    """The list comes first, in a process that has not grown yet."""
-    few, alone, one = (2, 5), (1 if size.quick else 2, 5), "one by one"
-    return [
-        ("to-list", "all into a list, blocking", (BLOCKING, DECODES), COUNTS, few),
-        ("default", f"{one}, default batches, blocking", BLOCKING, COUNTS, few),
-        ("batch", f"{one}, batches of 5000, blocking", (BLOCKING, BATCH_SIZE), COUNTS, few),
-        ("exhaust", f"{one}, exhaust cursor, batches of 2000, blocking", (BLOCKING, EXHAUST), COUNTS, few),
-        ("prefetch", f"{one}, prefetch, batches of 10 000, blocking", (BLOCKING, PREFETCH), COUNTS, few),
-        ("default-asyncio", f"{one}, default batches, event loop", ASYNCIO, COUNTS, alone),
-    ]
-
-
-EXPERIMENT = Tabled(
-    "find-many",
-    "reading 100 000 small documents",
-    {"to-list": ToListTask, "": IterateTask},
-    _table,
-    {"unit": "document"},
-    dataset="users",
-    brief_dataset="few-users",
-    own_process=True,
-    brief_s=6.0,
-)
+EXPERIMENT = Tabled("find-many", {"to-list": ToListTask, "": IterateTask})

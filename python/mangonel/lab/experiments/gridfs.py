@@ -12,16 +12,13 @@ import random
 from typing import Any
 
 from mangonel.engines.delay import Delay
-from mangonel.lab.contender import GRIDFS_READS, GRIDFS_SHARES, GRIDFS_WRITES
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._faces import play
 from mangonel.lab.contenders._players import open_player
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import Table, Tabled
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 
-SIZE = 50 * 2**20
-SMALL = 8 * 2**20
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 CONNECTIONS = 4
 BUCKET, FILE_ID = "fs", "lab"
@@ -38,7 +35,7 @@ class FileTask(Task):
     def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
         self._part = part
-        self._data = content(_bytes(bench.size))
+        self._data = content(EXPERIMENT.figures(bench.size)["mebibytes"] * 2**20)
         self._digest = digest(hashlib.sha256(self._data).hexdigest())
         self._delay: Delay | None = None
         target = bench.target
@@ -143,30 +140,4 @@ class StoreTask(FileTask):
         return super().close()
 
 
-def _bytes(size: Size) -> int:
-    """Return how many bytes the file has: of the brief form, fewer."""
-    return size.parameters.get("mebibytes", 0) * 2**20 or size.choose(SIZE, SIZE, SMALL)
-
-
-def _table(size: Size) -> Table:
-    """Reading first: its file is stored by whoever comes first."""
-    file, over = f"{_bytes(size) // 2**20} MiB", f"over {CONNECTIONS} connections"
-    here, there, w1 = "this machine", "2.5 ms each way", {"write_concern": "w:1"}
-    return [
-        ("download", f"read {file}, {here}", GRIDFS_READS, 1, (3, 6)),
-        ("download-delayed", f"read {file}, {there}", GRIDFS_READS, 1, (1, 3)),
-        ("download-shared", f"read {file} {over}, {here}", GRIDFS_SHARES, 1, (3, 6)),
-        ("download-shared-delayed", f"read {file} {over}, {there}", GRIDFS_SHARES, 1, (1, 3)),
-        ("upload", f"store {file}, {here}", GRIDFS_WRITES, 1, (2, 4), w1),
-        ("upload-delayed", f"store {file}, {there}", GRIDFS_WRITES, 1, (1, 3), w1),
-    ]
-
-
-EXPERIMENT = Tabled(
-    "gridfs",
-    "a file of 50 MiB in GridFS",
-    {"upload": StoreTask, "": ReadTask},
-    _table,
-    {"unit": "file"},
-    brief_s=5.0,
-)
+EXPERIMENT = Tabled("gridfs", {"upload": StoreTask, "": ReadTask})

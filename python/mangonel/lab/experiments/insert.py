@@ -7,19 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, BLOCKING, PROGRAM
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Size
-from mangonel.lab.experiments._parts import CallsTask, Table, Tabled
+from mangonel.lab.experiments._parts import CallsTask, Tabled
 from mangonel.lab.experiments._process import OriginalTask, ProgramTask
 
 STEPS = 10_000
-ORIGINALS = (
-    ("original-a", "A, one insert and three prints"),
-    ("original-b", "B, 1000 inserts in a loop"),
-    ("original-c", "C, 100 inserts, each with callbacks that print 10 100 lines"),
-    ("original-c-silent", "C without its prints"),
-)
 
 
 class InsertTask(CallsTask):
@@ -61,31 +53,6 @@ def _steps() -> None:
         total += 1
 
 
-def _table(size: Size) -> Table:
-    """One at a time, 100 in flight; processes with 1, 1000 and 100 inserts mixed with plain Python."""
-    steps = "100 inserts, each with 10 000 steps of Python"
-    yield "blocking", "one at a time, blocking", BLOCKING, (700, 3000, 300), (3, 5)
-    yield "asyncio", "one at a time, event loop", ASYNCIO, (500, 3000, 200), (2, 4)
-    yield "tasks-100", "100 in flight", ASYNCIO, (2000, 10_000, 500), (3, 5)
-    yield "mixed", f"{steps}, blocking", BLOCKING, 100, (2, 4)
-    yield "mixed-asyncio", f"{steps}, event loop", ASYNCIO, 100, (2, 4)
-    process = {"unit": "process", "meter": "children", "refuses": frozenset({"floor"}), "server": False}
-    # The short form has the one-insert process in the experiment `process` only, the brief one no mixed one.
-    if not size.quick:
-        yield "insert-1", "whole process, 1 insert", PROGRAM, 1, (1, 3), process
-    yield "insert-1000", "whole process, 1000 inserts", PROGRAM, 1, (1, 3), process
-    if not size.brief:
-        yield "insert-mixed", f"whole process, {steps}", PROGRAM, 1, (1, 3), process
-    for name, title in () if size.quick else ORIGINALS:
-        yield name, f"as printed, a whole process on a terminal: {title}", PROGRAM, 1, 1, process
-
-
 EXPERIMENT = Tabled(
-    "insert",
-    "insert_one",
-    {"original": OriginalTask, "insert-": ProgramTask, "mixed": MixedTask, "": InsertTask},
-    _table,
-    {"write_concern": "w:1"},
-    passes=2,
-    brief_s=9.0,
+    "insert", {"original": OriginalTask, "insert-": ProgramTask, "mixed": MixedTask, "": InsertTask}
 )

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import BLOCKING
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import FACES, Table, Tabled
-
-COUNTS = (50_000, 50_000, 10_000)
+from mangonel.lab.experiments._parts import Tabled
 
 
 class InsertManyTask(Task):
@@ -48,15 +45,9 @@ class InsertManyTask(Task):
             self._adapter.arrange_many(self._documents)
 
 
-def in_one_call(size: Size) -> str:
-    """Return the words for what is inserted."""
-    return f"{size.choose(*COUNTS) // 1000} 000 small documents in one call"
+def in_thousands(size: Size, known: dict[str, Any]) -> dict[str, Any]:
+    """Return what titles say of the number."""
+    return {"thousands": known["count"] // 1000}
 
 
-def _table(size: Size) -> Table:
-    for name, words, flag in FACES:
-        yield name, f"{in_one_call(size)}, {words}", flag, COUNTS, (2 if flag == BLOCKING else 1, 4)
-
-
-SHARED = {"unit": "document", "write_concern": "w:1"}
-EXPERIMENT = Tabled("insert-many", "insert_many of 50 000", InsertManyTask, _table, SHARED)
+EXPERIMENT = Tabled("insert-many", InsertManyTask, in_thousands)

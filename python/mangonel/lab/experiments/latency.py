@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import time
 
-from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES
-from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import Table, Tabled
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.find_one import FindOneTask
 from mangonel.lab.latency import Paced
 
-RATES = (300, 1000)
 CONNECTIONS = 8
-SHARES = (25, 50, 75, 90)  # percent of a contender's own capacity
 PROBES = 500
 OWN_S = 2
 
@@ -57,34 +54,8 @@ class ShareTask(RateTask):
         self.keys = (self.keys * (wanted // len(self.keys) + 1))[:wanted]
 
 
-def _table(size: Size) -> Table:
-    """Two rates with threads, two with tasks; in the full form four shares of each."""
-    faces = ((BLOCKING, "8 threads"), (ASYNCIO, "event loop"))
-    for face, words in faces:
-        for rate in RATES:
-            figures = (rate, 5 * rate, rate // 4)
-            yield f"{face}-{rate}", f"{rate} a second, {words}", (face, DECODES), figures, 1
-    for face, words in faces:
-        for share in () if size.quick else SHARES:
-            title = f"{share} % of its own capacity, {words}"
-            yield f"{face}-own-{share}", title, (face, DECODES), PROBES, 1
-
-
 def _task(part: Part, bench: Bench) -> Task:
     return (ShareTask if "-own-" in part.id else RateTask)(part, bench)
 
 
-EXPERIMENT = Tabled(
-    "latency",
-    "find_one at a constant rate",
-    _task,
-    _table,
-    {"judge": "p99"},
-    dataset="small",
-    passes=1,
-    brief_s=6.0,
-    shows="Latency from when a request was due, so that a stall is counted for every request that would have come in "
-    "it. Loads that are the same for all are far below capacity; those that are shares of it differ from contender to "
-    "contender, so there a faster one has more to do. It does not tell how much a driver can do: that is what the "
-    "other experiments are for. What lies below the generator's own lag, given with the figures, means nothing.",
-)
+EXPERIMENT = Tabled("latency", _task)

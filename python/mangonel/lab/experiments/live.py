@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
-from mangonel.lab.contenders.live import BESIDE, BROWSERS, LIVE, WATCHED
+from mangonel.lab.contenders.sites import BESIDE, BROWSERS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
@@ -199,20 +199,4 @@ class LiveTask(Task):
         await asyncio.gather(*(play() for _ in range(IN_FLIGHT)))
 
 
-INSERTS = (2 * RATE, 15 * RATE, RATE)
-EXPERIMENT = Tabled(
-    "live",
-    "1000 inserts a second on the demo's live page",
-    LiveTask,
-    [
-        ("requests", f"a request for posts beside {RATE} inserts a second", LIVE, INSERTS, (1, 3)),
-        ("delivery", "from the acknowledged insert to 200 browsers", WATCHED, INSERTS, (1, 3)),
-    ],
-    {"judge": "p50", "unit": "insert", "write_concern": "majority"},
-    version=2,
-    together=False,
-    own_process=True,
-    passes=1,
-    brief_s=18.0,
-    references=("live-alone",),
-)
+EXPERIMENT = Tabled("live", LiveTask)

@@ -11,13 +11,11 @@ from typing import Any
 
 from mangonel.lab import documents
 from mangonel.lab.contender import Document, Target
-from mangonel.lab.contenders.mappers import DECODES_ALONE, OBJECTS, POSTS_TOO, SAVES_FIELDS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
 
 COUNT = 200
-TIMES = (30 * COUNT, 150 * COUNT, 15 * COUNT)
 DAY = datetime.datetime(2024, 3, 1, 12, 30, 1, 123_000)
 
 
@@ -154,35 +152,7 @@ class SaveTask(Task):
             verb(value)
 
 
-ALONE = {"server": False}
-USERS, POSTS = (OBJECTS, DECODES_ALONE), (OBJECTS, DECODES_ALONE, POSTS_TOO)
-PREPARED = "set, and the update made; nothing sent"
 EXPERIMENTS = (
-    Tabled(
-        "read-documents",
-        "150 x 200 documents into objects",
-        {"decode": DecodeTask, "": ReadTask},
-        [
-            ("users", "five keys, from the server", OBJECTS, TIMES, (2, 4)),
-            ("posts", "18 keys with lists, from the server", (OBJECTS, POSTS_TOO), TIMES, (2, 4)),
-            ("decode-users", "five keys, from bytes", USERS, TIMES, (2, 4), ALONE),
-            ("decode-posts", "18 keys with lists, from bytes", POSTS, TIMES, (2, 4), ALONE),
-        ],
-        {"unit": "document", "judge": "client"},
-        passes=2,
-        brief_s=8.0,
-        references=("objects-pymongo",),
-    ),
-    Tabled(
-        "save-one-field",
-        "one scalar of a loaded post changed and saved",
-        SaveTask,
-        [
-            ("prepare", PREPARED, SAVES_FIELDS, (2000, 20_000, 500), (2, 4), ALONE),
-            ("save", "set and saved", SAVES_FIELDS, (300, 3000, 60), (2, 4), {"write_concern": "w:1"}),
-        ],
-        {"judge": "client"},
-        brief_s=3.0,
-        references=("mongoengine",),
-    ),
+    Tabled("read-documents", {"decode": DecodeTask, "": ReadTask}),
+    Tabled("save-one-field", SaveTask),
 )

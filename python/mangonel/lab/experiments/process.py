@@ -6,13 +6,9 @@ The time of an import is that of an interpreter that does nothing else; the bare
 
 from __future__ import annotations
 
-from mangonel.lab.contender import EXITS, IMPORT, PROGRAM
-from mangonel.lab.experiment import Bench, Part, Size
-from mangonel.lab.experiments._parts import Table, Tabled
+from mangonel.lab.experiment import Bench, Part
+from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments._process import ProgramTask
-
-FEW_EXITS = 6
-SHARED = {"unit": "process", "meter": "children", "server": False}
 
 
 class ExitsTask(ProgramTask):
@@ -35,29 +31,4 @@ class ExitsTask(ProgramTask):
         return {"unclean": float(self._unclean), "exits": float(self._exits)}
 
 
-def _table(size: Size) -> Table:
-    exits = size.parameters.get("exits", FEW_EXITS)
-    words = f"{exits} exits, client in turn closed and left open"
-    yield "insert-1", "start, connect, one insert, exit, client left open", PROGRAM, 1, (1, 6)
-    yield "exits", words, (PROGRAM, EXITS), exits, 1
-
-
-EXPERIMENTS = (
-    Tabled(
-        "import-time",
-        "import",
-        ProgramTask,
-        [("import", "interpreter that imports the client and exits", IMPORT, 1, (3, 10))],
-        SHARED,
-        brief_s=2.0,
-    ),
-    Tabled(
-        "process",
-        "whole process",
-        {"exits": ExitsTask, "": ProgramTask},
-        _table,
-        {**SHARED, "write_concern": "w:1"},
-        passes=2,
-        brief_s=8.0,
-    ),
-)
+EXPERIMENTS = (Tabled("import-time", ProgramTask), Tabled("process", {"exits": ExitsTask, "": ProgramTask}))

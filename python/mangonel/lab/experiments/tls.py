@@ -13,7 +13,7 @@ from typing import Any
 
 from mangonel.engines.certificates import certify
 from mangonel.lab import documents
-from mangonel.lab.contender import ASYNCIO, BLOCKING, DECODES, Target
+from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.find_one import FindOneTask
@@ -55,17 +55,4 @@ class ConnectTask(SecureFindOneTask):
         return len(self.keys)
 
 
-ONE, MANY = (BLOCKING, DECODES), (ASYNCIO, DECODES)
-EXPERIMENT = Tabled(
-    "tls",
-    "TLS",
-    {"connect": ConnectTask, "": SecureFindOneTask},
-    [
-        ("blocking", "one at a time, blocking", ONE, (300, 3000, 200), (2, 4)),
-        ("tasks-100", "100 tasks", MANY, (1000, 5000, 400), (2, 4)),
-        ("connect", "a new client and its first find_one", ONE, (5, 20), (2, 4), {"unit": "client"}),
-    ],
-    {"server": False},
-    passes=2,
-    own_process=True,
-)
+EXPERIMENT = Tabled("tls", {"connect": ConnectTask, "": SecureFindOneTask})

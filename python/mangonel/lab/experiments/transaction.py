@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mangonel.lab.contender import ASYNCIO, BLOCKING, SESSIONS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiments._parts import CallsTask, Tabled
-
-# Inserts inside a transaction carry none, so the server counts them under its default: nothing to check them by.
-CONCERN = "commit w:1"
-FEW = (300, 1000, 60)
 
 
 class TransactionTask(CallsTask):
@@ -29,14 +24,4 @@ class TransactionTask(CallsTask):
         return digest("committed")
 
 
-EXPERIMENT = Tabled(
-    "transaction",
-    "transactions of three insert_one",
-    TransactionTask,
-    [
-        ("blocking", "one at a time, blocking", (BLOCKING, SESSIONS), FEW, (2, 4)),
-        ("asyncio", "one at a time, event loop", (ASYNCIO, SESSIONS), FEW, (2, 4)),
-        ("tasks-50", "50 in flight", (ASYNCIO, SESSIONS), (500, 2000, 150), (2, 4)),
-    ],
-    {"unit": "transaction", "write_concern": CONCERN},
-)
+EXPERIMENT = Tabled("transaction", TransactionTask)

@@ -16,10 +16,10 @@ from mangonel.engines.programs import has_program
 from mangonel.lab import cores, documents
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
-from mangonel.lab.contenders.pages import DATABASE, ORIGINAL, PAGE, PREFIX, SHORT, SHORT_DELAYED
+from mangonel.lab.contenders.sites import DATABASE, PREFIX
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments._parts import Table, Tabled
+from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments._process import Terminal
 from mangonel.lab.fixtures import DATASETS, modules, numbered_post
 from mangonel.lab.site_process import SiteProcess
@@ -33,8 +33,6 @@ POSTS = 30
 WRK_SECONDS = 2
 # Requests before the first sample: about as many as it takes until every driver has its connections.
 WARM = 300
-# Of the parts that take seconds each: their rows say what a percentile or the original's form is, not who wins.
-FEW_ROUNDS = 1
 # Who blocks the loop serves one request in each round trip to a database 5 ms away; fewer of them tell that as well.
 IN_TURN = frozenset(["pymongo", "mongoengine", "mangonel-blocking", "mongoengine-mangonel"])
 REQUESTS_IN_TURN = 100
@@ -212,51 +210,12 @@ class Web(Tabled):
         return "" if "posts" in size.parameters else _dataset(size)
 
 
-def _table(size: Size) -> Table:
-    """Capacity with new and kept connections and at 5 ms, latency at constant rates, the original's form."""
-    # Ten rounds of the full form make ten thousand requests, and its pairs of rounds an interval.
-    requests = size.parameters.get("requests", size.choose(500, 1_000, 150))
-    page, delayed = (SHORT, SHORT_DELAYED) if size.quick else (PAGE, DATABASE)
-    seconds, half = size.parameters.get("seconds", 2), requests // 2
-    # To start a site takes longer than to load it: each is asked twice for what wins or loses.
-    yield "new-connections", "100 at once, a connection for each request", page, requests, 2
-    far = requests if size.quick else half
-    yield "delayed", "100 at once, the database 5 ms away", delayed, far, 2
-    if size.quick:
-        return
-    yield "kept-connections", "100 at once, connections kept", page, half, 2
-    yield "newest", "the newest 30 by an index, connections kept", DATABASE, half, 2
-    slow, once = {"judge": "p50", "rounds": FEW_ROUNDS}, {"rounds": FEW_ROUNDS}
-    for n in (150, 450):
-        title = f"{n} requests per second at even intervals; latency at p50"
-        yield f"rate-{n}", title, page, n * seconds, 1, slow
-    own = f"{SHARE:.0%} of its own capacity at even intervals; latency at p50"
-    yield "rate-own", own, page, 450 * seconds, 1, slow
-    if has_program("wrk"):
-        # Its server time is for all of its seconds, so that is not asked for.
-        words = "100 at once, connections kept, as wrk counts it"
-        yield "wrk", words, page, requests, 1, {**once, "server": False}
-    tool = "ab" if has_program("ab") else "the lab's own load, since ab is missing"
-    form = f"as printed in 2015: {tool}, no keep-alive, debug and log on"
-    count = size.parameters.get("original", 10_000)
-    yield "original-100", f"{form}; -n 10000 -c 100", ORIGINAL, count, 1, once
-    yield "original-10", f"{form}; -n 100 -c 10", ORIGINAL, 100, 1, once
+def _figures(size: Size, known: dict[str, Any]) -> dict[str, Any]:
+    """Return further numbers of requests, and what sends those of the original."""
+    has_ab, requests, seconds = has_program("ab"), known["requests"], known["seconds"]
+    further = {"half": requests // 2, "slow": 150 * seconds, "fast": 450 * seconds}
+    further["by_wrk"] = requests if has_program("wrk") else 0
+    return {**further, "tool": "ab" if has_ab else "the lab's own load, since ab is missing"}
 
 
-EXPERIMENT = Web(
-    "web",
-    "a page of 30 posts over HTTP",
-    PageTask,
-    _table,
-    {"unit": "request"},
-    version=2,
-    passes=2,
-    own_process=True,
-    loads_site=True,
-    brief_s=12.0,
-    references=("page-pymongo-async",),
-    shows="What a site pays for reading a page, with the load, the site and the server on one machine: where all three "
-    "share the cores, the client CPU of a row, which is the site's, says more than its requests per second. "
-    "gevent's rows run on gevent's own server, not on Tornado, so they compare as sites, not as drivers. The "
-    "parts as printed keep the original's flaws.",
-)
+EXPERIMENT = Web("web", PageTask, _figures)

@@ -90,7 +90,7 @@ def _in_threads(place: Place, client: str) -> Read:
     read, pool = _blocking(place, client), ThreadPoolExecutor(16)
 
     async def page() -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(pool, read)  # type: ignore[arg-type]
+        return await asyncio.get_running_loop().run_in_executor(pool, read)  # type: ignore[arg-type]  # no promise
 
     return page
 
@@ -136,7 +136,7 @@ def _mongoengine(place: Place, renderer: Render = render) -> Read:
 
     mongoengine.connect(place.database, alias=place.name, host=place.uri)
 
-    class Post(mongoengine.Document):  # type: ignore[misc]
+    class Post(mongoengine.Document):  # type: ignore[misc]  # a class of no known type
         title = mongoengine.StringField()
         created = mongoengine.DateTimeField()
         meta: ClassVar[dict[str, Any]] = {

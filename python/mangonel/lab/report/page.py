@@ -6,7 +6,6 @@ grey, in charts as in tables.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -146,8 +145,7 @@ def _lead(number: int, found: Finding, most: float) -> str:
 def _about(results: Results, name: str) -> str:
     """Return what an experiment shows and does not; the old comparison's figures beside today's, and its flaws."""
     known = registry.experiments().get(name)
-    shows = (known.shows if known else "") or tomllib.loads((HERE / "shows.toml").read_text()).get(name, "")
-    shows = shows[:1].upper() + shows[1:].rstrip(".")
+    shows = known.shows[:1].upper() + known.shows[1:].rstrip(".") if known else ""
     html = f"<p>{escape(shows)}.</p>" if shows else ""
     if (original := originals.of_experiment(name)) is None:
         return html
