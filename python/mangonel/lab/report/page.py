@@ -1,30 +1,28 @@
 """One HTML page of a result file: complete, offline, light and dark. A pure function of the file.
 
 First one bar and one sentence for each of the old comparisons; everything else is in folds. What is below the noise is
-grey, in charts as in tables.
+grey, in charts as in tables. The page itself is `page.html`, here is what stands in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from html import escape
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
 from mangonel.lab import comparisons, noise, originals, registry, scores, table
-from mangonel.lab.comparisons import Finding, is_ours
+from mangonel.lab.comparisons import is_ours
 from mangonel.lab.fingerprint import machine, placement
 from mangonel.lab.noise import floor_words, unfit
 from mangonel.lab.report import charts
 from mangonel.lab.results import Results, Row, form
 from mangonel.lab.statistics import median
-from mangonel.lab.table import Line, Table
+from mangonel.lab.table import Line
 
 HERE = Path(__file__).parent
-EVERYWHERE = (
-    "Client and server share this machine's cores: ratios and processor time carry over to other machines, "
-    "times less so, and nothing here tells how a deployment of several machines behaves."
-)
 # Where rate stands against cost, and who does less than the others there: no database, or no sessions.
 PLOTTED = ("find-one", "find-30", "insert", "tasks", "threads", "web", "websessions")
 LESS = ("page-nothing", "page-ready", "page-thin", "web-none")
@@ -40,28 +38,43 @@ COUNTED = ("insert", "query", "update", "delete", "getmore", "command", "request
 
 def render(content: dict[str, Any]) -> str:
     """Return the page of what `results.load` returned."""
-    results = Results(content)
-    sections: dict[str, list[str]] = {}
+    results, found = Results(content), content["fingerprint"]
+    parts: dict[str, list[dict[str, Any]]] = {}
     for experiment, part, rows in results.parts():
-        sections.setdefault(experiment, []).append(_part(results, part, rows))
-    folds = []
-    for name, parts in sections.items():
-        known = registry.experiments().get(name)
-        rates = "".join(_figure(*plot) for plot in _offered(results, name))
-        body = [_about(results, name), *parts, f'<div class="charts">{rates}</div>' if rates else ""]
-        title = f"{name}: {known.title}" if known else name
-        folds.append(
-            _fold(title, "".join([*body, *_scores(results, name)]), name, is_open=len(sections) == 1)
-        )
-    folds += [_method(results), _absent(results), _conditions(content)]
-    date, commit = content["fingerprint"]["date"], escape(str(content["fingerprint"]["commit"]))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        f"<title>mangonel lab, {escape(date[:10])}</title><style>{(HERE / 'page.css').read_text()}</style></head>"
-        f"<body>{_head(results)}<main>{''.join(folds)}</main>"
-        "<footer>Made by <code>mangonel lab report</code> from the result file alone; "
-        f"source tree {commit}.</footer></body></html>\n"
+        parts.setdefault(experiment, []).append(_part(results, part, rows))
+    leads = list(comparisons.findings(results))
+    most = max((lead.best.times.high for lead in leads if lead.best and lead.best.times), default=1.0)
+    share = noise.floor(results)
+    failed = sum(bool(row.failures) for row in results.rows.values())
+    facts = [
+        [name, _plain(value)] for name, value in found.items() if name not in ("versions", "builds") and value
+    ]
+    builds, plan = found.get("builds", {}), content["plan"]
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals["kind"] = _kind
+    return environment.get_template("page.html").render(
+        style=Markup((HERE / "page.css").read_text()),
+        date=found["date"],
+        commit=found["commit"],
+        where=_where(results, share),
+        leads=[(lead, _lead(lead, min(most, 12.0))) for lead in leads],
+        experiments=[_experiment(results, name, of) for name, of in parts.items()],
+        counters=list(COUNTED),
+        unfit=unfit(results),
+        floor="not measured" if share is None else floor_words(share),
+        form=form(plan),
+        method=table.method(form(plan)),
+        notes=[*content.get("notes", []), *filter(None, [placement(found)])],
+        absent=list(table.absent(results)),
+        counts=f"{failed} failed, {len(content['missing'])} absent, {len(content['exits'])} unclean exits",
+        plan={**plan, "order": [{"instead_of": None, **entry} for entry in plan["order"]]},
+        marked=len(content["marked"]),
+        conditions=facts,
+        versions=[
+            [name, version, builds.get(name, "")] for name, version in sorted(found["versions"].items())
+        ],
     )
 
 
@@ -75,88 +88,60 @@ def pictures(content: dict[str, Any]) -> dict[str, str]:
     return {name: charts.picture(rows, charts.style(name, 15)) for name in charts.COLOURS}
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str] | Line], numeric: int = 99) -> str:
-    """Return a table in a box that scrolls by itself.
-
-    Args:
-        numeric: from which column on cells are figures.
-    """
-
-    def cell(tag: str, place: int, text: str) -> str:
-        kind = ' class="n"' if place >= numeric else ""
-        return f"<{tag}{kind}>{escape(text)}</{tag[:2]}>"
-
-    head = "".join(cell('th scope="col"', place, text) for place, text in enumerate(headings))
-    lines = []
-    for row in rows:
-        line = row if isinstance(row, Line) else Line(list(row))
-        kind = line.mood if line.mood != "best" else ""
-        kind = kind or ("ours" if line.row is not None and is_ours(line.row.key[2]) else "")
-        tds = "".join(cell("td", place, text) for place, text in enumerate(line.cells))
-        lines.append(f'<tr class="{kind}">{tds}</tr>' if kind else f"<tr>{tds}</tr>")
-    label = escape(", ".join(headings[:2]))
+def _kind(line: Line | Sequence[str]) -> str:
+    """Return how a row of a table is drawn."""
+    if not isinstance(line, Line):
+        return ""
     return (
-        f'<div class="scroll" role="group" tabindex="0" aria-label="table: {label}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        line.mood
+        if line.mood not in ("", "best")
+        else "ours"
+        if line.row and is_ours(line.row.key[2])
+        else ""
     )
 
 
-def _fold(title: str, html: str, anchor: str = "", is_open: bool = False) -> str:
-    where = f' id="{escape(anchor)}"' if anchor else ""
-    state = ' open=""' if is_open else ""
-    return f"<details{where}{state}><summary>{escape(title)}</summary>{html}</details>"
-
-
-def _figure(caption: str, svg: str) -> str:
-    return f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>"
-
-
-def _head(results: Results) -> str:
-    found = results.content["fingerprint"]
-    server, planted = found["server"], results.content["plan"].get("plants")
-    share, told = noise.floor(results), ""
+def _where(results: Results, share: float | None) -> str:
+    found, planted = results.content["fingerprint"], results.content["plan"].get("plants")
+    told = ""
     if share is not None:
         told = f"{'noisy: ' if share > noise.QUIET else ''}{floor_words(share)}.".capitalize()
     if unfit(results):
         told += " Not to be quoted: see the method below."
-    planted_words = f" Planted slowdowns: {planted}." if planted else ""
-    leads = list(comparisons.findings(results))
-    most = max((lead.best.times.high for lead in leads if lead.best and lead.best.times), default=1.0)
-    articles = "".join(_lead(number, lead, most) for number, lead in enumerate(leads, 1))
-    what = (
-        "<p>How many times as fast as the best peer; the dashed line is the peer itself.</p>" if leads else ""
-    )
-    where = f"{machine(found)}, MongoDB {server.get('version')}, {found['date'][:10]}.{planted_words} {told}"
-    return (
-        f'<header><h1>mangonel lab</h1><p class="muted">{escape(where.strip())}</p>{what}'
-        f'<div class="leads">{articles}</div></header>'
-    )
+    slowed = f" Planted slowdowns: {planted}." if planted else ""
+    server = found["server"].get("version")
+    return f"{machine(found)}, MongoDB {server}, {found['date'][:10]}.{slowed} {told}".strip()
 
 
-def _lead(number: int, found: Finding, most: float) -> str:
-    title, anchor = escape(f"{number}. {found.comparison.title}"), escape(found.comparison.experiment)
-    then = f"Then: {found.comparison.then}. " if found.comparison.then else ""
+def _lead(found: comparisons.Finding, most: float) -> Markup:
     name, times = (found.best.name, found.best.times) if found.best else ("", None)
-    bar = charts.lead(found.comparison.title, name, times, min(most, 12.0))
-    words = escape(f"{then}Now: {found.now}")
-    return f'<article><h2><a href="#{anchor}">{title}</a></h2>{bar}<p>{words}</p></article>'
+    return Markup(charts.lead(found.comparison.title, name, times, most))
 
 
-def _about(results: Results, name: str) -> str:
+def _experiment(results: Results, name: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what an experiment shows and does not; the old comparison's figures beside today's, and its flaws."""
-    known = registry.experiments().get(name)
-    shows = known.shows[:1].upper() + known.shows[1:].rstrip(".") if known else ""
-    html = f"<p>{escape(shows)}.</p>" if shows else ""
-    if (original := originals.of_experiment(name)) is None:
-        return html
-    flaws = "".join(f"<li>{escape(flaw)}</li>" for flaw in original.flaws)
-    figures = _table(*table.printed(results, name)[1:], numeric=2)
-    setting, claim = escape(f"{original.setting} {original.tool}"), escape(original.claim)
-    told = f"<p>{setting}</p><p>{claim}</p>{figures}<p>What was wrong with it:</p><ul>{flaws}</ul>"
-    return html + _fold(f"The original: {original.title}", f"{told}<p>{escape(original.corrected)}</p>")
+    known, original = registry.experiments().get(name), originals.of_experiment(name)
+    return {
+        "name": name,
+        "title": f"{name}: {known.title}" if known else name,
+        "shows": known.shows[:1].upper() + known.shows[1:].rstrip(".") if known else "",
+        "original": original,
+        "printed": table.printed(results, name) if original else None,
+        "parts": parts,
+        "offered": [(caption, Markup(svg)) for caption, svg in _offered(results, name)],
+        "scores": [
+            (
+                title.partition(": ")[2],
+                headings,
+                [Line(row, "ours" if is_ours(row[0]) else "") for row in cells],
+            )
+            for title, headings, cells in scores.tables(results, registry.title)
+            if title.startswith(f"{name}:")
+        ],
+    }
 
 
-def _part(results: Results, part: str, rows: list[Row]) -> str:
+def _part(results: Results, part: str, rows: list[Row]) -> dict[str, Any]:
     first, band = rows[0], results.null(rows)
     found = table.part(results, rows)
     ordered = [line.row for line in found.lines if line.row is not None]
@@ -174,24 +159,32 @@ def _part(results: Results, part: str, rows: list[Row]) -> str:
     names = {"wall": f"Time per {first.unit}", "client": f"Client CPU per {first.unit}"}
     what, title = names.get(first.judge, f"Latency at {first.judge}"), found.title
     told = "" if band is None else f" {floor_words(band.spread()).capitalize()}, and are grey."
-    figures = [_figure(f"{what}, shorter is faster.{told}", charts.bars(f"{title}: {what}", drawn, limits))]
+    figures = [(f"{what}, shorter is faster.{told}", charts.bars(f"{title}: {what}", drawn, limits))]
     timed_alone = first.judge in names
     caption = "Latency by percentile, from when a request was due."
     if timed_alone:
         caption = "Latency by percentile in a closed loop: it follows from the throughput."
     if lines := _latencies(ordered):
-        figures.append(_figure(caption, charts.percentiles(title, lines)))
+        figures.append((caption, charts.percentiles(title, lines)))
     elif timed_alone and (cpu := list(_cpu(ordered))):
         svg = charts.bars(f"{title}: processor time", cpu, told="Processor time, client plus server")
-        figures.append(_figure(f"Processor time per {first.unit}: client and server.", svg))
+        figures.append((f"Processor time per {first.unit}: client and server.", svg))
     strip = charts.strips(f"{title}: rounds in time order", _strips(results, ordered))
     caption = "Rounds in time order, against the contender's own median. Hollow: disturbed."
-    more = "".join(_figure(*plot) for plot in (*_plots(ordered, title), (caption, strip)))
-    inner = f'{_figures(found, ordered)}<div class="charts">{more}</div>'
-    return (
-        f'<h3 id="{escape(first.key[0])}-{escape(part)}">{escape(title)}</h3>'
-        f'<div class="charts">{"".join(figures)}</div>{_fold("Figures and rounds", inner)}'
-    )
+    headings, told_lines = _apart(found, ordered)
+    counts = [
+        (row, [_middle(row, f"counter {each}") for each in COUNTED]) for row in ordered if not row.failures
+    ]
+    return {
+        "id": part,
+        "title": title,
+        "figures": [(caption, Markup(svg)) for caption, svg in figures],
+        "more": [(caption, Markup(svg)) for caption, svg in (*_plots(ordered, title), (caption, strip))],
+        "headings": headings,
+        "lines": told_lines,
+        # Proof that all did the same.
+        "counted": [[row.name, *map(charts.number, each)] for row, each in counts if any(each)],
+    }
 
 
 def _side(row: Row) -> str:
@@ -288,8 +281,8 @@ def _strips(results: Results, rows: Sequence[Row]) -> list[charts.Series]:
     return found
 
 
-def _figures(found: Table, rows: Sequence[Row]) -> str:
-    """Return the table of a part, with what closing and leaving took, and what the server counted below it."""
+def _apart(found: table.Table, rows: Sequence[Row]) -> tuple[list[str], list[Line]]:
+    """Return the table of a part, with what closing and leaving took."""
     # What lies outside every operation, or at the end of a process, is told apart from it.
     apart = {
         "close()": [[ns / 1000 for ns in row.closed_ns] for row in rows],
@@ -304,76 +297,7 @@ def _figures(found: Table, rows: Sequence[Row]) -> str:
                 Line([*line.cells, more], line.mood, line.row)
                 for line, more in zip(lines, words, strict=True)
             ]
-    told = _table(headings, lines, numeric=1)
-    counts = [
-        (row, [_middle(row, f"counter {each}") for each in COUNTED]) for row in rows if not row.failures
-    ]
-    counted = [[row.name, *map(charts.number, figures)] for row, figures in counts if any(figures)]
-    if not counted:
-        return told
-    # Proof that all did the same.
-    inner = _table(("contender", *COUNTED), counted, numeric=1)
-    return told + _fold("What the server counted, per operation", inner)
-
-
-def _scores(results: Results, name: str) -> Iterator[str]:
-    for title, headings, cells in scores.tables(results, registry.title):
-        if title.startswith(f"{name}:"):
-            lines = [Line(row, "ours" if is_ours(row[0]) else "") for row in cells]
-            yield f"<h3>{escape(title.partition(': ')[2])}</h3>{_table(headings, lines, numeric=1)}"
-
-
-def _method(results: Results) -> str:
-    content, name = results.content, form(results.content["plan"])
-    share, reasons = noise.floor(results), unfit(results)
-    verdict = "<strong>Fit to be quoted</strong> by the lab's own noise check."
-    if reasons:
-        items = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
-        verdict = f"<strong>Not fit to be quoted:</strong><ul>{items}</ul>"
-    floor = "not measured" if share is None else floor_words(share)
-    notes = [*content.get("notes", []), *filter(None, [placement(content["fingerprint"])])]
-    told = "".join(f"<p>{escape(text[:1].upper() + text[1:])}.</p>" for text in notes)
-    return _fold(
-        "Method, noise and caveats",
-        f'<div class="{"verdict unfit" if reasons else "verdict"}">{verdict}</div>'
-        f"<p>Noise: {floor} (median of the tables). In every table one contender plays twice under two names; "
-        "how far that ratio's interval reaches from 1 is what this run cannot tell from nothing. Differences below "
-        f"it are grey.</p><p>{name.capitalize()} form, seed {content['plan']['seed']}: {table.method(name)}; "
-        "medians with 95 % intervals, ratios paired by round. A dashed line in a chart is a limit: what a raw socket, "
-        f"or a page without a database, takes.</p><p>{EVERYWHERE}</p>{told}",
-        "method",
-    )
-
-
-def _absent(results: Results) -> str:
-    found = list(table.absent(results))
-    if not found:
-        return ""
-    failed = sum(bool(row.failures) for row in results.rows.values())
-    content = results.content
-    counts = f"{failed} failed, {len(content['missing'])} absent, {len(content['exits'])} unclean exits"
-    parts = [f"<h3>{escape(each.title.capitalize())}</h3>{_table(*each[1:])}" for each in found]
-    return _fold(f"Absent and failed: {counts}", "".join(parts), "absent")
-
-
-def _conditions(content: dict[str, Any]) -> str:
-    found = content["fingerprint"]
-    rows = [
-        [name, _plain(value)]
-        for name, value in found.items()
-        if name not in ("versions", "builds") and value not in ("", {}, [])
-    ]
-    builds = found.get("builds", {})
-    versions = [[name, version, builds.get(name, "")] for name, version in sorted(found["versions"].items())]
-    order = content["plan"]["order"]
-    again = sum(entry.get("instead_of") is not None for entry in order)
-    return _fold(
-        "Conditions: machine, server, versions",
-        f"<p>{len(order)} rounds were played, {len(content['marked'])} of them on a disturbed machine, {again} of "
-        "those again at the end; both are kept in the file, the calmer one counts.</p>"
-        f"{_table(('what', 'value'), rows)}<h3>Versions</h3>{_table(('package', 'version', 'files'), versions)}",
-        "conditions",
-    )
+    return headings, lines
 
 
 def _plain(value: Any) -> str:
