@@ -12,7 +12,7 @@ import pytest
 from mangonel.lab import registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Size
-from mangonel.lab.experiments import failover
+from mangonel.lab.experiments import servers
 
 ELECTION_S = 0.2
 
@@ -63,15 +63,15 @@ class FakeDriver:
         pass
 
 
-def task(monkeypatch, *, loses: bool = False) -> failover.FailoverTask:
+def task(monkeypatch, *, loses: bool = False) -> servers.FailoverTask:
     server = FakeServer()
-    monkeypatch.setattr(failover, "_servers", [server])
-    monkeypatch.setattr(failover, "BEFORE_S", 0.02)
+    monkeypatch.setattr(servers, "_servers", {"set": server})
+    monkeypatch.setattr(servers, "BEFORE_S", 0.02)
     contender = replace(
         registry.contender("mangonel"), blocking=lambda target: FakeDriver(server, loses), copy_of=""
     )
     bench = Bench(contender, Target("", "lab", "scratch"), Size(True), 1)
-    made = failover.FailoverTask(failover.EXPERIMENT.parts(bench.size)[0], bench)
+    made = servers.FailoverTask(registry.experiments()["failover"].parts(bench.size)[0], bench)
     made.verify()
     made.arrange()
     return made
@@ -96,7 +96,7 @@ def test_a_lost_document_voids_the_figure(monkeypatch):
 
 
 def test_a_set_that_elects_nobody_voids_the_figure(monkeypatch):
-    monkeypatch.setattr(failover, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(servers, "TIMEOUT_S", 0.05)
     played = task(monkeypatch)
     played.act()
     with pytest.raises(AssertionError, match="expected a new primary"):

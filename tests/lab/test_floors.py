@@ -12,7 +12,7 @@ pymongo = pytest.importorskip("pymongo", reason="floors encode their commands wi
 
 from pymongo import monitoring  # noqa: E402
 
-from mangonel.lab.contenders import _wire, raw_socket  # noqa: E402
+from mangonel.lab.contenders import _wire, raw  # noqa: E402
 
 
 class Listener(monitoring.CommandListener):
@@ -41,7 +41,7 @@ def spied(server, database_name):
 
 @pytest.fixture
 def floor(server, database_name):
-    found = raw_socket.RawSocket(Target(server.uri, database_name, "people", 1))
+    found = raw.RawSocket(Target(server.uri, database_name, "people", 1))
     yield found
     found.close()
 
@@ -106,4 +106,4 @@ def test_a_deployment_that_a_bare_socket_cannot_reach_is_refused():
     for uri in ("mongodb+srv://example.org", "mongodb://u:p@example.org", "mongodb://example.org/?tls=true"):
         with pytest.raises(ValueError, match="raw socket"):
             _wire.address(uri)
-        assert raw_socket.CONTENDERS[0].unusable(uri)
+        assert raw.CONTENDERS[0].unusable(uri)

@@ -14,7 +14,7 @@ pytest.importorskip("hdrh", reason="hdrhistogram is not installed")
 from mangonel.lab import registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Size
-from mangonel.lab.experiments import latency
+from mangonel.lab.experiments import reads
 from mangonel.lab.latency import Latencies, at_rate, at_rate_async
 
 
@@ -88,10 +88,11 @@ def test_a_share_of_the_capacity_is_a_share_of_what_the_warm_up_reached(monkeypa
     monkeypatch.setattr(bench, "drive", lambda call, arguments, in_flight: None)
     monkeypatch.setattr(bench, "drive_at_rate", lambda call, keys, rate, n: played.append((len(keys), rate)))
     clock = iter([10.0, 10.25])
-    part = next(part for part in latency.EXPERIMENT.parts(Size()) if part.id == "blocking-own-75")
-    task = latency.EXPERIMENT.task(part, bench)
+    experiment = registry.experiments()["latency"]
+    part = next(part for part in experiment.parts(Size()) if part.id == "blocking-own-75")
+    task = experiment.task(part, bench)
     with monkeypatch.context() as patch:
-        patch.setattr(latency.time, "perf_counter", lambda: next(clock))
+        patch.setattr(reads.time, "perf_counter", lambda: next(clock))
         task.warm_up()
 
     # 500 in a quarter of a second are 2000 a second.

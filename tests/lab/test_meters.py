@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mangonel.lab.fixtures import Fixtures
-from mangonel.lab.meters import cpu_ns
+from mangonel.lab.sentinel import cpu_ns
 
 ENDED = """
 import sys, threading, time

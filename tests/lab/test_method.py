@@ -8,9 +8,9 @@ import pytest
 
 from mangonel.cli import main
 from mangonel.lab import compare, noise, results, statistics
-from mangonel.lab.checks import grown, other_concern
 from mangonel.lab.commands.judge import against_itself
 from mangonel.lab.experiment import Size
+from mangonel.lab.samples import grown, other_concern
 from tools.lab_results import Subject, brief, new_record, run, tell
 
 

@@ -12,7 +12,7 @@ from mangonel.lab import registry
 from mangonel.lab.contender import PROGRAM, Target
 from mangonel.lab.contenders._programs import INSERTS
 from mangonel.lab.experiment import Bench, Size
-from mangonel.lab.experiments._process import OriginalTask, ProgramError, ProgramTask
+from mangonel.lab.experiments.process import OriginalTask, ProgramError, ProgramTask
 
 NAMES = [n for n, c in registry.contenders().items() if PROGRAM in c.offers and not c.is_floor]
 PARTS = {

@@ -15,11 +15,10 @@ from unittest.mock import Mock
 import pytest
 
 from mangonel.lab import fingerprint, registry, results, table
-from mangonel.lab.checks import disagreeing
 from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.record import Plan, Record
 from mangonel.lab.report import page
-from mangonel.lab.samples import ENOUGH, MOST, Player, Round, Samples
+from mangonel.lab.samples import ENOUGH, MOST, Player, Round, Samples, disagreeing
 from mangonel.lab.scheduler import Scheduler, line_up
 
 pytest.importorskip("pymongo", reason="the lab's fixtures works with PyMongo, which is not installed")

@@ -20,11 +20,11 @@ from mangonel.lab import environment, registry, webload
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size
 from mangonel.lab.experiments import _visits
-from mangonel.lab.experiments._site_tables import site_tables
 from mangonel.lab.experiments.websessions import EXPERIMENT
 from mangonel.lab.record import Plan
 from mangonel.lab.results import Results
 from mangonel.lab.scheduler import line_up
+from mangonel.lab.scores import site_tables
 from tools.needed import needed
 
 # A stall that is long against what a busy machine does to anybody.

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from mangonel.lab import registry, sentinel
-from mangonel.lab.checks import grown, other_concern
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part
 from mangonel.lab.protocol import Child, ChildError, Message
@@ -24,6 +23,7 @@ from mangonel.lab.statistics import half_width
 ENOUGH, MOST = 6, 9  # passes before narrow intervals end them, and however wide they are
 SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
 PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
+DRIFT = 0.1  # share of writes that may carry another write concern: what a mapper's setup writes
 NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
 
 
@@ -249,3 +249,37 @@ def _logs(samples: Iterable[Message], base: Iterable[Message], judge: str) -> li
         return math.log(max(float(message[judge]), 1.0) / max(1, int(message["ops"])))
 
     return [each(one) - each(other) for one, other in zip(samples, base, strict=False)]
+
+
+def grown(before: dict[str, int], after: dict[str, int], own: dict[str, int]) -> dict[str, int]:
+    """Return by how much the server's counters grew, without what asking for them adds."""
+    found = {name: after[name] - before.get(name, 0) - own.get(name, 0) for name in after}
+    return {name: count for name, count in found.items() if count > 0}
+
+
+def other_concern(asked: str, samples: list[Message]) -> str:
+    """Return which write concern the server saw instead of the one a part states, or "".
+
+    A server that does not count write concerns (its parameter reportOpWriteConcernCountersInServerStatus) says nothing.
+    """
+    seen: dict[str, int] = {}
+    for sample in samples:
+        for name, count in sample.get("counters", {}).items():
+            if name.startswith("w:"):
+                concern = name.rpartition(" ")[0]
+                seen[concern] = seen.get(concern, 0) + count
+    total = sum(seen.values())
+    other = {concern: count for concern, count in seen.items() if concern != asked}
+    if not asked.startswith("w:") or not total or sum(other.values()) <= DRIFT * total:
+        return ""
+    return "the server saw " + ", ".join(f"{count} writes with {concern}" for concern, count in other.items())
+
+
+def disagreeing(found: dict[str, str], references: tuple[str, ...] = registry.REFERENCES) -> list[str]:
+    """Return whose digest is not the reference's, or not the majority's when no reference took part."""
+    if len(set(found.values())) < 2:
+        return []
+    values = list(found.values())
+    named = next((found[name] for name in references if name in found), None)
+    right = named if named is not None else max(values, key=values.count)
+    return [name for name, digest in found.items() if digest != right]

@@ -24,12 +24,11 @@ from typing import Any
 
 from mangonel.engines.delay import Delay
 from mangonel.lab import registry, sentinel
-from mangonel.lab.checks import disagreeing
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part
 from mangonel.lab.protocol import Child, ChildError, Message
 from mangonel.lab.record import Plan, Record
-from mangonel.lab.samples import Player, Round, Samples
+from mangonel.lab.samples import Player, Round, Samples, disagreeing
 from mangonel.lab.statistics import median
 
 WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.fixtures"

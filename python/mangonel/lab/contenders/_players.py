@@ -16,7 +16,7 @@ from typing import Any
 from mangonel.lab.contender import Document, Target
 from mangonel.lab.contenders._faces import AtOnce, named, wait
 from mangonel.lab.contenders._pymongo_like import uri_with
-from mangonel.lab.contenders.raw_socket import RawSocket
+from mangonel.lab.contenders.raw import RawSocket
 
 CORPUS = "perftest_corpus"  # what a task writes
 BUCKET = "perftest_fs"

@@ -1,4 +1,4 @@
-"""Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class.
+"""Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class; and mongojet.
 
 What most verbs do is said where they are declared, in `contender.py`. Besides: `transact` inserts documents one by one
 in a transaction, in a session of its own; `mark` returns the resume token of this moment and `changes` so many changes
@@ -7,7 +7,7 @@ behind it; `command` runs one without arguments on `admin`, for checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from mangonel.lab.contender import Batching, Document, Target
@@ -158,3 +158,36 @@ class AsyncAdapter(_Adapter):
     async def close(self) -> None:
         # Motor's close returns nothing to wait for.
         await wait(self._client.close())
+
+
+class MongojetAdapter(AsyncAdapter):
+    """The verbs where mongojet's names differ: its cursors come from a coroutine."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(str, target)
+
+    async def open(self) -> None:
+        from mongojet import create_client
+
+        # Dates without a zone, as the other drivers give them.
+        self._use(await create_client(uri_with(self._target), tz_aware=False), self._target)
+
+    async def find_list(self, limit: int) -> Any:
+        return await self._collection.find_many({}, limit=limit)
+
+    async def iterate(self, batching: Batching) -> int:
+        count = 0
+        async for _ in await self._cursor(batching):
+            count += 1
+        return count
+
+    async def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
+        async for document in await self._cursor(batching):
+            yield document
+
+    async def to_list(self) -> list[Any]:
+        documents: list[Any] = await self._collection.find_many({})
+        return documents
+
+    async def _cursor(self, batching: Batching) -> Any:
+        return await self._collection.find({}, **({"batch_size": batching.size} if batching.size else {}))

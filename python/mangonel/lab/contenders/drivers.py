@@ -10,8 +10,7 @@ from typing import Any
 from mangonel.lab.contender import Codec, Contender, Target
 from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._faces import named
-from mangonel.lab.contenders._mongojet import MongojetAdapter
-from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter
+from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, MongojetAdapter
 
 BSON_NAMES = ("mangonel.bson:encode", "mangonel.bson:decode", "mangonel.bson:decode_all")
 

@@ -104,7 +104,7 @@ class DrainReader(PyMongoReader):
     """The floor: the same reads by a socket that only counts bytes."""
 
     def open(self, target: Target) -> None:
-        from mangonel.lab.contenders.raw_socket import RawSocket
+        from mangonel.lab.contenders.raw import RawSocket
 
         super().open(target)
         self._checked: set[str] = set()

@@ -8,7 +8,7 @@ from typing import Any
 
 from mangonel.lab.contenders._pymongo_like import with_option
 from mangonel.lab.experiment import Bench, Part, Task
-from mangonel.lab.experiments import find_many, insert_many
+from mangonel.lab.experiments import reads, writes
 from mangonel.lab.experiments._parts import Tabled
 
 # Less than this of either direction would mean that most of the work went over the wire as it was.
@@ -50,13 +50,13 @@ class _Compressed(Task):
         return int(status["network"]["compression"][self._compressor][self.direction][self.counter])
 
 
-class CompressedReadTask(_Compressed, find_many.IterateTask):
+class CompressedReadTask(_Compressed, reads.IterateTask):
     """The documents of find-many, in batches of 5000."""
 
-    batching = find_many.BATCHINGS["batch"]
+    batching = reads.BATCHINGS["batch"]
 
 
-class CompressedInsertTask(_Compressed, insert_many.InsertManyTask):
+class CompressedInsertTask(_Compressed, writes.InsertManyTask):
     """The documents of insert-many."""
 
     direction, counter = "decompressor", "bytesOut"
@@ -64,5 +64,5 @@ class CompressedInsertTask(_Compressed, insert_many.InsertManyTask):
 
 EXPERIMENTS = (
     Tabled("compression", CompressedReadTask),
-    Tabled("compression-insert", CompressedInsertTask, insert_many.in_thousands),
+    Tabled("compression-insert", CompressedInsertTask, writes.in_thousands),
 )

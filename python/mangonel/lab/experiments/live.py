@@ -24,7 +24,7 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.latency import Latencies
-from mangonel.lab.meters import cpu_ns
+from mangonel.lab.sentinel import cpu_ns
 from mangonel.lab.site_process import SiteProcess
 from mangonel.lab.webload import generate
 

@@ -1,14 +1,147 @@
-"""A whole process: start, connect, one insert (w:1), exit; and with `--set exits=N` that many exits of this
-driver's programs, half with the client left open, all of which must be clean.
+"""Whole programs from start to exit, each in a process: imports, inserts, exits, and those of the original comparison.
 
-The time of an import is that of an interpreter that does nothing else; the bare one is in every row.
+`process` starts, connects, inserts once (w:1) and exits; with `--set exits=N` there are that many exits of this
+driver's programs, half with the client left open, all of which must be clean. The time of an import is that of an
+interpreter that does nothing else; the bare one is in every row.
 """
 
 from __future__ import annotations
 
-from mangonel.lab.experiment import Bench, Part
+import contextlib
+import os
+import pty
+import sys
+import threading
+import time
+from typing import Any
+
+from mangonel.lab.contenders._programs import INSERTS, INSIDE_FD
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
-from mangonel.lab.experiments._process import ProgramTask
+
+
+class ProgramError(Exception):
+    """A program failed by itself: it ended with a positive exit status."""
+
+
+# Behind a program: when it was done. This process reads the same clock.
+END = f"\nimport os, time\nos.write({INSIDE_FD}, str(time.perf_counter_ns()).encode())\n"
+
+
+class ProgramTask(Task):
+    """One sample is one process.
+
+    What a program waits for is told with what of it came after its last line: some drivers join threads that sleep.
+    """
+
+    end, kind = END, ""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._bench = bench
+        self._kind = self.kind or part.id
+        self._inserts = 0 if "floor" in bench.contender.offers else INSERTS[self._kind]
+        self._runs = 0
+        self._told: dict[str, float] = {}
+        self.status = 0
+
+    def verify(self) -> str:
+        """Nothing to compare ahead: the status of every run is checked, and what it wrote is counted."""
+        return digest(self._kind)
+
+    def warm_up(self) -> None:
+        """Fill the file cache; the short form leaves that to its first round."""
+        if not self._bench.size.quick:
+            self.run(self._kind)
+
+    def act(self) -> int:
+        self.run(self._kind)
+        return 1
+
+    def extras(self) -> dict[str, float]:
+        """Return the exit status of the last run, since a signal voids no time but is shown, and what the run told."""
+        return {"exit_status": float(self.status), **self._told}
+
+    def written(self) -> int | None:
+        """Return how many documents all runs inserted, None for programs that write nothing."""
+        return self._runs * self._inserts if self._inserts else None
+
+    def run(self, kind: str) -> None:
+        """Run a program and keep its status and what it told.
+
+        Raises:
+            ProgramError: it raised; a program ended by a signal has done its work before.
+        """
+        told, _ = self.start(kind)
+        # One that a signal ended before its last line had no exit.
+        self._told = {"exit_us": (self._ended - told) / 1000 if told else 0.0}
+
+    def start(self, kind: str, output: int | None = None) -> tuple[int, Any]:
+        """Run a program; return the ns that it told on its descriptor, and its resource usage."""
+        make = self._bench.contender.program
+        assert make is not None
+        read, write = os.pipe()
+        actions = [(os.POSIX_SPAWN_DUP2, write, INSIDE_FD)]
+        if output is not None:
+            actions.append((os.POSIX_SPAWN_DUP2, output, 1))
+        try:
+            words = [sys.executable, "-c", make(kind, self._bench.target) + self.end]
+            pid = os.posix_spawn(sys.executable, words, os.environ, file_actions=actions)
+            _, status, usage = os.wait4(pid, 0)
+            self._ended = time.perf_counter_ns()
+        finally:
+            os.close(write)
+            told = os.read(read, 100)
+            os.close(read)
+        self._runs += 1
+        self.status = os.waitstatus_to_exitcode(status)
+        if self.status > 0:
+            raise ProgramError(f"the program {kind} ended with exit status {self.status}")
+        return int(told or b"0"), usage
+
+
+class OriginalTask(ProgramTask):
+    """One sample is one process of the original comparison, on a terminal that somebody reads from.
+
+    Tells real, user and system time as `time` does, and what lay inside the program: a driver that waits for a
+    sleeping thread at exit would otherwise be charged with that as if it were an insert.
+    """
+
+    end = ""
+
+    def warm_up(self) -> None:
+        """Do nothing: the original had no warm-up, and its longest program prints for many seconds."""
+
+    def run(self, kind: str) -> None:
+        with Terminal() as terminal:
+            told, usage = self.start(kind, terminal.writer)
+        times = {"user_s": usage.ru_utime, "sys_s": usage.ru_stime, "inside_s": told / 1e9}
+        self._told = {**times, "lines": float(terminal.lines)}
+
+
+class Terminal:
+    """A pseudo terminal with a thread that reads from it, as whoever looked at the original did."""
+
+    def __init__(self) -> None:
+        self._reader, self.writer = pty.openpty()
+        self.lines = 0
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+
+    def __enter__(self) -> Terminal:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # What is still in the terminal is read before its end is told.
+        os.close(self.writer)
+        self._thread.join()
+        os.close(self._reader)
+
+    def _drain(self) -> None:
+        # It raises once the last writer is gone.
+        with contextlib.suppress(OSError):
+            while data := os.read(self._reader, 65536):
+                self.lines += data.count(b"\n")
 
 
 class ExitsTask(ProgramTask):

@@ -20,7 +20,7 @@ from mangonel.lab.contenders.sites import DATABASE, PREFIX
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments._parts import Tabled
-from mangonel.lab.experiments._process import Terminal
+from mangonel.lab.experiments.process import Terminal
 from mangonel.lab.fixtures import DATASETS, modules, numbered_post
 from mangonel.lab.site_process import SiteProcess
 from mangonel.lab.webload import Seen, generate, run_ab, run_wrk

@@ -201,9 +201,9 @@ def _thin(place: Place) -> Read:
     """
     import bson
 
-    from mangonel.lab.contenders import _wire, raw_asyncio
+    from mangonel.lab.contenders import _wire, raw
 
-    class Thin(raw_asyncio.RawAsyncio):
+    class Thin(raw.RawAsyncio):
         most, keeps = 100, True
 
     messages: dict[_wire.Commands, bytearray] = {}

@@ -1,24 +1,118 @@
-"""The longest stall of a writer when the primary is killed, in a replica set of three of the worker's own.
+"""Against servers of the worker's own: TLS, heartbeats beside a busy event loop, and a primary that is killed.
 
-How long the members take to elect another primary is chance, the same for every driver: an observer asks them every
-few milliseconds and tells it beside the stall. A write waits for a majority, so for the other member to find its new
-source as well; reads from the primary, beside the writes, show what a driver needs to find that. Members elect after
-one second of silence, not after ten as those of a deployment that spans data centres.
+TLS: find_one, and what a new client costs until its first answer; the certificates are made for the run, and sessions
+resume where a driver does so by itself. Busy loop: the client polls its server every 500 ms while its program keeps
+the loop busy for 200 ms at a time; a heartbeat that needs the loop comes late, and one that comes late enough makes a
+healthy server look dead. Failover: the longest stall of a writer in a replica set of three. How long the members take
+to elect another primary is chance, the same for every driver: an observer asks them every few milliseconds and tells
+it beside the stall. A write waits for a majority, so for the other member to find its new source as well; reads from
+the primary, beside the writes, show what a driver needs to find that. Members elect after one second of silence, not
+after ten as those of a deployment that spans data centres.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
+import shutil
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
+from mangonel.engines.certificates import certify
+from mangonel.lab import documents
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders._faces import at_once, wait
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
+from mangonel.lab.experiments.reads import FindOneTask
+
+
+def _start() -> str:
+    from mangonel import server
+
+    folder = Path(tempfile.mkdtemp(prefix="mangonel-lab-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _servers["tls"] = server.start(tls=certify(folder).for_mongod())
+    return str(_servers["tls"].uri)
+
+
+class SecureFindOneTask(FindOneTask):
+    """So many find_one over TLS, one at a time or with tasks."""
+
+    documents = 500
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        uri = _servers["tls"].uri if "tls" in _servers else bench.first("tls", _start)
+        bench.target = Target(uri, bench.target.database, bench.target.collection)
+        super().__init__(part, bench)
+        if bench.run(self.adapter.find_one(0)) is None:
+            made = [{"_id": key, **documents.small(key)} for key in range(self.documents)]
+            bench.run(self.adapter.insert_many(made))
+
+
+class ConnectTask(SecureFindOneTask):
+    """So many clients, each with one find_one."""
+
+    def act(self) -> int:
+        for key in self.keys:
+            adapter = self.bench.connect()
+            self.bench.run(adapter.find_one(key))
+        return len(self.keys)
+
+
+# Of this worker process, by subject: one server serves all parts of a contender, and ends with the process.
+_servers: dict[str, Any] = {}
+BLOCKED_S = 0.2
+FREE_S = 0.001
+HEARTBEAT_S = 0.5
+
+
+class BusyLoopTask(Task):
+    """Block the loop again and again, and count on the server how many heartbeats it saw."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        from mangonel import server
+
+        if "busy" not in _servers:
+            _servers["busy"] = server.start()
+        self._bench = bench
+        self._turns = part.operations
+        self._seen = 0
+        self._member = _servers["busy"].members[0]
+        uri = f"mongodb://{self._member.address}/?directConnection=true"
+        options = f"&heartbeatFrequencyMS={int(HEARTBEAT_S * 1000)}&serverMonitoringMode=poll"
+        bench.target = Target(uri + options, bench.target.database, bench.target.collection)
+        self._adapter = bench.connect()
+        bench.run(self._adapter.find_one(0))
+
+    def verify(self) -> str:
+        return digest(self._bench.run(self._adapter.find_one(0)))
+
+    def act(self) -> int:
+        """Block, let the loop run for a moment, and so on; one find_one in each moment."""
+        before = self._heartbeats()
+        self._bench.run(self._turn())
+        self._seen = self._heartbeats() - before
+        return self._turns
+
+    async def _turn(self) -> None:
+        for _ in range(self._turns):
+            time.sleep(BLOCKED_S)
+            await asyncio.sleep(FREE_S)
+            await self._adapter.find_one(0)
+
+    def _heartbeats(self) -> int:
+        counters = self._member.run_command({"serverStatus": 1, "$db": "admin"})["metrics"]["commands"]
+        return sum(int(counters[name]["total"]) for name in ("hello", "isMaster") if name in counters)
+
+    def extras(self) -> dict[str, float]:
+        return {"heartbeats": float(self._seen), "due": self._turns * BLOCKED_S / HEARTBEAT_S}
+
 
 WRITERS = 4
 READERS = 2
@@ -28,8 +122,6 @@ TIMEOUT_S = 60.0
 # Of a failed operation, before the writer goes on.
 PAUSE_S = 0.01
 SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 250}
-
-_servers: list[Any] = []
 
 
 class Load:
@@ -111,9 +203,9 @@ class FailoverTask(Task):
     def __init__(self, part: Part, bench: Bench) -> None:
         from mangonel import server
 
-        if not _servers:
-            _servers.append(server.start(replica_set=3, settings=SETTINGS))
-        self._server = _servers[0]
+        if "set" not in _servers:
+            _servers["set"] = server.start(replica_set=3, settings=SETTINGS)
+        self._server = _servers["set"]
         self._bench = bench
         self._numbers = itertools.count(1)
         self._stored = 0
@@ -161,4 +253,8 @@ class FailoverTask(Task):
         }
 
 
-EXPERIMENT = Tabled("failover", FailoverTask)
+EXPERIMENTS = (
+    Tabled("tls", {"connect": ConnectTask, "": SecureFindOneTask}),
+    Tabled("busy-loop", BusyLoopTask),
+    Tabled("failover", FailoverTask),
+)

@@ -1,0 +1,153 @@
+"""Writes: insert_one, insert_many, transactions, and the changes that a change stream tells of them.
+
+insert_one of a document of two strings is what the field's sync against async comparison measured: as a steady state,
+and as whole processes as it was printed. insert_many is the spec task SmallDocBulkInsert with five times as many
+documents. A transaction is one of three insert_one with a session of its own: what `with_transaction` costs beside the
+commands in it. Changes are read from a resume token on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mangonel.lab import documents
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments._parts import CallsTask, Tabled
+from mangonel.lab.experiments.process import OriginalTask, ProgramTask
+
+STEPS = 10_000
+
+
+class InsertTask(CallsTask):
+    """So many insert_one; what is stored is counted afterwards."""
+
+    verb, leaves = "insert_one", 1
+
+    def arguments(self, count: int) -> Sequence[Any]:
+        # Each is its own, since drivers add `_id` to it.
+        return [{"1": "one", "2": "two"} for _ in range(count)]
+
+    def verify(self) -> str:
+        """Insert one document; that it arrived is checked with the count at the end."""
+        self.drive(self.arguments(1))
+        return digest("inserted")
+
+
+class MixedTask(InsertTask):
+    """The same with 10 000 steps of plain Python after each."""
+
+    def act(self) -> int:
+        insert_one = self.adapter.insert_one
+
+        def insert(document: Any) -> None:
+            insert_one(document)
+            _steps()
+
+        async def insert_async(document: Any) -> None:
+            await insert_one(document)
+            _steps()
+
+        self.drive(self._ready, insert_async if self.bench.is_async else insert)
+        return len(self._ready)
+
+
+def _steps() -> None:
+    total = 0
+    while total < STEPS:
+        total += 1
+
+
+class InsertManyTask(Task):
+    """A sample is one insert_many; what is stored is counted afterwards."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._bench = bench
+        self._count = part.operations
+        self._adapter = bench.connect()
+        self._documents: list[dict[str, Any]] = []
+        self._written = 0
+
+    def verify(self) -> str:
+        """Insert a first thousand; that they arrived is checked with the count at the end."""
+        self._make(1000)
+        self.act()
+        return digest("inserted")
+
+    def arrange(self) -> None:
+        self._make(self._count)
+
+    def act(self) -> int:
+        self._bench.run(self._adapter.insert_many(self._documents))
+        self._written += len(self._documents)
+        return len(self._documents)
+
+    def written(self) -> int | None:
+        return self._written
+
+    def _make(self, count: int) -> None:
+        """Make documents without `_id`: drivers add it, and that is part of the work."""
+        self._documents = [documents.user(number) for number in range(count)]
+        # Only floors encode ahead: they stand for what is left when a driver's own work costs nothing.
+        if hasattr(self._adapter, "arrange_many"):
+            self._adapter.arrange_many(self._documents)
+
+
+def in_thousands(size: Size, known: dict[str, Any]) -> dict[str, Any]:
+    """Return what titles say of the number."""
+    return {"thousands": known["count"] // 1000}
+
+
+class TransactionTask(CallsTask):
+    """So many transactions; what is stored is counted afterwards."""
+
+    verb, leaves, warmth = "transact", 3, 3
+
+    def arguments(self, count: int) -> Sequence[Any]:
+        # Each document is its own, since drivers add `_id` to it.
+        return [[{"1": "one", "2": "two"} for _ in range(self.leaves)] for _ in range(count)]
+
+    def verify(self) -> str:
+        """Run one; the collection must exist before many of them want to make it."""
+        self.drive(self.arguments(1))
+        return digest("committed")
+
+
+class ChangeStreamTask(Task):
+    """Insert, then read the changes that say so; a sample opens a stream and reads all of them."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._bench = bench
+        self._operations = part.operations
+        self._adapter = bench.connect()
+        self._token: Any = None
+
+    def verify(self) -> str:
+        """Make the changes, and compare what the stream says of them."""
+        self._token = self._bench.run(self._adapter.mark())
+        inserted = [{"_id": number, **documents.user(number)} for number in range(self._operations)]
+        self._bench.run(self._adapter.insert_many(inserted))
+        changes = self._changes()
+        for number, change in enumerate(changes):
+            if change["operationType"] != "insert" or {**change["fullDocument"]} != inserted[number]:
+                raise AssertionError(f"expected the insert of {number}, got {str(change)[:200]}")
+        return digest([change["documentKey"]["_id"] for change in changes])
+
+    def act(self) -> int:
+        return len(self._changes())
+
+    def written(self) -> int | None:
+        return self._operations
+
+    def _changes(self) -> list[Any]:
+        found: list[Any] = self._bench.run(self._adapter.changes(self._token, self._operations))
+        return found
+
+
+EXPERIMENTS = (
+    Tabled("insert", {"original": OriginalTask, "insert-": ProgramTask, "mixed": MixedTask, "": InsertTask}),
+    Tabled("insert-many", InsertManyTask, in_thousands),
+    Tabled("transaction", TransactionTask),
+    Tabled("change-stream", ChangeStreamTask),
+)
