@@ -141,6 +141,11 @@ class Bench:
         return self.adapter
 
     @property
+    def name(self) -> str:
+        """Return whose work it is: of a null control, the contender that it repeats."""
+        return self.contender.copy_of or self.contender.id
+
+    @property
     def is_async(self) -> bool:
         """Return whether the contender runs on an event loop."""
         return self.contender.asynchronous is not None

@@ -29,7 +29,7 @@ class Helpers:
     """The processes of a worker, started and connected; they end with its bench."""
 
     def __init__(self, bench: Bench) -> None:
-        name, target = bench.contender.copy_of or bench.contender.id, asdict(bench.target)
+        name, target = bench.name, asdict(bench.target)
         self.each = [Child(HELPER) for _ in range(max(2, os.cpu_count() or 2))]
         for helper in self.each:
             helper.tell({"contender": name, "target": target})

@@ -10,8 +10,9 @@ import random
 from typing import Any
 
 from mangonel.lab import documents
+from mangonel.lab.contender import Target
 from mangonel.lab.contenders._faces import play
-from mangonel.lab.contenders._players import open_player
+from mangonel.lab.contenders._players import BUCKET, open_player
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 
@@ -24,12 +25,11 @@ class SpecTask(Task):
 
     verb = ""
 
-    def __init__(self, part: Part, bench: Bench) -> None:
+    def __init__(self, part: Part, bench: Bench, target: Target | None = None, bucket: str = BUCKET) -> None:
         self.part = part
         self._bench = bench
         bench.close_adapter()
-        name = bench.contender.copy_of or bench.contender.id
-        self._player: Any = play(bench, open_player(name, bench.target))
+        self._player: Any = play(bench, open_player(bench.name, target or bench.target, bucket))
         self._arguments: list[Any] = [part.operations]
         self._result: Any = None
         bench.adapter = self
@@ -37,6 +37,21 @@ class SpecTask(Task):
     def call(self, verb: str, *arguments: Any) -> Any:
         """Return what the player's verb returns, on its loop where it has one."""
         return self._bench.run(getattr(self._player, verb)(*arguments))
+
+    def keep(self, verb: str, *arguments: Any) -> None:
+        """Let the player's verb return its result, which may be large, to this task.
+
+        Not as the result of the runner's task: `asyncio.Runner` makes a repr of that at its end.
+        """
+        found = getattr(self._player, verb)(*arguments)
+
+        async def steps() -> None:
+            self._result = await found
+
+        if self._bench.is_async:
+            self._bench.run(steps())
+        else:
+            self._result = found
 
     def verify(self) -> str:
         """Do the whole work once, untimed, and check it."""
@@ -178,20 +193,13 @@ class Download(FileTask):
         self._result = b""
 
     def act(self) -> int:
-        if self._bench.is_async:
-            self._bench.run(self._keep())
-        else:
-            self._result = self._player.download(self._file_id)
+        self.keep("download", self._file_id)
         return 1
 
     def check(self) -> str:
         if self._result != self._data:
             raise AssertionError("expected the stored bytes, got others")
         return digest(FILE_BYTES)
-
-    async def _keep(self) -> None:
-        # Not as the result of the runner's task: `asyncio.Runner` makes a repr of that at its end.
-        self._result = await self._player.download(self._file_id)
 
 
 _large = functools.cache(documents.large)

@@ -69,8 +69,7 @@ class VisitTask(Task):
         self._part = part
         self._bench = bench
         self._kind = part.id.removesuffix("-durable")
-        name = bench.contender.copy_of or bench.contender.id
-        self._store = name.removeprefix("web-").partition("#")[0]
+        self._store = bench.name.removeprefix("web-")
         layout = Layout(
             self._store,
             durable=part.id.endswith("-durable"),

@@ -107,7 +107,7 @@ class LiveTask(Task):
     def __init__(self, part: Part, bench: Bench) -> None:
         self._part = part
         self._bench = bench
-        name = bench.contender.id.removesuffix("#2")
+        name = bench.name
         self._database = f"{bench.target.database}_{name.replace('-', '_')}"
         self._browsers = BROWSERS[name]
         uri, is_beside = bench.target.uri, name == BESIDE

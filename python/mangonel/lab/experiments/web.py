@@ -99,7 +99,7 @@ class PageTask(Task):
         collection = bench.target.collection if is_filled else f"web_posts_{self._posts}"
         self._is_original = part.id.startswith("original")
         self._path = {"delayed": "/delayed", "newest": "/newest"}.get(part.id, "/")
-        kind = (bench.contender.copy_of or bench.contender.id).removeprefix(PREFIX)
+        kind = bench.name.removeprefix(PREFIX)
         self._is_slow = part.id == "delayed" and kind in IN_TURN
         self._count = min(part.operations, REQUESTS_IN_TURN) if self._is_slow else part.operations
         if DATABASE in bench.contender.offers:
