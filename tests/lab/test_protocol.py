@@ -32,19 +32,21 @@ def test_what_a_child_prints_is_no_message(child_of):
     assert child.finish()["clean"]
 
 
-def test_a_child_that_exits_is_reported_with_status_and_last_words(child_of):
-    child = child_of("channel.receive(); print('last words', file=sys.stderr); sys.exit(3)")
-    with pytest.raises(ChildError, match=r"exit status 3.*last words"):
+@pytest.mark.parametrize(
+    ("source", "told", "end"),
+    [
+        ("print('last words', file=sys.stderr); sys.exit(3)", r"exit status 3.*last words", {"status": 3}),
+        ("os.abort()", "SIGABRT", {"signal": "SIGABRT"}),
+        ("channel.send({'error': 'no such thing'})", "no such thing", {"status": 0, "clean": True}),
+    ],
+)
+def test_a_child_that_breaks_off_is_reported_by_status_signal_error_and_last_words(
+    child_of, source, told, end
+):
+    child = child_of(f"channel.receive(); {source}")
+    with pytest.raises(ChildError, match=told):
         child.ask({}, 20)
-    end = child.finish()
-    assert (end["status"], end["clean"]) == (3, False)
-
-
-def test_a_child_ended_by_a_signal_is_reported_by_its_name(child_of):
-    child = child_of("channel.receive(); os.abort()")
-    with pytest.raises(ChildError, match="SIGABRT"):
-        child.ask({}, 20)
-    assert child.finish()["signal"] == "SIGABRT"
+    assert {"clean": False, **end}.items() <= child.finish().items()
 
 
 def test_a_child_that_does_not_end_is_killed_and_that_is_said(child_of):
@@ -69,10 +71,3 @@ def test_silence_is_told_and_loses_nothing(child_of):
         child.hear(0.01)
     assert child.ask({}, 20) == {"told": 5}
     assert child.finish()["clean"]
-
-
-def test_an_error_answer_is_raised(child_of):
-    child = child_of("channel.receive(); channel.send({'error': 'no such thing'})")
-    with pytest.raises(ChildError, match="no such thing"):
-        child.ask({}, 20)
-    child.finish()

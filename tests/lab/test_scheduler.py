@@ -91,14 +91,6 @@ def nobody(monkeypatch):
     monkeypatch.setattr(Scheduler, "_ask", lambda self, message: {"ping_us": 90})
 
 
-@pytest.fixture
-def few_rounds(monkeypatch):
-    """Make the planted part one that is played in the first round alone, as long ones are."""
-    planted = registry.experiments()["planted"]
-    seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
-    monkeypatch.setattr(planted, "parts", lambda size: seldom)
-
-
 def test_the_scheduler_imports_no_peer():
     # This package's own driver comes with the package that the lab is a part of.
     code = (
@@ -259,27 +251,24 @@ def test_trap_8_a_disturbed_round_is_played_again_whole(nobody, monkeypatch):
     assert {"loop_ns", "fsync_ns", "pressure", "ping_us", "stolen"} <= set(found[-1]["sentinel"])
 
 
-def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_played_again(
-    nobody, few_rounds, monkeypatch
-):
+def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_played_again(nobody, monkeypatch):
+    planted = registry.experiments()["planted"]
+    seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
+    monkeypatch.setattr(planted, "parts", lambda size: seldom)
     taken: list[Round] = []
+    played: list[Round] = []
+    whole = Scheduler._whole_round
+    monkeypatch.setattr(
+        Scheduler, "_whole_round", lambda self, this: (played.append(this), whole(self, this))[1]
+    )
     monkeypatch.setattr(Samples, "take", lambda self, until: taken.append(self.round))
     monkeypatch.setattr("mangonel.lab.record.marked_rounds", lambda order, rounds: [("planted", 0)])
     monkeypatch.setattr("mangonel.lab.scheduler.AGAIN_SHARE", 100.0)
     play("", "sound-1", rounds=2, again=1)
 
     assert [each.number for each in taken] == [0, 2]
-
-
-def test_the_seconds_of_a_part_of_one_round_are_counted_in_that_round_alone(nobody, few_rounds, monkeypatch):
-    played: list[Round] = []
-    whole = Scheduler._whole_round
-    monkeypatch.setattr(
-        Scheduler, "_whole_round", lambda self, this: (played.append(this), whole(self, this))[1]
-    )
-    play("", "sound-1", rounds=2)
-
-    assert [each.seldom_s > 0 for each in played] == [True, False]
+    # Its seconds are counted in these rounds alone.
+    assert [each.number for each in played if each.seldom_s > 0] == [0, 2]
 
 
 def scheduled(monkeypatch, plan: Plan, cost, seldom: float = 0.0) -> tuple[Scheduler, list[Round]]:
@@ -298,19 +287,19 @@ def scheduled(monkeypatch, plan: Plan, cost, seldom: float = 0.0) -> tuple[Sched
     return scheduler, rounds
 
 
-def test_a_budget_ends_the_run_after_whole_rounds(monkeypatch):
-    scheduler, rounds = scheduled(monkeypatch, plan_of("pymongo", rounds=50, budget=105.0), 10.0)
+@pytest.mark.parametrize(
+    ("asked", "budget", "seldom", "played"),
+    [
+        pytest.param(50, 105.0, 0.0, 10, id="the budget ends the run after whole rounds"),
+        # Of the first round's 110 s, 100 went into parts that the others have not.
+        pytest.param(3, 135.0, 100.0, 3, id="parts of few rounds do not make the next one look long"),
+    ],
+)
+def test_rounds_go_on_as_the_budget_allows(monkeypatch, asked, budget, seldom, played):
+    scheduler, rounds = scheduled(monkeypatch, plan_of("pymongo", rounds=asked, budget=budget), 10.0, seldom)
     scheduler._play_rounds([registry.experiments()["find-one"]])
 
-    assert len(rounds) == 10
-
-
-def test_parts_of_few_rounds_do_not_make_the_next_round_look_long(monkeypatch):
-    # Of the first round's 110 s, 100 went into parts that the others have not.
-    scheduler, rounds = scheduled(monkeypatch, plan_of("pymongo", rounds=3, budget=135.0), 10.0, 100.0)
-    scheduler._play_rounds([registry.experiments()["find-one"]])
-
-    assert len(rounds) == 3
+    assert len(rounds) == played
 
 
 def test_a_share_of_the_short_forms_time_is_no_limit_of_the_full_form():
@@ -427,10 +416,9 @@ def test_whoever_disagrees_with_the_reference_or_the_majority_is_named(digests, 
 
 
 def test_the_forms_have_their_own_figures():
-    assert Size(quick=True, brief=True).choose(10, 100, 1) == 1
-    assert Size(quick=True, brief=True).choose(10, 100) == 10
-    assert Size(quick=True).choose(10, 100, 1) == 10
-    assert Size().choose(10, 100, 1) == 100
+    forms = Size(quick=True, brief=True), Size(quick=True), Size()
+    assert [size.of([10, 100, 1]) for size in forms] == [1, 10, 100]
+    assert [size.of([10, 100]) for size in forms] == [10, 10, 100]
 
 
 def test_every_experiment_has_a_share_of_the_time():

@@ -48,11 +48,6 @@ def test_unclean_exits_stand_beside_the_name():
     assert "unclean" not in shown(cell("mongojet", 5, extras={"exit_status": 0.0}))
 
 
-@pytest.mark.parametrize(("wall_us", "words"), [(0.25, "250 ns"), (31.26, "31.3 µs"), (68_900, "68.9 ms")])
-def test_times_are_written_in_the_unit_that_reads_best(wall_us, words):
-    assert words in shown(cell("pymongo", wall_us))
-
-
 def test_rich_and_plain_show_the_same_words():
     pytest.importorskip("rich", reason="rich is not installed")
     cells = [cell("pymongo", 100), cell("mangonel", 25)]

@@ -12,7 +12,7 @@ gone by from its first line to its last, as what an exit waits for is not the pr
 
 from __future__ import annotations
 
-import textwrap
+from pathlib import Path
 
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders._pymongo_like import uri_with
@@ -21,50 +21,6 @@ INSIDE_FD = 9
 # Documents that a program leaves behind.
 INSERTS = {"import": 0, "insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}
 INSERTS |= {"original-a": 1, "original-b": 1000, "original-c": 100, "original-c-silent": 100}
-CPU_WORK = """\
-    for _ in range(100):
-        for _ in range(100):
-            total += 1
-"""
-CALLBACKS = """\
-import os, time
-BEGUN = time.perf_counter_ns()
-count = 0
-def tell(*words):
-    if PRINTS:
-        print(*words)
-def callback1(number):
-    global count
-    for step in range(100):
-        tell("callback 1", step)
-        callback2(number, step)
-        count += 1
-def callback2(number, step):
-    for line in range(100):
-        tell("callback 2", number, step, line)
-"""
-# What comes after the client is made; INSERT stands for the call.
-ORIGINALS = {
-    "original-a": """\
-print('connected')
-print('inserting')
-INSERT({"1": "one", "2": "two"})
-print('inserted')
-""",
-    "original-b": """\
-for number in range(1000):
-    INSERT({"1": "one", "2": "two"})
-""",
-    "original-c": """\
-global PRINTS
-PRINTS = True
-for number in range(100):
-    INSERT({str(number): "one", str(number + 1): "two"})
-    tell('inserted', number)
-    callback1(number)
-""",
-}
-ORIGINALS["original-c-silent"] = ORIGINALS["original-c"].replace("True", "False")
 
 
 def program(
@@ -77,24 +33,21 @@ def program(
     close: str = "client.close()",
 ) -> str:
     """Return a program; `client` is an expression in which URI stands for the connection string."""
+    from jinja2 import Template
+
+    source = Path(__file__).with_name("program.jinja").read_text(encoding="utf-8")
     kind, _, ending = kind.partition("_")
-    if kind == "import":
-        return imports + "\n"
-    insert = "await collection.insert_one" if is_async else "collection.insert_one"
-    head, loop = f"{imports}\n", "import asyncio\n" if is_async else ""
-    if kind in ORIGINALS:
-        head = CALLBACKS + loop + head
-        body = ORIGINALS[kind].replace("INSERT", insert)
-        if not is_async:
-            body = body.replace("global PRINTS\n", "")
-        body += f"os.write({INSIDE_FD}, str(time.perf_counter_ns() - BEGUN).encode())\n"
-    else:
-        head = loop + head
-        body = f'total = 0\nfor _ in range({INSERTS[kind]}):\n    {insert}({{"1": "one", "2": "two"}})\n'
-        body += CPU_WORK if kind == "insert-mixed" else ""
-        body += f"{close}\n" if ending == "closed" else ""
-    opening = f"URI = {uri_with(target)!r}\nclient = {client}\n"
-    body = f"{opening}collection = client[{target.database!r}][{target.collection!r}]\n{body}"
-    if is_async:
-        body = f"async def main():\n{textwrap.indent(body, '    ')}asyncio.run(main())\n"
-    return head + body
+    return Template(source, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).render(
+        kind=kind,
+        ending=ending,
+        imports=imports,
+        client=client,
+        is_async=is_async,
+        close=close,
+        insert="await collection.insert_one" if is_async else "collection.insert_one",
+        uri=repr(uri_with(target)),
+        database=repr(target.database),
+        collection=repr(target.collection),
+        count=INSERTS[kind],
+        inside_fd=INSIDE_FD,
+    )
