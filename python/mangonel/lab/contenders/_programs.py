@@ -37,7 +37,8 @@ def program(
 
     source = Path(__file__).with_name("program.jinja").read_text(encoding="utf-8")
     kind, _, ending = kind.partition("_")
-    return Template(source, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).render(
+    template = Template(source, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    text: str = template.render(
         kind=kind,
         ending=ending,
         imports=imports,
@@ -51,3 +52,4 @@ def program(
         count=INSERTS[kind],
         inside_fd=INSIDE_FD,
     )
+    return text

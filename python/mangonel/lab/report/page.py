@@ -115,7 +115,7 @@ def _where(results: Results, share: float | None) -> str:
 
 def _lead(found: comparisons.Finding, most: float) -> Markup:
     name, times = (found.best.name, found.best.times) if found.best else ("", None)
-    return Markup(charts.lead(found.comparison.title, name, times, most))
+    return charts.lead(found.comparison.title, name, times, most)
 
 
 def _experiment(results: Results, name: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _experiment(results: Results, name: str, parts: list[dict[str, Any]]) -> dic
         "original": original,
         "printed": table.printed(results, name) if original else None,
         "parts": parts,
-        "offered": [(caption, Markup(svg)) for caption, svg in _offered(results, name)],
+        "offered": list(_offered(results, name)),
         "scores": [
             (
                 title.partition(": ")[2],
@@ -178,8 +178,8 @@ def _part(results: Results, part: str, rows: list[Row]) -> dict[str, Any]:
     return {
         "id": part,
         "title": title,
-        "figures": [(caption, Markup(svg)) for caption, svg in figures],
-        "more": [(caption, Markup(svg)) for caption, svg in (*_plots(ordered, title), (caption, strip))],
+        "figures": figures,
+        "more": [*_plots(ordered, title), (caption, strip)],
         "headings": headings,
         "lines": told_lines,
         # Proof that all did the same.
@@ -214,7 +214,7 @@ def _by_percentile(row: Row) -> list[tuple[float, float]]:
     return [*points, (100.0, max(worst))] if points and worst else points
 
 
-def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
+def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, Markup]]:
     """Yield a caption and a chart of throughput against each cost that enough rows have."""
     first = rows[0]
     if first.key[0] not in PLOTTED or first.judge not in ("wall", "client") or first.unit == "process":
@@ -239,7 +239,7 @@ def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
             )
 
 
-def _offered(results: Results, name: str) -> Iterator[tuple[str, str]]:
+def _offered(results: Results, name: str) -> Iterator[tuple[str, Markup]]:
     """Yield a caption and a chart of latency for each group of parts of an experiment that have a rate."""
     groups: dict[str, dict[str, list[Row]]] = {}
     for experiment, part, rows in results.parts() if name in OFFERED else ():
