@@ -172,6 +172,7 @@ def test_defaults_are_small_and_durable() -> None:
             "name": "wiredTiger",
             "persistent": True,
         }
+        assert sum(path.stat().st_size for path in Path(deployment.dbpath).rglob("*")) < 60_000_000
         synced = client.test.things.with_options(write_concern=pymongo.WriteConcern(1, j=True)).insert_one({})
         assert synced.acknowledged
 
