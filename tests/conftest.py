@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import uuid
@@ -55,6 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.nodeid.startswith(name):
                 item.add_marker(pytest.mark.flaky(reruns=1, reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Keep some twenty thousand tests out of each look for garbage: many tests call for one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

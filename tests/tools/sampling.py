@@ -53,7 +53,7 @@ def features(item: pytest.Item) -> Iterator[Feature]:
     once = next(item.iter_markers("each_once"), None)
     alone = once.args if once is not None else ()
     kinds = {name: KINDS[value] if name in faces else value for name, value in values.items()}
-    for name in alone:
+    for name in (name for name in alone if name in kinds):
         yield (here, name, kinds.pop(name))
     rows = [tuple((name, kinds[name]) for name in names) for names in _rows(item, list(kinds))]
     for row in rows:

@@ -12,6 +12,7 @@ from store_names import STORES
 from mangonel.websessions import MemoryStore, WebSessions
 from mangonel.websessions.testing import FakeClock
 
+pytestmark = pytest.mark.each_once("framework", "name")
 frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
 stores = pytest.mark.parametrize("name", STORES)
 

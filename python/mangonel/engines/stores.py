@@ -129,7 +129,12 @@ def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engi
         os.chmod(directory, 0o755)
     _run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"], user)
     command = [program, "-D", data, "-p", PORT, "-k", directory, "-h", "127.0.0.1"]
-    for setting in ("max_connections=200", f"synchronous_commit={'on' if durable else 'off'}", "jit=off"):
+    for setting in (
+        "max_connections=200",
+        f"synchronous_commit={'on' if durable else 'off'}",
+        "jit=off",
+        "dynamic_shared_memory_type=mmap",  # not in /dev/shm, where it would outlive a server that is killed
+    ):
         command += ["-c", setting]
     url = f"postgresql://postgres@127.0.0.1:{PORT}/postgres"
     if tls is not None:
