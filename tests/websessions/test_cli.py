@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from browser import Browser
+from store_names import STORES
 
 from mangonel.cli import main
+from mangonel.websessions import WebSessions
 from mangonel.websessions.stores.urls import open_store
 from mangonel.websessions.testing import a_record
 
@@ -63,3 +67,47 @@ def test_a_server_that_is_away_is_a_failure_without_a_password(capsys: pytest.Ca
     error = capsys.readouterr().err
     assert "ConnectionError" in error
     assert "secret" not in error
+
+
+@pytest.mark.parametrize("name", [name for name in STORES if name != "memory"])
+def test_a_user_s_websessions_are_listed_and_ended_by_user_and_id(
+    name: str, store_url: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = store_url(name)
+
+    async def visited(browsers: list[Browser], **settings: Any) -> list[str | None]:
+        sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None, seal="s" * 32, **settings)
+        found: list[str | None] = []
+        for browser in browsers:
+            browser.sessions = sessions
+            session = await browser.begin()
+            if browser.cookie is None:
+                session.login("ada", remember=True)
+                session.label = f"browser {len(found)}"
+                await browser.end(session)
+            found.append(session.user)
+        await sessions.aclose()
+        return found
+
+    browsers: list[Any] = [Browser(None) for _ in range(3)]  # type: ignore[arg-type]
+    assert asyncio.run(visited(browsers)) == ["ada"] * 3
+    if name in ("memcached", "directory"):
+        for arguments in (["list", url, "ada"], ["revoke", url, "ada", "00"]):
+            with pytest.raises(SystemExit) as caught:
+                main(["websessions", *arguments])
+            assert caught.value.code == 2
+        assert "cannot list" in capsys.readouterr().err
+        return
+    assert main(["websessions", "list", url, "ada"]) == 0
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    assert sorted(line[3] for line in lines) == ["browser 0", "browser 1", "browser 2"]
+    id = next(line[0] for line in lines if line[3] == "browser 1")
+    for user, which, status in (("ada", id, 0), ("ada", id, 1), ("bob", lines[0][0], 1)):
+        assert main(["websessions", "revoke", url, user, which]) == status
+    assert asyncio.run(visited(browsers)) == ["ada", None, "ada"]
+    capsys.readouterr()
+    assert main(["websessions", "revoke", url, "ada"]) == 0
+    assert capsys.readouterr().out == "ended 2\n"
+    assert asyncio.run(visited(browsers)) == [None] * 3
+    assert main(["websessions", "list", url, "ada"]) == 0
+    assert capsys.readouterr().out == ""

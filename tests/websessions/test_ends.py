@@ -98,6 +98,24 @@ def test_a_login_beyond_the_limit_is_a_conflict_and_changes_nothing(framework: s
         assert send("", other).found == {"user": None, "values": {"a": "1"}}
 
 
+@stores
+@pytest.mark.parametrize("framework", ["starlette", "flask"])
+def test_the_limit_of_logins_holds_on_every_store(
+    framework: str, name: str, store_url: Callable[[str], str]
+) -> None:
+    sessions = opened(store_url, name, max_per_user=1, over_limit="refuse")
+    with served(framework, sessions) as send:
+        if name in ("memcached", "directory"):
+            # These cannot list a user's, so nobody is let in unlimited.
+            assert send("do=login&user=ada").status == 500
+            return
+        first = send("do=login&user=ada").cookie
+        answer = send("do=login&user=ada")
+        assert (answer.status, answer.set_cookies) == (409, [])
+        assert send("do=destroy", first).status == 200
+        assert send("do=login&user=ada").status == 200
+
+
 @frameworks
 def test_an_end_or_a_login_that_could_not_be_stored_is_an_error_under_every_policy(framework: str) -> None:
     store = MemoryStore()

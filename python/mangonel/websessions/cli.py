@@ -1,8 +1,9 @@
-"""What `mangonel websessions setup|purge|stats URI` does with a store. Prints one line for each figure."""
+"""What `mangonel websessions setup|purge|stats|list|revoke URI` does with a store. Prints one line for each thing."""
 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri
@@ -26,7 +27,18 @@ ACTIONS = {
         "Needed where the engine does not do that by itself, every few minutes.",
     ),
     "stats": ("print how many websessions there are", ""),
+    "list": (
+        "print a user's websessions",
+        "One line each: the id, when the user logged in, when it was last used, its label.",
+    ),
+    "revoke": (
+        "end a user's websessions, or one of them",
+        "What is just being made ends too, unless an id is given.",
+    ),
 }
+
+# What follows the URI in an example.
+MORE = {"list": " ada", "revoke": " ada 3f9c0d2be1a45f78"}
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -46,11 +58,23 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
             action,
             help,
             description=more,
-            example=f"mangonel websessions {action} mongodb://localhost/app",
+            example=f"mangonel websessions {action} mongodb://localhost/app" + MORE.get(action, ""),
             failure=FAILURE,
         )
         add_uri(each, STORE, default="")
         each.set_defaults(action=action)
+        if action in ("list", "revoke"):
+            each.add_argument("user", metavar="USER", help="as the application names the user")
+        if action == "revoke":
+            each.add_argument(
+                "id", nargs="?", metavar="ID", help="of one websession, as `list` prints it (all)"
+            )
+            each.add_argument(
+                "--absolute",
+                default="30d",
+                metavar="TIME",
+                help="how long a websession of the application may last at most (30d)",
+            )
         if action == "purge":
             each.add_argument(
                 "--batch", type=int, default=1000, metavar="N", help="records removed at once (1000)"
@@ -82,7 +106,9 @@ async def _act(options: argparse.Namespace) -> int:
     from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.stores.urls import hide_password
 
-    sessions: WebSessions[Any] = WebSessions(options.uri, events=lambda event: None)
+    # A user's epoch has to outlive whatever it ends.
+    lasts = getattr(options, "absolute", None)
+    sessions: WebSessions[Any] = WebSessions(options.uri, events=lambda event: None, absolute=lasts)
     face = sessions.asynchronous
     shown = hide_password(options.uri)
     try:
@@ -94,6 +120,12 @@ async def _act(options: argparse.Namespace) -> int:
             print(f"{shown}: ready")
         elif options.action == "purge":
             print(f"{shown}: removed {await face.purge(options.batch)}")
+        elif options.action == "list":
+            for handle in await sessions.of(options.user):
+                times = (_when(handle.created), _when(handle.last_seen))
+                print("  ".join(filter(None, (handle.id, *times, handle.label))))
+        elif options.action == "revoke":
+            return await _revoke(sessions, options.user, options.id)
         else:
             for name, figure in (await face.stats()).items():
                 print(f"{name:>10}  {figure}")
@@ -104,3 +136,19 @@ async def _act(options: argparse.Namespace) -> int:
     finally:
         await sessions.aclose()
     return 0
+
+
+async def _revoke(sessions: Any, user: str, id: str | None) -> int:
+    if id is None:
+        print(f"ended {await sessions.revoke_user(user)}")
+        return 0
+    handle = next((each for each in await sessions.of(user) if each.id == id), None)
+    if handle is None or not await sessions.revoke(handle):
+        print(f"{user} has no websession {id}", file=sys.stderr)
+        return EXIT_FAILURE
+    print("ended 1")
+    return 0
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

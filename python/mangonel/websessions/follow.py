@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mangonel.websessions.errors import StoreError
+from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.record import ENDED, Record
 
 if TYPE_CHECKING:
@@ -115,8 +115,12 @@ async def is_revoked_flow(sessions: Settled[Any], store: Store, record: Record) 
 
 async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Record]:
     """Return a user's records that can still be used."""
+    if not hasattr(store, "find"):
+        raise Unsupported(
+            f"max_per_user needs a store that can list a user's websessions, {type(store).__name__} cannot"
+        )
     now = sessions.now()
-    found: list[Record] = await store.find(user)  # type: ignore[attr-defined]
+    found: list[Record] = await store.find(user)
     return [record for record in found if record.is_live and now < min(record.expires, record.deadline)]
 
 

@@ -94,6 +94,7 @@ class State:
         cookie: the Set-Cookie header to send; None: none.
         csrf_secret: of tokens, where it is not kept with the values; "": what the request brought is void.
         csrf_cookie: the Set-Cookie header that gives or takes the cookie with that secret.
+        permanent: whether the cookie shall outlive the browser, as Flask asks for it; None: nobody asked.
         counted: keys that `increment` changed: what others added meanwhile is added.
         promised: the token of a cookie that left before its record was stored.
         headers_left: no cookie can be set any more.
@@ -122,6 +123,7 @@ class State:
     has_closed = False
     alias: bytes | None = None
     was_lost = False
+    permanent: bool | None = None
     counted: frozenset[str] = frozenset()
     promised: str | None = None
     csrf_secret: str | None = None
@@ -186,8 +188,26 @@ def decide(session: WebSession[Any]) -> int:
     ):
         return NOTHING  # the table's first row, without encoding anything
     state.encoded = encoded(session)
+    if state.permanent is not None and (
+        record is not None or state.user or state.encoded != state.sessions.blank
+    ):
+        _become_permanent(session, state.permanent)
     plan = PLANS[record is not None, _asked(state), _differs(state)]
     return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
+
+
+def _become_permanent(session: WebSession[Any], permanent: bool) -> None:
+    """Let the cookie outlive the browser, or no longer; a stored websession takes a new id for that."""
+    state = session.state
+    if permanent == bool((state.extra or {}).get("remember")) or state.is_ended:
+        return
+    if permanent:
+        state.set_extra("remember", state.sessions.permanent or state.sessions.longest)
+    elif state.extra:
+        state.extra.pop("remember")
+    if state.record is not None and state.can_take_cookie:
+        state.change = state.change or "rotated"
+    state.encoded = encoded(session)
 
 
 def _asked(state: State) -> int:

@@ -78,7 +78,6 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     __slots__ = ("__dict__", "__weakref__", "accessed", "state")
 
-    permanent = False  # Flask asks; how long a websession lasts is not the cookie's business
     modified = True  # for frameworks that ask; whether something changed is found out when it matters
 
     def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
@@ -180,6 +179,17 @@ class WebSession(dict[str, Any], Generic[Data]):
         """Who logged in, or None."""
         self.accessed = True
         return None if self.state.challenged else self.state.user
+
+    @property
+    def permanent(self) -> bool:
+        """Whether the cookie outlives the browser; Flask's name for it. To set it prolongs both limits of a new one."""
+        if self.state.permanent is not None:
+            return self.state.permanent
+        return self.state.sessions.cookie.persistent or bool((self.state.extra or {}).get("remember"))
+
+    @permanent.setter
+    def permanent(self, value: bool) -> None:
+        self.state.permanent = bool(value)
 
     @property
     def challenged(self) -> bool:

@@ -81,11 +81,14 @@ class Settled(Generic[Data]):
             lifetime.aal,
         )
         self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
+        self.asked_longest = lifetime.remember
+        # What "permanent" means in Flask; None: the longest.
+        self.permanent: float | None = None
         self.longest = longest(lifetime.remember, self.absolute, lifetime.aal)
         self.is_stateless = is_stateless
         signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
-        self.cookie = CookiePolicy(cookie, sign=_bytes(signing), is_payload=is_stateless)
-        self.clear_site_data = cookie.clear_site_data
+        self._signing = _bytes(signing)
+        self.use_cookie(cookie)
         self.codec = codec_named(content.codec)
         self.max_bytes = content.max_bytes
         self.merge = dict(content.merge or {})
@@ -129,6 +132,22 @@ class Settled(Generic[Data]):
         self._tell = events or to_logging(everything=False)
         self._was_told_insecure = False
         self.epochs_apart = users.epochs is not None
+
+    def use_cookie(self, cookie: Cookie) -> None:
+        """Take a cookie's settings, before the first request.
+
+        Args:
+            cookie: the settings.
+
+        Raises:
+            UsageError: browsers would refuse them.
+
+        Example:
+            >>> WebSessions("memory:").use_cookie(Cookie(samesite="Strict"))
+        """
+        self.cookie = CookiePolicy(cookie, sign=self._signing, is_payload=self.is_stateless)
+        self.cookie_settings = cookie
+        self.clear_site_data = cookie.clear_site_data
 
     def now(self) -> float:
         """The time in whole milliseconds, which every store keeps exactly."""

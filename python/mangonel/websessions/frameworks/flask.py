@@ -6,14 +6,17 @@ Runs the flows in the calling thread, on a store's blocking side. Knows no store
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.websessions.answer import REASONS, last_plan, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
-from mangonel.websessions.errors import CSRFError, StoreError, TooManySessions, WebSessionError
+from mangonel.websessions.errors import CSRFError, StoreError, TooManySessions, UsageError, WebSessionError
 from mangonel.websessions.frameworks.wsgi import visit_of
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
+from mangonel.websessions.settings import Cookie, seconds
 
 try:
     import flask
@@ -24,16 +27,29 @@ except ImportError as error:  # pragma: no cover
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["FlaskSessions", "check_csrf", "csrf_exempt", "init_flask"]
+__all__ = ["FlaskSessions", "check_csrf", "csrf_exempt", "honour", "init_flask"]
+
+# Flask's option, ours, and what Flask has where nobody said anything.
+COOKIE_OPTIONS = (
+    ("SESSION_COOKIE_NAME", "name", "session"),
+    ("APPLICATION_ROOT", "path", "/"),
+    ("SESSION_COOKIE_PATH", "path", None),
+    ("SESSION_COOKIE_DOMAIN", "domain", None),
+    ("SESSION_COOKIE_SECURE", "secure", False),
+    ("SESSION_COOKIE_SAMESITE", "samesite", None),
+    ("SESSION_COOKIE_PARTITIONED", "partitioned", False),
+)
+FOREVER = timedelta(days=31)
 
 View = TypeVar("View", bound=Callable[..., Any])
 
 
 class FlaskSessions(SessionInterface):
-    """Flask's interface to websessions; `permanent` has no meaning here, the limits are the websessions' own."""
+    """Flask's interface to websessions. The application's own settings of the cookie are honoured."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions
+        self._is_ready = False
 
     def open_session(self, app: Any, request: Any) -> Any:
         """Load the websession before the request is routed; a store that does not answer is a 503.
@@ -45,6 +61,10 @@ class FlaskSessions(SessionInterface):
         Example:
             >>> app.session_interface = FlaskSessions(sessions)
         """
+        if not self._is_ready:
+            # An application may be configured after `init_flask`.
+            honour(app.config, self.sessions)
+            self._is_ready = True
         try:
             session = self.sessions.blocking.load(visit_of(request.environ, self.sessions))
         except StoreError as error:
@@ -92,6 +112,7 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
         >>> import flask
         >>> init_flask(flask.Flask("shop"), sessions)
     """
+    honour(app.config, sessions)
     app.session_interface = FlaskSessions(sessions)
 
     def refuse_without_store() -> Any:
@@ -127,6 +148,52 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
         return flask.Response(str(error), error.status, {"Cache-Control": "no-store"})
 
     app.register_error_handler(CSRFError, answer)
+
+
+def honour(config: Any, sessions: WebSessions[Any]) -> None:
+    """Take over what an application's configuration says about its session cookie.
+
+    Args:
+        config: the application's.
+        sessions: what its requests use.
+
+    Raises:
+        UsageError: the two contradict each other, or Flask's cannot be had.
+
+    Example:
+        >>> honour({"SESSION_COOKIE_NAME": "shop", "SESSION_COOKIE_SAMESITE": "Strict"}, sessions)
+        >>> sessions.cookie.name
+        'shop'
+    """
+    if not config.get("SESSION_COOKIE_HTTPONLY", True):
+        raise UsageError(
+            "SESSION_COOKIE_HTTPONLY=False cannot be had: a websession's cookie is kept from scripts"
+        )
+    mine, default = sessions.cookie_settings, Cookie()
+    said: dict[str, Any] = {}
+    for option, field, silent in COOKIE_OPTIONS:
+        value = config.get(option, silent)
+        if value == silent:
+            continue
+        own = getattr(mine, field)
+        if own not in (getattr(default, field), value):
+            raise UsageError(
+                f"{option} is {value!r} in Flask's configuration, and {field}={own!r} of the websessions"
+            )
+        said[field] = value
+    if any(getattr(mine, field) != value for field, value in said.items()):
+        sessions.use_cookie(replace(mine, **said))
+    lasts = config.get("PERMANENT_SESSION_LIFETIME", FOREVER)
+    if lasts == FOREVER:
+        return
+    sessions.permanent = seconds(lasts, "PERMANENT_SESSION_LIFETIME")
+    if sessions.permanent > sessions.longest:
+        if sessions.asked_longest is not None:
+            raise UsageError(
+                f"PERMANENT_SESSION_LIFETIME is {sessions.permanent:.0f} s in Flask's configuration, "
+                f"and Lifetime(remember=) of the websessions {sessions.longest:.0f} s"
+            )
+        sessions.longest = sessions.permanent
 
 
 def check_csrf(token: str | None = None) -> None:
