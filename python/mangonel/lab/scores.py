@@ -6,7 +6,9 @@ no such score: a mean over fewer tasks is another figure.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from mangonel.lab import registry
 from mangonel.lab.experiment import Experiment
@@ -125,49 +127,20 @@ def _rank(per_score: dict[str, Estimate | str], names: list[str]) -> tuple[float
 
 
 Table = tuple[str, list[str], list[list[str]]]
-# Title, then by heading: the extra, its factor, and the digits behind the point.
-Columns = dict[str, tuple[str, float, int]]
-
-LATENCY: Columns = {
-    "p50": ("p50", 0.001, 2),
-    "p99": ("p99", 0.001, 2),
-    "p99.9": ("p99.9", 0.001, 2),
-    "slowest": ("max", 0.001, 1),
-}
-STALL: Columns = {
-    "bystanders' p50": ("p50", 0.001, 2),
-    "p99": ("p99", 0.001, 2),
-    "slowest": ("max", 0.001, 1),
-    "waited for the store, requests": ("waited", 1, 0),
-    "answered 503": ("refused", 1, 0),
-    "recovery after the stall": ("recovery_ms", 1, 1),
-    "after a restart": ("restart_ms", 1, 1),
-}
-TABLES: dict[str, tuple[str, Columns]] = {
-    "anonymous-counted": (
-        "E Tornado's instructions for an anonymous reader; twice without sessions is the null control",
-        {"instructions": ("instructions", 1, 0)},
-    ),
-    "mixed-steady": ("D at 70 % of the fastest rate, ms", LATENCY),
-    "parallel-writers": (
-        "F conflicts of twenty writers",
-        {"conflicts for each write, all merged": ("conflicts", 1, 2)},
-    ),
-    "stall": ("H while the store stalled, ms", STALL),
-}
+SITES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ORIGINALS = {"seed": "cache class", "seed-durable": "durable class"}
 
 
 def site_tables(results: Results, title: Callable[[str], str]) -> Iterator[Table]:
     """Yield title, headings and rows of each table that this run has figures for."""
-    for part, (name, columns) in TABLES.items():
-        rows = []
+    for part, table in SITES.items():
+        rows, columns = [], table["columns"]
         for contender in _contenders(results, part):
             values = [_extra(results, part, contender, extra) for extra, _, _ in columns.values()]
             if any(values):
                 rows.append([title(contender), *map(_told, values, columns.values())])
         if rows:
-            yield f"websessions: {name}", ["contender", *columns], rows
+            yield f"websessions: {table['title']}", ["contender", *columns], rows
     for part, name in ORIGINALS.items():
         rates = {who: _extra(results, part, who, "requests_per_second") for who in _contenders(results, part)}
         found = sorted(((max(each), min(each), who) for who, each in rates.items() if each), reverse=True)
@@ -192,4 +165,5 @@ def _extra(results: Results, part: str, contender: str, extra: str) -> list[floa
 
 
 def _told(values: list[float], column: tuple[str, float, int]) -> str:
-    return f"{median(values) * column[1]:.{column[2]}f}" if values else ""
+    _, factor, digits = column
+    return f"{median(values) * factor:.{digits}f}" if values else ""

@@ -11,10 +11,10 @@ import resource
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["BACKLOG", "SiteProcess", "cpu_seconds", "end", "serve"]
+__all__ = ["BACKLOG", "SiteProcess", "cpu_seconds", "end", "handler", "serve"]
 
 BACKLOG = 1024  # the load's connections arrive at once
 
@@ -96,6 +96,21 @@ def end(process: subprocess.Popen[str]) -> None:
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def handler(answer: Callable[[Any], Any], mixin: Any = None) -> Any:
+    """Return a handler of Tornado's that writes what `answer` returns, or what it promises."""
+    import tornado.web
+
+    bases = (mixin, tornado.web.RequestHandler) if mixin else (tornado.web.RequestHandler,)
+
+    async def get(self: Any) -> None:
+        body = answer(self)
+        body = await body if asyncio.iscoroutine(body) else body
+        if body is not None:
+            self.write(body)
+
+    return type("Handler", bases, {"get": get})
 
 
 async def serve(rules: Sequence[tuple[str, Any]], settings: dict[str, Any]) -> None:

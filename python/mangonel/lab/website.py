@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mangonel.lab.site_process import cpu_seconds, serve
+from mangonel.lab.site_process import cpu_seconds, handler, serve
 
 __all__ = ["main"]
 
@@ -66,27 +66,12 @@ async def _serve(url: str) -> None:
         "/health": lambda handler: "reader",
     }
     pages = STORED if mixin else PLAIN
-    rules = [(path, _handler(answer, mixin)) for path, answer in pages.items()]
-    rules += [(path, _handler(answer, None)) for path, answer in own.items()]
+    rules = [(path, handler(answer, mixin)) for path, answer in pages.items()]
+    rules += [(path, handler(answer)) for path, answer in own.items()]
     await serve(rules, {"log_function": lambda handler: None, **settings})
     # A client with a thread of its own would keep the process.
     if hasattr(meter.store, "aclose"):
         await meter.store.aclose()
-
-
-def _handler(answer: Callable[[Any], Any], mixin: Any) -> Any:
-    """Return a handler that writes what `answer` returns, or what it promises."""
-    import tornado.web
-
-    bases = (mixin, tornado.web.RequestHandler) if mixin else (tornado.web.RequestHandler,)
-
-    async def get(self: Any) -> None:
-        body = answer(self)
-        body = await body if asyncio.iscoroutine(body) else body
-        if body is not None:
-            self.write(body)
-
-    return type("Handler", bases, {"get": get})
 
 
 def _write(handler: Any) -> str:

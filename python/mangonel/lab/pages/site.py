@@ -31,7 +31,7 @@ def main() -> int:
             return 0
     import asyncio
 
-    from mangonel.lab.site_process import serve
+    from mangonel.lab.site_process import cpu_seconds, handler, serve
 
     settings: dict[str, Any] = {"log_function": lambda handler: None}
     if order["original"]:
@@ -41,7 +41,7 @@ def main() -> int:
         logging.basicConfig(level=logging.DEBUG)
         settings = {"debug": True}
     rules = [(path, _handler(order, opened)) for path, opened in _openers(order).items()]
-    asyncio.run(serve([*rules, ("/cpu", _cpu_handler())], settings))
+    asyncio.run(serve([*rules, ("/cpu", handler(lambda page: json.dumps(cpu_seconds())))], settings))
     return 0
 
 
@@ -57,18 +57,6 @@ def _openers(order: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     }
     stacks = ORIGINALS if order["original"] else STACKS
     return {path: partial(stacks[order["kind"]], place) for path, place in places.items() if place.uri}
-
-
-def _cpu_handler() -> Any:
-    import tornado.web
-
-    from mangonel.lab.site_process import cpu_seconds
-
-    class Cpu(tornado.web.RequestHandler):
-        def get(self) -> None:
-            self.write(json.dumps(cpu_seconds()))
-
-    return Cpu
 
 
 def _handler(order: dict[str, Any], opened: Callable[[], Any]) -> Any:
