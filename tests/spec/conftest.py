@@ -14,6 +14,9 @@ from spec.unified.driver import load_driver
 
 PARAMETERS = {"enableTestCommands": 1, "acceptApiVersion2": 1}
 
+# Their cases look at secondaries. To the others a sample gives a set of one, whose writes cost a third.
+OF_SEVERAL_MEMBERS = ("server-discovery-and-monitoring", "server-selection")
+
 
 @pytest.fixture(scope="session")
 def spec_standalone() -> Iterator[Server]:
@@ -30,6 +33,13 @@ def spec_replica_set() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def spec_replica_set_of_one() -> Iterator[Server]:
+    """One member with fail points."""
+    with start(replica_set=1, set_parameters=PARAMETERS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def spec_replica_set_with_users() -> Iterator[Server]:
     """A set of one with access control and fail points."""
     with start(replica_set=1, auth=("user", "pencil"), set_parameters=PARAMETERS) as server:
@@ -37,11 +47,14 @@ def spec_replica_set_with_users() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Deployment]]:
+def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[..., Deployment]]:
     """Return a function from a deployment's name to the deployment, which starts when it is first asked for."""
     found: dict[str, Deployment] = {}
+    is_sample = request.config.getoption("--sample")
 
-    def find(name: str) -> Deployment:
+    def find(name: str, suite: str = "") -> Deployment:
+        if is_sample and name == "replica set" and suite not in OF_SEVERAL_MEMBERS:
+            name = "replica set of one"
         if name not in found:
             server = request.getfixturevalue(f"spec_{name.replace(' ', '_')}")
             found[name] = Deployment(load_driver(), server)

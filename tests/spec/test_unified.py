@@ -60,14 +60,14 @@ def test_unified_spec(
     case: Case,
     face_name: str,
     deployment_name: str,
-    find_deployment: Callable[[str], Deployment],
+    find_deployment: Callable[..., Deployment],
     record_property: Callable[[str, object], None],
     request: pytest.FixtureRequest,
 ) -> None:
     record_property("spec", f"{case.suite}, {face_name}")
     is_gap = request.node.get_closest_marker("xfail") is not None
     try:
-        run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name))
+        run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name, case.suite))
     except Exception as error:
         if is_gap or case.suite != TIMED:
             raise
@@ -75,7 +75,7 @@ def test_unified_spec(
         _wait_for_calm()
     else:
         return
-    run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name))
+    run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name, case.suite))
 
 
 def _wait_for_calm() -> None:
