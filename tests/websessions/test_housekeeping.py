@@ -82,6 +82,18 @@ async def test_a_user_s_set_in_redis_shrinks_with_logouts_and_renewals(
     await sessions.aclose()
 
 
+async def test_a_login_takes_what_has_passed_its_limit_out_of_a_user_s_set_in_redis(
+    store_url: Callable[[str], str],
+) -> None:
+    sessions: WebSessions[Any] = WebSessions(store_url("redis"), events=lambda event: None)
+    store: Any = sessions.asynchronous.store()
+    users = store._commands.users + b"ada"
+    await store._client.zadd(users, {bytes([number]) * 32: 1_000.0 + number for number in range(100)})
+    await Browser(sessions).login("ada")
+    assert await store._client.zcard(users) == 1
+    await sessions.aclose()
+
+
 @pytest.mark.parametrize("name", ["sqlite", "directory", "single_file"])
 async def test_files_are_their_owners_only(
     name: str, store_url: Callable[[str], str], tmp_path: Path

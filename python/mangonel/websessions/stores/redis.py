@@ -5,18 +5,21 @@ on the version at the start of the value. A user's keys are in a sorted set, sco
 renewal takes the key out of it.
 
 A failover may lose the last second of writes, ends included: set `wait=` to hear from so many replicas before an end
-counts. One server or Sentinel; in a cluster a user's set and records would have to share a slot, which they do not.
+counts. One server, or Sentinel's; `redis_cluster.py` is for a cluster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha1
 from typing import Any
 
 from redis import BlockingConnectionPool, Redis
 from redis.asyncio import BlockingConnectionPool as AsyncPool
 from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.exceptions import NoScriptError
+from redis.sentinel import Sentinel
 
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import ENDED, Record, pack_record, unpack_record
@@ -26,10 +29,18 @@ from mangonel.websessions.stores.urls import StoreURL
 __all__ = ["BlockingRedisStore", "RedisStore"]
 
 TIMEOUT = 5.0
+# Below the time that the client waits for any answer.
+WAIT_MS = 4000
 CONNECTIONS = 50
+# Of clients that raise rather than wait for one.
+MOST_CONNECTIONS = 1024
+
+SENTINEL = ("redis+sentinel", "rediss+sentinel")
+SENTINEL_PORT = 26379
 
 PUT = b"""
 if redis.call('GETRANGE', KEYS[1], 0, 7) ~= ARGV[1] then return 0 end
+local found = 1
 if ARGV[5] and not KEYS[2] then
   -- The user comes after the data and two times; the engine's own reader knows no binary data.
   local value = redis.call('GET', KEYS[1])
@@ -44,14 +55,19 @@ if ARGV[5] and not KEYS[2] then
   if kind >= 0xa0 and kind <= 0xbf then user = string.sub(value, at + 1, at + kind - 0xa0)
   elseif kind == 0xd9 then user = string.sub(value, at + 2, at + 1 + number(at + 1, 1))
   elseif kind == 0xda then user = string.sub(value, at + 3, at + 2 + number(at + 1, 2)) end
-  if user then redis.call('ZREM', ARGV[4] .. user, ARGV[5]) end
+  if user then
+    -- In a cluster the user's set is elsewhere, and whoever asked takes the key out of it.
+    if ARGV[4] == '' then found = user else redis.call('ZREM', ARGV[4] .. user, ARGV[5]) end
+  end
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PXAT', ARGV[3])
 if KEYS[2] then
+  local now = redis.call('TIME')
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now[1] * 1000)
   redis.call('ZADD', KEYS[2], ARGV[4], ARGV[5])
   if redis.call('PEXPIRETIME', KEYS[2]) < tonumber(ARGV[4]) then redis.call('PEXPIREAT', KEYS[2], ARGV[4]) end
 end
-return 1
+return found
 """
 TOUCH = b"""
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
@@ -80,24 +96,24 @@ class _Commands:
             pack_record(record),
             "NX",
             "PXAT",
-            _milliseconds(record.expires),
+            milliseconds(record.expires),
         )
 
     def script(self, record: Record, expected: int) -> tuple[Any, ...]:
         """The keys and arguments of PUT."""
         version = expected.to_bytes(8, "big") if expected else b""
-        first = (version, pack_record(record), _milliseconds(record.expires))
+        first = (version, pack_record(record), milliseconds(record.expires))
         if record.user is None:
             # What is left of a user's websession leaves the user's set.
             leaves = (self.users, record.key) if record.next is not None and expected else ()
             return (1, self.prefix + record.key, *first, *leaves)
         names = (self.prefix + record.key, self.users + record.user.encode())
-        return (2, *names, *first, _milliseconds(record.deadline), record.key)
+        return (2, *names, *first, milliseconds(record.deadline), record.key)
 
     def touch(self, key: bytes, expires: float) -> tuple[Any, ...]:
         """The keys and arguments of TOUCH."""
-        milliseconds = _milliseconds(expires)
-        return (1, self.prefix + key, milliseconds.to_bytes(8, "big", signed=True), milliseconds)
+        at = milliseconds(expires)
+        return (1, self.prefix + key, at.to_bytes(8, "big", signed=True), at)
 
     def record(self, key: bytes, value: bytes | None) -> Record | None:
         """The record in a value; somebody else's value is none."""
@@ -109,7 +125,7 @@ class _Commands:
             return None
 
 
-def _milliseconds(seconds: float) -> int:
+def milliseconds(seconds: float) -> int:
     # Zero and less would be refused rather than be in the past.
     return max(round(seconds * 1000), 1)
 
@@ -125,10 +141,14 @@ class RedisStore:
         client: a `redis.asyncio.Redis` that does not decode responses.
         prefix: of every key.
         wait: replicas that must have an end before it counts; 0: none.
+        others: clients to close with this one, as Sentinel's.
     """
 
-    def __init__(self, client: Any, *, prefix: str = "websession:", wait: int = 0) -> None:
+    def __init__(
+        self, client: Any, *, prefix: str = "websession:", wait: int = 0, others: Sequence[Any] = ()
+    ) -> None:
         self._client = client
+        self._others = others
         self._send = client.execute_command
         self._commands = _Commands(prefix)
         self._wait = wait
@@ -141,10 +161,10 @@ class RedisStore:
         """Write if the stored version is `expected`."""
         if not expected and record.user is None:
             return await self._send(*self._commands.insert(record)) is not None
-        written = bool(await self._run(PUT, PUT_SHA, self._commands.script(record, expected)))
-        if self._wait and written and record.next == ENDED:
-            await self._wait_for_replicas()
-        return written
+        arguments = self._commands.script(record, expected)
+        if self._wait and record.next == ENDED:
+            return bool(await self._send_and_wait("EVAL", PUT, *arguments))
+        return bool(await self._run(PUT, PUT_SHA, arguments))
 
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `expires`."""
@@ -152,10 +172,8 @@ class RedisStore:
 
     async def delete(self, *keys: bytes) -> int:
         """Remove records."""
-        removed = int(await self._send("DEL", *map(self._commands.name, keys)))
-        if self._wait:
-            await self._wait_for_replicas()
-        return removed
+        send = self._send_and_wait if self._wait else self._send
+        return int(await send("DEL", *map(self._commands.name, keys)))
 
     async def find(self, user: str) -> list[Record]:
         """Return the user's records, and forget those that are no more."""
@@ -187,7 +205,8 @@ class RedisStore:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose(close_connection_pool=True)
+        for client in (self._client, *self._others):
+            await client.aclose(close_connection_pool=True)
 
     async def _run(self, script: bytes, sha: str, arguments: tuple[Any, ...]) -> Any:
         try:
@@ -195,19 +214,24 @@ class RedisStore:
         except NoScriptError:
             return await self._send("EVAL", script, *arguments)
 
-    async def _wait_for_replicas(self) -> None:
-        heard = int(await self._send("WAIT", self._wait, int(TIMEOUT * 1000)))
-        if heard < self._wait:
-            raise ConnectionError(
-                f"expected {self._wait} replicas to have the end of a websession, {heard} do"
-            )
+    async def _send_and_wait(self, *arguments: Any) -> Any:
+        # On one connection: WAIT speaks of the writes of its own.
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.execute_command(*arguments)
+        pipeline.execute_command("WAIT", self._wait, WAIT_MS)
+        answer, heard = await pipeline.execute()
+        _judge(heard, self._wait)
+        return answer
 
 
 class BlockingRedisStore:
     """The same for threads, with a `redis.Redis`."""
 
-    def __init__(self, client: Any, *, prefix: str = "websession:", wait: int = 0) -> None:
+    def __init__(
+        self, client: Any, *, prefix: str = "websession:", wait: int = 0, others: Sequence[Any] = ()
+    ) -> None:
         self._client = client
+        self._others = others
         self._send = client.execute_command
         self._commands = _Commands(prefix)
         self._wait = wait
@@ -220,10 +244,10 @@ class BlockingRedisStore:
         """As `RedisStore.put`."""
         if not expected and record.user is None:
             return self._send(*self._commands.insert(record)) is not None
-        written = bool(self._run(PUT, PUT_SHA, self._commands.script(record, expected)))
-        if self._wait and written and record.next == ENDED:
-            self._wait_for_replicas()
-        return written
+        arguments = self._commands.script(record, expected)
+        if self._wait and record.next == ENDED:
+            return bool(self._send_and_wait("EVAL", PUT, *arguments))
+        return bool(self._run(PUT, PUT_SHA, arguments))
 
     def touch(self, key: bytes, expires: float) -> bool:
         """As `RedisStore.touch`."""
@@ -231,10 +255,8 @@ class BlockingRedisStore:
 
     def delete(self, *keys: bytes) -> int:
         """As `RedisStore.delete`."""
-        removed = int(self._send("DEL", *map(self._commands.name, keys)))
-        if self._wait:
-            self._wait_for_replicas()
-        return removed
+        send = self._send_and_wait if self._wait else self._send
+        return int(send("DEL", *map(self._commands.name, keys)))
 
     def find(self, user: str) -> list[Record]:
         """As `RedisStore.find`."""
@@ -256,8 +278,9 @@ class BlockingRedisStore:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
-        self._client.connection_pool.disconnect()
+        for client in (self._client, *self._others):
+            client.close()
+            client.connection_pool.disconnect()
 
     def _run(self, script: bytes, sha: str, arguments: tuple[Any, ...]) -> Any:
         try:
@@ -265,27 +288,97 @@ class BlockingRedisStore:
         except NoScriptError:
             return self._send("EVAL", script, *arguments)
 
-    def _wait_for_replicas(self) -> None:
-        heard = int(self._send("WAIT", self._wait, int(TIMEOUT * 1000)))
-        if heard < self._wait:
-            raise ConnectionError(
-                f"expected {self._wait} replicas to have the end of a websession, {heard} do"
-            )
+    def _send_and_wait(self, *arguments: Any) -> Any:
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.execute_command(*arguments)
+        pipeline.execute_command("WAIT", self._wait, WAIT_MS)
+        answer, heard = pipeline.execute()
+        _judge(heard, self._wait)
+        return answer
+
+
+def _judge(heard: int, wanted: int) -> None:
+    if heard < wanted:
+        raise ConnectionError(f"expected {wanted} replicas to have the end of a websession, {heard} do")
 
 
 def from_url(url: StoreURL) -> RedisStore:
-    """Return a store for `redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`.
+    """Return a store for `redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`, and for Sentinel's.
 
     Options: prefix, wait, connections, timeout, db, and tls, tlsCAFile, tlsCertificateKeyFile.
     """
+    if url.scheme in SENTINEL:
+        group = Group(url, SENTINEL_PORT)
+        sentinel: Any = AsyncSentinel(  # type: ignore[no-untyped-call]
+            group.hosts, sentinel_kwargs=group.sentinel, **group.keywords
+        )
+        return RedisStore(sentinel.master_for(group.service), others=sentinel.sentinels, **group.own)
     text, own, pool = _parts(url)
     return RedisStore(AsyncRedis(connection_pool=AsyncPool.from_url(text, **pool)), **own)
 
 
 def blocking_from_url(url: StoreURL) -> BlockingRedisStore:
     """Return the same for threads."""
+    if url.scheme in SENTINEL:
+        group = Group(url, SENTINEL_PORT)
+        sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
+            group.hosts, sentinel_kwargs=group.sentinel, **group.keywords
+        )
+        return BlockingRedisStore(sentinel.master_for(group.service), others=sentinel.sentinels, **group.own)
     text, own, pool = _parts(url)
     return BlockingRedisStore(Redis(connection_pool=BlockingConnectionPool.from_url(text, **pool)), **own)
+
+
+class Group:
+    """What the URL of several servers says: `scheme://user:password@a:1,b:2/service/db?…`.
+
+    Attributes:
+        hosts: addresses.
+        service: the name that Sentinel knows the servers by; "" for a cluster.
+        own: arguments of the store.
+        keywords: arguments of each client.
+        sentinel: arguments of each client of a Sentinel.
+    """
+
+    def __init__(self, url: StoreURL, port: int) -> None:
+        self.hosts = [_address(url, each, port) for each in url.netloc.rpartition("@")[2].split(",")]
+        self.own: dict[str, Any] = {
+            "prefix": url.take("prefix", "websession:"),
+            "wait": url.take("wait", 0, int),
+        }
+        timeout = url.take("timeout", TIMEOUT, float)
+        times = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
+        connections = url.take("connections", MOST_CONNECTIONS, int)
+        self.keywords: dict[str, Any] = {**times, "max_connections": connections}
+        self.keywords |= {"username": url.user, "password": url.password}
+        parts = [part for part in url.path.split("/") if part]
+        self.service = ""
+        self.sentinel: dict[str, Any] = {}
+        if url.scheme in SENTINEL:
+            self.service = parts.pop(0) if parts else "mymaster"
+            if parts:
+                self.keywords["db"] = int(parts.pop(0)) if parts[0].isdigit() else parts[0]
+            known = (url.take("sentinelUser", None), url.take("sentinelPassword", None))
+            self.sentinel = {**times, "username": known[0], "password": known[1]}
+        if parts or isinstance(self.keywords.get("db"), str):
+            shape = "/service/db" if url.scheme in SENTINEL else "no path, as a cluster has one database"
+            raise UsageError(f"expected {shape} in the store's URL, got {url.path!r}")
+        tls = take_tls(url, secure=url.scheme.startswith("rediss"))
+        url.finish()
+        if tls is not None:
+            secured = {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": True}
+            secured |= {"ssl_ca_certs": tls.ca, "ssl_certfile": tls.pair, "ssl_keyfile": tls.pair}
+            self.keywords |= secured
+            self.sentinel |= secured
+
+
+def _address(url: StoreURL, text: str, port: int) -> tuple[str, int]:
+    host, _, number = text.rpartition(":")
+    if not host or number.endswith("]"):
+        host, number = text, str(port)
+    if not host or not number.isdigit():
+        raise UsageError(f"expected the store's URL as {url.scheme}://a:1,b:2, got {text!r} among the hosts")
+    return host.strip("[]"), int(number)
 
 
 def _parts(url: StoreURL) -> tuple[str, dict[str, Any], dict[str, Any]]:

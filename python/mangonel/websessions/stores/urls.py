@@ -24,6 +24,10 @@ SCHEMES = {
     "unix": "redis",
     "valkey": "redis",
     "valkeys": "redis",
+    "redis+sentinel": "redis",
+    "rediss+sentinel": "redis",
+    "redis+cluster": "redis_cluster",
+    "rediss+cluster": "redis_cluster",
     "memcached": "memcached",
     "mysql": "mysql",
     "mariadb": "mysql",
@@ -38,6 +42,7 @@ SCHEMES = {
 
 EXTRAS = {
     "redis": "redis",
+    "redis_cluster": "redis",
     "memcached": "memcached",
     "mysql": "mysql",
     "postgresql": "postgresql",

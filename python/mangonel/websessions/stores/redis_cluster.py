@@ -1,0 +1,174 @@
+"""Websessions in a Redis or Valkey Cluster, by redis-py.
+
+As `redis.py`, but a user's set and records lie in different slots, so no script reaches both: a key is put into the set
+before its record is written, and taken out after that has ended. What a crash leaves there is found by `find`, and
+expires. What ends a user's websessions does not depend on it: their epoch is a record like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha1
+from typing import Any
+
+from redis.asyncio.cluster import ClusterNode as AsyncNode
+from redis.asyncio.cluster import RedisCluster as AsyncCluster
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.retry import Retry
+
+from mangonel.websessions.errors import UsageError
+from mangonel.websessions.record import Record
+from mangonel.websessions.stores.redis import (
+    PUT,
+    PUT_SHA,
+    BlockingRedisStore,
+    Group,
+    RedisStore,
+    milliseconds,
+)
+from mangonel.websessions.stores.urls import StoreURL
+
+__all__ = ["BlockingRedisClusterStore", "RedisClusterStore"]
+
+PORT = 6379
+
+JOIN = b"""
+local now = redis.call('TIME')
+redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now[1] * 1000)
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+if redis.call('PEXPIRETIME', KEYS[1]) < tonumber(ARGV[1]) then redis.call('PEXPIREAT', KEYS[1], ARGV[1]) end
+return 1
+"""
+JOIN_SHA = sha1(JOIN).hexdigest()
+
+
+def _put(store: Any, record: Record, expected: int) -> tuple[Any, ...]:
+    """The keys and arguments of PUT for a record alone."""
+    arguments: tuple[Any, ...] = store._commands.script(record, expected)
+    if record.user is not None:
+        _, name, _, *first = arguments
+        return (1, name, *first[:3])
+    # With an empty prefix in place of the users', the script returns whose it was.
+    return arguments[:5] + (("", record.key) if len(arguments) > 5 else ())
+
+
+class RedisClusterStore(RedisStore):
+    """Websessions in a cluster, on an event loop; `client` is a `redis.asyncio.RedisCluster`."""
+
+    def __init__(self, client: Any, *, prefix: str = "websession:", wait: int = 0) -> None:
+        super().__init__(client, prefix=prefix, wait=wait)
+        self._first = asyncio.Lock()
+        self._is_connected = False
+        self._send = self._send_connected
+
+    async def _send_connected(self, *arguments: Any) -> Any:
+        # Several first commands at once would break each other's connections.
+        if not self._is_connected:
+            async with self._first:
+                await self._client.initialize()
+                self._is_connected = True
+        return await self._client.execute_command(*arguments)
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`."""
+        if not expected and record.user is None:
+            return await super().put(record, expected)
+        if record.user is not None:
+            name = self._commands.users + record.user.encode()
+            await self._run(JOIN, JOIN_SHA, (1, name, milliseconds(record.deadline), record.key))
+        done = await self._run(PUT, PUT_SHA, _put(self, record, expected))
+        if isinstance(done, bytes):
+            await self._send("ZREM", self._commands.users + done, record.key)
+        return bool(done)
+
+    async def delete(self, *keys: bytes) -> int:
+        """Remove records."""
+        names = map(self._commands.name, keys)
+        return sum(await asyncio.gather(*(self._send("DEL", name) for name in names)))
+
+    async def find(self, user: str) -> list[Record]:
+        """Return the user's records, and forget those that are no more."""
+        name = self._commands.users + user.encode()
+        found = await asyncio.gather(*map(self.get, keys := await self._send("ZRANGE", name, 0, -1)))
+        live = [record for record in found if record is not None and record.user == user]
+        if gone := set(keys) - {record.key for record in live}:
+            await self._send("ZREM", name, *gone)
+        return live
+
+    async def setup(self) -> None:
+        """Connect; scripts are sent where they are missing."""
+        await self._client.initialize()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+class BlockingRedisClusterStore(BlockingRedisStore):
+    """The same for threads, with a `redis.RedisCluster`."""
+
+    def put(self, record: Record, expected: int) -> bool:
+        """As `RedisClusterStore.put`."""
+        if not expected and record.user is None:
+            return super().put(record, expected)
+        if record.user is not None:
+            name = self._commands.users + record.user.encode()
+            self._run(JOIN, JOIN_SHA, (1, name, milliseconds(record.deadline), record.key))
+        done = self._run(PUT, PUT_SHA, _put(self, record, expected))
+        if isinstance(done, bytes):
+            self._send("ZREM", self._commands.users + done, record.key)
+        return bool(done)
+
+    def delete(self, *keys: bytes) -> int:
+        """As `RedisClusterStore.delete`."""
+        return sum(self._send("DEL", self._commands.name(key)) for key in keys)
+
+    def find(self, user: str) -> list[Record]:
+        """As `RedisClusterStore.find`."""
+        name = self._commands.users + user.encode()
+        keys = self._send("ZRANGE", name, 0, -1)
+        found = [self.get(key) for key in keys]
+        live = [record for record in found if record is not None and record.user == user]
+        if gone := set(keys) - {record.key for record in live}:
+            self._send("ZREM", name, *gone)
+        return live
+
+    def setup(self) -> None:
+        """As `RedisClusterStore.setup`; it is connected already."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def from_url(url: StoreURL) -> RedisClusterStore:
+    """Return a store for `redis+cluster://a:1,b:2`, `rediss+cluster://…`.
+
+    Options: prefix, connections, timeout, and tls, tlsCAFile, tlsCertificateKeyFile.
+    """
+    group = _group(url)
+    nodes = [AsyncNode(host, port) for host, port in group.hosts]
+    client = AsyncCluster(
+        startup_nodes=nodes, require_full_coverage=False, retry=AsyncRetry(NoBackoff(), 0), **group.keywords
+    )
+    return RedisClusterStore(client, **group.own)
+
+
+def blocking_from_url(url: StoreURL) -> BlockingRedisClusterStore:
+    """Return the same for threads. Connects, as its client does."""
+    group = _group(url)
+    nodes = [ClusterNode(*each) for each in group.hosts]  # type: ignore[no-untyped-call]
+    client = RedisCluster(
+        startup_nodes=nodes, require_full_coverage=False, retry=Retry(NoBackoff(), 0), **group.keywords
+    )
+    return BlockingRedisClusterStore(client, **group.own)
+
+
+def _group(url: StoreURL) -> Group:
+    # No client repeats a write by itself: the second one would be refused for what the first one wrote.
+    group = Group(url, PORT)
+    if group.own["wait"]:
+        raise UsageError("wait= needs one connection for all commands, which a cluster has not; use Sentinel")
+    return group
