@@ -36,7 +36,7 @@ def bars(found: Finding) -> str:
     rows = [
         charts.Bar(bar.name, bar.figure, bar.kind) for bar in found.bars if bar.kind != "floor" and bar.figure
     ]
-    return charts.bars(found.comparison.title, rows, limits)
+    return str(charts.bars(found.comparison.title, rows, limits))
 
 
 def write_charts(content: dict[str, Any], found: list[Finding]) -> None:
