@@ -301,7 +301,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             (Op::Int, 0x12) => make::int(self.py, i64::from_le_bytes(self.d.take(end)?)),
             (Op::Float, 0x01) => make::float(self.py, f64::from_le_bytes(self.d.take(end)?)),
             (Op::ObjectId, 0x07) => self.d.object_id(end),
-            (Op::Datetime, 0x09) => {
+            (Op::Datetime | Op::AwareDatetime, 0x09) => {
                 let millis = i64::from_le_bytes(self.d.take(end)?);
                 self.d.date(millis)
             }
@@ -444,7 +444,7 @@ fn accepts(kind: &Type, found: u8) -> bool {
         Op::Float => found == 0x01,
         Op::Bool => found == 0x08,
         Op::Bytes => found == 0x05,
-        Op::Datetime | Op::Date => found == 0x09,
+        Op::Datetime | Op::AwareDatetime | Op::Date => found == 0x09,
         Op::ObjectId => found == 0x07,
         Op::Decimal => found == 0x13,
         Op::None => found == 0x0A,
@@ -478,7 +478,8 @@ pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) ->
     let field = &plan.fields[index];
     // The bytes are moved out and back: hooks of the values may reach the instance.
     let raw = std::mem::take(&mut fields.state().raw);
-    let result = decode_field(py, plan, field, &raw);
+    let company = fields.siblings(py).and_then(|company| company.cast_into::<Siblings>().ok());
+    let result = decode_field(py, plan, field, &raw, company.as_ref());
     let mut state = fields.state();
     if state.raw.is_empty() {
         state.raw = raw;
@@ -497,8 +498,9 @@ pub(super) fn decode_field<'py>(
     plan: &'static Plan,
     field: &'static Field,
     raw: &[u8],
+    siblings: Option<&Bound<'py, Siblings>>,
 ) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     let Some((kind, value)) = element(raw, &field.key) else { return Ok(None) };
-    let mut hydrator = Hydrator::new(py, plan, value, None);
+    let mut hydrator = Hydrator::new(py, plan, value, siblings);
     hydrator.value(&field.kind, kind, value.len()).map(Some)
 }

@@ -4,7 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyDate, PyDateAccess, PyDateTime, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString,
-    PyTuple,
+    PyTuple, PyTzInfoAccess,
 };
 
 use super::fields::{Fields, is_instance, null_bit};
@@ -183,10 +183,15 @@ impl<'a, 'py> Writer<'a, 'py> {
                     return self.enc.field(name, &given.getattr("value")?);
                 }
             }
-            Op::Ref { class, inner, .. } => {
+            Op::Ref { make, class, inner } => {
                 if given.is_instance(class.bind(self.py))? {
                     let id = given.getattr("id")?;
                     return self.value(inner, name, &id);
+                }
+                if is_instance(given) {
+                    // A document that was put into a container as it is.
+                    let made = make.bind(self.py).call1((given, self.py.None(), self.py.None()))?;
+                    return self.value(inner, name, &made.getattr("id")?);
                 }
                 return self.value(inner, name, given);
             }
@@ -273,6 +278,7 @@ fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
         Op::Float => given.is_exact_instance_of::<PyFloat>(),
         Op::Bool => given.is_exact_instance_of::<PyBool>(),
         Op::Datetime => given.is_exact_instance_of::<PyDateTime>(),
+        Op::AwareDatetime => given.cast_exact::<PyDateTime>().is_ok_and(|date| date.get_tzinfo().is_some()),
         _ => false,
     }
 }

@@ -4,6 +4,7 @@ mod decode;
 mod encode;
 mod fields;
 mod instance;
+mod json;
 mod lifetime;
 mod plan;
 mod raw;

@@ -123,6 +123,8 @@ pub(super) enum Op {
     Bool,
     Bytes,
     Datetime,
+    /// One with a time zone.
+    AwareDatetime,
     Date,
     ObjectId,
     Decimal,
@@ -483,6 +485,7 @@ fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
         "float" => Op::Float,
         "bool" => Op::Bool,
         "bytes" => Op::Bytes,
+        "datetime" if argument()?.is_truthy()? => Op::AwareDatetime,
         "datetime" => Op::Datetime,
         "date" => Op::Date,
         "object_id" => Op::ObjectId,

@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::decode::Hydrator;
+use super::json::Names;
 use super::plan::{self, OdmModel, Plan};
-use super::raw;
 use super::siblings::Siblings;
 use crate::codec::document_shape::{DocumentShape, Shape};
 use crate::codec::fault::into_exception;
@@ -95,23 +95,21 @@ pub(super) fn odm_drain(
     Ok(places.len())
 }
 
-/// The documents that are left in a batch as JSON, separated by commas; attributes name the values.
+/// The documents that are left in a batch as JSON, separated by commas; attributes name the values. `only`: the fields
+/// that were asked for.
 #[pyfunction]
+#[pyo3(signature = (batch, model, only=None))]
 pub(super) fn odm_json<'py>(
     py: Python<'py>,
     batch: &Bound<'py, Batch>,
     model: &Bound<'py, OdmModel>,
+    only: Option<Vec<usize>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let plan = model.get().model.0.plan(py)?;
     let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, None)?;
-    let names: Vec<(Vec<u8>, String)> = plan
-        .fields
-        .iter()
-        .map(|field| (field.key.clone(), field.attribute.bind(py).to_string()))
-        .filter(|(key, name)| key != name.as_bytes())
-        .collect();
-    let tag = plan.tags.as_ref().map(|tags| tags.key[..tags.key.len() - 1].to_vec());
+    let names = Names::of(py, plan)?;
+    let only = mask(only);
     let message = batch.message();
     let text = py.detach(|| -> Result<Vec<u8>, String> {
         let mut text = Vec::with_capacity(message.len());
@@ -123,16 +121,7 @@ pub(super) fn odm_json<'py>(
             let document = &message[place];
             mangonel_bson::validate(document, mangonel_bson::MAX_DEPTH).map_err(|error| error.to_string())?;
             renamed.clear();
-            let start = raw::open(&mut renamed);
-            for element in raw::Elements::of(document) {
-                if tag.as_deref() == Some(element.key) {
-                    continue;
-                }
-                let name = names.iter().find(|(key, _)| key == element.key);
-                let name = name.map_or(element.key, |(_, name)| name.as_bytes());
-                raw::append(&mut renamed, element.kind, name, element.value);
-            }
-            raw::close(&mut renamed, start);
+            names.rename(document, only, &mut renamed);
             mangonel_bson::RawDocument::from_bytes(&renamed)
                 .and_then(|document| {
                     mangonel_bson::write_json(document, mangonel_bson::JsonMode::Plain, &mut text)

@@ -142,7 +142,7 @@ fn stored_value<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyRes
             None => Some(state.raw.clone()),
         });
     let Some(document) = document else { return Ok(py.None().into_bound(py)) };
-    match decode::decode_field(py, fields.plan, field, &document) {
+    match decode::decode_field(py, fields.plan, field, &document, None) {
         Ok(made) => Ok(made.unwrap_or_else(|| py.None().into_bound(py))),
         Err(fault) => Err(located(py, fields.plan, index, fault)),
     }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyBool, PyBytes, PyDate, PyDateTime, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString,
-    PyTuple, PyType,
+    PyTuple, PyType, PyTzInfoAccess,
 };
 
 use super::fields::is_instance;
@@ -37,7 +37,11 @@ pub(super) fn located(py: Python<'_>, plan: &Plan, index: usize, fault: Fault) -
 /// The error of a value of the wrong type.
 #[cold]
 pub(super) fn mismatch(kind: &Type, given: &Bound<'_, PyAny>) -> Fault {
-    let name = if given.is_none() { "None".to_owned() } else { class_name(&given.get_type()) };
+    let name = match &kind.op {
+        _ if given.is_none() => "None".to_owned(),
+        Op::AwareDatetime if given.is_instance_of::<PyDateTime>() => "one without".to_owned(),
+        _ => class_name(&given.get_type()),
+    };
     found(Kind::Field, format!("expected {}, got {name}", label(kind)), "")
 }
 
@@ -110,6 +114,9 @@ fn fits<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py,
             }
             is_float
         }
+        Op::Decimal if is_int(given) => {
+            return Ok(Some(decimal_class(py)?.call1((given,))?));
+        }
         Op::List(inner) => {
             return given.cast::<PyList>().ok().map(|given| list(inner, given)).transpose();
         }
@@ -123,11 +130,9 @@ fn fits<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py,
                 given.is_instance_of::<PySet>()
             };
             if is_it {
-                for item in given.try_iter()? {
-                    coerce(inner, &item?)?;
-                }
+                return set(inner, *is_frozen, given).map(Some);
             }
-            is_it
+            false
         }
         Op::TupleOf(_) | Op::Tuple(_) => {
             let Ok(given) = given.cast::<PyTuple>() else { return Ok(None) };
@@ -155,9 +160,8 @@ fn fits<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py,
             false
         }
         Op::Ref { make, class, inner } | Op::Refs { make, class, inner } => {
-            if given.is_instance(class.bind(py))? {
-                true
-            } else if is_instance(given) || matches!(kind.op, Op::Refs { .. }) {
+            let is_reference = given.is_instance(class.bind(py))?;
+            if is_reference || is_instance(given) || matches!(kind.op, Op::Refs { .. }) {
                 return Ok(Some(make.bind(py).call1((given, py.None(), py.None()))?));
             } else {
                 return fits(inner, given);
@@ -179,6 +183,7 @@ pub(super) fn is_plain(kind: &Type, given: &Bound<'_, PyAny>) -> Result<bool, Fa
         Op::Bool => given.is_instance_of::<PyBool>(),
         Op::Bytes => given.is_instance_of::<PyBytes>(),
         Op::Datetime => given.is_instance_of::<PyDateTime>(),
+        Op::AwareDatetime => given.cast::<PyDateTime>().is_ok_and(|date| date.get_tzinfo().is_some()),
         Op::Date => given.is_instance_of::<PyDate>() && !given.is_instance_of::<PyDateTime>(),
         Op::ObjectId => object_id::known_class(py).is_some_and(|class| is_of(given, class)),
         Op::Decimal => given.is_instance(decimal_class(py)?)?,
@@ -198,6 +203,34 @@ pub(super) fn is_plain(kind: &Type, given: &Bound<'_, PyAny>) -> Result<bool, Fa
     })
 }
 
+/// An element of a container that fits. An id becomes a reference: nothing makes one when it is read there.
+fn element<'py>(inner: &Type, item: &Bound<'py, PyAny>) -> Made<'py> {
+    let made = coerce(inner, item)?;
+    let py = made.py();
+    match &inner.op {
+        Op::Ref { make, class, .. } if !made.is_none() && !made.is_instance(class.bind(py))? => {
+            Ok(make.bind(py).call1((made, py.None(), py.None()))?)
+        }
+        _ => Ok(made),
+    }
+}
+
+/// A set whose elements fit: itself, or another when some had to become others.
+fn set<'py>(inner: &Type, is_frozen: bool, set: &Bound<'py, PyAny>) -> Made<'py> {
+    let mut items = Vec::new();
+    let mut is_same = true;
+    for item in set.try_iter()? {
+        let item = item?;
+        let made = element(inner, &item)?;
+        is_same &= made.is(&item);
+        items.push(made);
+    }
+    if is_same {
+        return Ok(set.clone());
+    }
+    make::set_of(&PyList::new(set.py(), items)?.into_any(), is_frozen)
+}
+
 /// A list whose elements fit: itself, or a copy when some had to become others.
 fn list<'py>(inner: &Type, list: &Bound<'py, PyList>) -> Made<'py> {
     if matches!(inner.op, Op::Any) {
@@ -205,7 +238,7 @@ fn list<'py>(inner: &Type, list: &Bound<'py, PyList>) -> Made<'py> {
     }
     let mut copy: Option<Bound<'_, PyList>> = None;
     for (index, item) in list.iter().enumerate() {
-        let made = coerce(inner, &item).map_err(|fault| within(fault, Step::Index(index)))?;
+        let made = element(inner, &item).map_err(|fault| within(fault, Step::Index(index)))?;
         if !made.is(&item) {
             let copy = match &copy {
                 Some(copy) => copy,
@@ -224,7 +257,7 @@ fn dict<'py>(inner: &Type, dict: &Bound<'py, PyDict>) -> Made<'py> {
             let what = format!("expected str as key, got {}", class_name(&key.get_type()));
             return Err(found(Kind::Field, what, ""));
         };
-        let made = coerce(inner, &item).map_err(|fault| within(fault, Step::Key(name)))?;
+        let made = element(inner, &item).map_err(|fault| within(fault, Step::Key(name)))?;
         if !made.is(&item) {
             let copy = match &copy {
                 Some(copy) => copy,
@@ -250,7 +283,7 @@ fn tuple<'py>(kind: &Type, tuple: &Bound<'py, PyTuple>) -> Result<Option<Bound<'
     let mut made = Vec::with_capacity(tuple.len());
     for (index, item) in tuple.iter().enumerate() {
         let Some(inner) = inner_of(index) else { return Ok(None) };
-        made.push(coerce(inner, &item).map_err(|fault| within(fault, Step::Index(index)))?);
+        made.push(element(inner, &item).map_err(|fault| within(fault, Step::Index(index)))?);
     }
     if made.iter().zip(tuple.iter()).all(|(made, item)| made.is(&item)) {
         return Ok(Some(tuple.as_any().clone()));

@@ -67,13 +67,45 @@ class RefMaker:
 
     def __call__(self, value: Any, siblings: Any, attribute: Any) -> Any:
         if self.is_list:
-            return Refs(value, self, siblings)
+            return self._refs(value, siblings)
+        if isinstance(value, Ref):
+            return self._adopted(value)
         if is_instance(value):
             self.check(value)
             made: Ref[Any] = Ref(value.id, self)
             made._loaded = value
             return made
         return Ref(value, self, siblings)
+
+    def _adopted(self, given: Ref[Any]) -> Ref[Any]:
+        """A reference that a program sets: of this field from now on, if it belonged to none."""
+        if given._loaded is not None:
+            self.check(given._loaded)
+        if given._maker is None:
+            made: Ref[Any] = Ref(given.id, self)
+            made._loaded = given._loaded
+            return made
+        self._check_target(given._maker)
+        return given
+
+    def _refs(self, value: Any, siblings: Any) -> Refs[Any]:
+        if isinstance(value, Refs):
+            if value._maker is not None:
+                self._check_target(value._maker)
+                return value
+            made: Refs[Any] = Refs(list(value.ids), self)
+            for document in value._loaded.values():
+                self.check(document)
+            made._loaded = value._loaded
+            return made
+        return Refs(value, self, siblings)
+
+    def _check_target(self, other: RefMaker) -> None:
+        if other is self:
+            return
+        mine, its = self.target, other.target
+        if is_model(mine) and is_model(its) and not issubclass(its, mine):
+            raise ValidationError(f"expected a {mine.__name__}, got a reference to {its.__name__}")
 
 
 def _id_annotation(info: Any) -> Any:

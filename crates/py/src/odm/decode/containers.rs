@@ -22,6 +22,11 @@ impl<'py> Hydrator<'_, 'py> {
             }
         }
         self.d.close();
+        if let Op::Ref { make, .. } = &inner.op {
+            for item in &mut self.items[base..] {
+                *item = reference(self.siblings, make, item)?;
+            }
+        }
         make::list(self.py, self.items.drain(base..))
     }
 
@@ -87,7 +92,11 @@ impl<'py> Hydrator<'_, 'py> {
             let index = items.len();
             let Some(inner) = inner.get(index) else { break };
             let made = self.value(inner, found_kind, end);
-            items.push(made.map_err(|fault| within(fault, Step::Index(index)))?);
+            let mut made = made.map_err(|fault| within(fault, Step::Index(index)))?;
+            if let Op::Ref { make, .. } = &inner.op {
+                made = reference(self.siblings, make, &made)?;
+            }
+            items.push(made);
         }
         if items.len() != inner.len() || self.d.position < end {
             let what = format!("expected {} of {} elements", value::label(kind), inner.len());
@@ -106,7 +115,11 @@ impl<'py> Hydrator<'_, 'py> {
             let name_at = self.d.position;
             let key = self.d.key(end)?;
             let made = self.value(inner, kind, end);
-            dict.set_item(key, made.map_err(|fault| self.d.within_field(fault, name_at))?)?;
+            let mut made = made.map_err(|fault| self.d.within_field(fault, name_at))?;
+            if let Op::Ref { make, .. } = &inner.op {
+                made = reference(self.siblings, make, &made)?;
+            }
+            dict.set_item(key, made)?;
         }
         self.d.close();
         Ok(dict.into_any())
@@ -212,4 +225,20 @@ impl<'py> Hydrator<'_, 'py> {
             Ok(object)
         }
     }
+}
+
+/// The reference that an id inside a container is: nothing makes one when it is read there, as a field's own slot does.
+fn reference<'py>(
+    siblings: Option<&Bound<'py, Siblings>>,
+    make: &Py<PyAny>,
+    id: &Bound<'py, PyAny>,
+) -> Made<'py> {
+    let py = id.py();
+    if id.is_none() {
+        return Ok(id.clone());
+    }
+    if let Some(siblings) = siblings {
+        siblings.borrow_mut().add(make, id.clone());
+    }
+    Ok(make.bind(py).call1((id, siblings, py.None()))?)
 }
