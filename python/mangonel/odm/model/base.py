@@ -28,7 +28,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     __unknown__: ClassVar[str] = "keep"
     __on_bad__: ClassVar[str] = "raise"
     __cast__: ClassVar[bool] = False
-    __tz_aware__: ClassVar[bool] = False
+    __tz_aware__: ClassVar[bool] = True
     __dynamic__: ClassVar[bool] = False
     __root__: ClassVar[bool] = False
     __tag__: ClassVar[str] = "_cls"
@@ -201,11 +201,11 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        return core_schema(cls)
+        return core_schema(cls, handler)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
-        return pydantic_json_schema(cls, handler)
+        return pydantic_json_schema(cls, schema, handler)
 
 
 class Embedded(Base):

@@ -136,7 +136,10 @@ def to_json(
 
 def json_value(value: Any) -> Any:
     """Return what JSON has for a value of a type that it has not."""
-    if isinstance(value, (dt.datetime, dt.date)):
+    if isinstance(value, dt.datetime):
+        moment = value.astimezone(dt.UTC) if value.tzinfo is not None else value
+        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    if isinstance(value, dt.date):
         return value.isoformat()
     if isinstance(value, (ObjectId, decimal.Decimal, uuid.UUID)):
         return str(value)

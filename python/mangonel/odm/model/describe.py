@@ -95,6 +95,13 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             resolved.is_version = True
     resolved.is_list = get_origin(plain) in (list, set, frozenset, tuple)
     resolved.model, resolved.target = _models_of(plain, info.owner)
+    if info.on_delete and (
+        resolved.target is None or _origin_name(plain) in ("dict", "Mapping", "MutableMapping")
+    ):
+        raise TypeError(
+            f"cannot keep on_delete={info.on_delete!r} for {cls.__name__}.{info.name}: no query finds a document by "
+            "what its map refers to; expected a reference or a list of them"
+        )
     if (
         info.on_delete == "nullify"
         and not nullable
@@ -106,6 +113,10 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             "a reference that may be None"
         )
     return resolved
+
+
+def _origin_name(plain: Any) -> str:
+    return str(getattr(get_origin(plain) or plain, "__name__", ""))
 
 
 def _models_of(plain: Any, owner: Any) -> tuple[type[Any] | None, Any]:
@@ -235,6 +246,8 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
     for item in metadata:
         if isinstance(item, Custom):
             return "custom", (item.load, item.dump, plain if isinstance(plain, type) else None), _name(plain)
+    if plain is dt.datetime and cls.__tz_aware__:
+        return "datetime", True, "datetime with a time zone, as of datetime.now(UTC)"
     if plain in _SCALARS:
         return _SCALARS[plain], None, "None" if plain is type(None) else _name(plain)
     origin, arguments = get_origin(plain), get_args(plain)
@@ -275,6 +288,7 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
 
 def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
     if is_embedded(plain):
+        _check_zones(plain, cls)
         return "embedded", plain, plain.__name__
     if is_model(plain):
         raise TypeError(
@@ -299,6 +313,21 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
     )
 
 
+def _check_zones(inner: Any, cls: Any) -> None:
+    """Refuse an embedded document whose dates are of the other kind: one decoder makes both.
+
+    Raises:
+        TypeError: it is one.
+    """
+    if inner.__tz_aware__ != cls.__tz_aware__ and any(
+        info.type is dt.datetime for info in inner.__plan__.fields.values()
+    ):
+        raise TypeError(
+            f"cannot store a {inner.__name__} inside {cls.__name__}: one has dates with time zones, the other without; "
+            "set __tz_aware__ alike in both"
+        )
+
+
 def _pattern(value: Any) -> Any:
     return value.try_compile() if isinstance(value, Regex) else re.compile(value)
 
@@ -311,6 +340,7 @@ def _union(arguments: tuple[Any, ...], cls: Any) -> tuple[str, Any, str]:
     for argument in arguments:
         plain = unwrap(argument, [], cls)
         if is_embedded(plain):
+            _check_zones(plain, cls)
             models.append(plain)
         else:
             others.append(_inner(argument, cls))
@@ -320,7 +350,7 @@ def _union(arguments: tuple[Any, ...], cls: Any) -> tuple[str, Any, str]:
     elif models:
         tag = _common_tag(models, cls)
         for model in models:
-            for value in _tag_values(model, tag):
+            for value in tag_values(model, tag):
                 rows.append((_tag_bytes(value), model))
     label = " or ".join([model.__name__ for model in models] + [other["label"] for other in others])
     return "union", (tag, rows, others), label
@@ -342,7 +372,8 @@ def _common_tag(models: list[Any], cls: Any) -> str:
     )
 
 
-def _tag_values(model: Any, tag: str) -> tuple[Any, ...]:
+def tag_values(model: Any, tag: str) -> tuple[Any, ...]:
+    """Return the values of a tag that mean this alternative of a union."""
     for field in model.__plan__.fields.values():
         if field.key == tag:
             return get_args(field.type)

@@ -1,174 +1,295 @@
 """What pydantic, and FastAPI through it, asks of a model: validation, serialization, JSON schema.
 
-Pydantic itself is imported only by its own hook.
+Pydantic itself is imported only by its own hook. Its core checks the values of a request, so that it names all faults
+with their paths; the model is made of what it lets pass.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextvars
 import json
-from typing import Any
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from mangonel.bson import ObjectId
+from mangonel.odm._registry import is_instance
 from mangonel.odm.expressions.geo import restore
 from mangonel.odm.model import cast
-from mangonel.odm.model.convert import from_dict, json_value
-from mangonel.odm.model.describe import default_of, spec_of
+from mangonel.odm.model.convert import json_value
+from mangonel.odm.model.describe import default_of, spec_of, tag_values
+from mangonel.odm.model.refs import Ref, Refs
+
+if TYPE_CHECKING:
+    from mangonel.odm.model.base import Base
+
+# The models whose schemas are being made: one that is met again inside itself is named, not entered.
+_open: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("mangonel_odm_schemas", default=())
 
 
-def core_schema(cls: Any) -> Any:
+def core_schema(cls: Any, handler: Any) -> Any:
     """Return the schema by which pydantic validates and serializes a model.
 
     An instance is taken as it is; a mapping, of a request's body, becomes one with casts of JSON's few types.
     """
     from pydantic_core import core_schema as schemas
 
-    def make(value: Any) -> Any:
+    name = _reference(cls)
+    if cls in _open.get():
+        return schemas.definition_reference_schema(name)
+    token = _open.set((*_open.get(), cls))
+    try:
+        fields = {}
+        for attribute, field in cls.__plan__.fields.items():
+            spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
+            fields[attribute] = schemas.typed_dict_field(
+                _Core(schemas, handler).of(spec),
+                required=default_of(cls, field, spec)[0] == "required",
+                validation_alias=[[attribute], [field.key]] if field.key != attribute else None,
+            )
+    finally:
+        _open.reset(token)
+    extra: Any = "forbid" if cls.__unknown__ == "forbid" else ("allow" if cls.__dynamic__ else "ignore")
+
+    def make(value: Any, check: Callable[[Any], dict[str, Any]]) -> Any:
         if isinstance(value, cls):
             return value
-        if isinstance(value, dict):
-            try:
-                return from_json(cls, value)
-            except TypeError as error:
-                raise ValueError(str(error)) from error
-        raise ValueError(f"expected a {cls.__name__} or an object, found {type(value).__name__}")
+        chosen = _member(cls, value)
+        if chosen is not cls:
+            from pydantic import TypeAdapter
 
-    return schemas.no_info_plain_validator_function(
+            return TypeAdapter(chosen).validate_python(value)
+        if isinstance(value, dict) and cls.__tag__ in value:
+            value = {key: item for key, item in value.items() if key != cls.__tag__}
+        values = check(value)
+        unknown = {key: values.pop(key) for key in list(values) if key not in cls.__fields__}
+        try:
+            made = cls(**values)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        if unknown:
+            made.set_extra(unknown)
+        return made
+
+    return schemas.no_info_wrap_validator_function(
         make,
+        schemas.typed_dict_schema(fields, extra_behavior=extra),
+        ref=name,
         serialization=schemas.plain_serializer_function_ser_schema(_serialize, info_arg=True),
     )
 
 
-def _serialize(value: Any, info: Any) -> Any:
+def _reference(cls: Any) -> str:
+    """A model's name among the definitions of a schema; the component of an OpenAPI document is called by its end."""
+    return f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
+
+
+def _member(cls: Any, value: Any) -> Any:
+    """The member of a family that a mapping's tag names."""
+    tag = value.get(cls.__tag__) if isinstance(value, dict) else None
+    if tag is None:
+        return cls
+    return next((model for model in cls.__tagged__() if model.__tag_value__ == tag), cls)
+
+
+def _serialize(value: Base, info: Any) -> Any:
     found = value.to_dict()
     if info.mode == "json":
         return json.loads(json.dumps(found, default=json_value))
     return found
 
 
-def from_json(cls: Any, values: dict[str, Any]) -> Any:
-    """Make an instance of what a JSON body says: text where JSON has no type of its own."""
-    fields = cls.__plan__.fields
-    given: dict[str, Any] = {}
-    for name, value in values.items():
-        field = fields.get(name)
-        if field is None:
-            given[name] = value
-            continue
-        if field.model is not None and isinstance(value, dict) and field.type is field.model:
-            given[name] = from_json(field.model, value)
-            continue
-        if field.model is not None and isinstance(value, list) and field.is_list:
-            given[name] = [from_json(field.model, item) if isinstance(item, dict) else item for item in value]
-            continue
-        spec = spec_of(field.type, (), field.nullable, cls, field.info)
-        given[name] = _from_json(spec, value)
-    return from_dict(cls, given)
+class _Core:
+    """Makes pydantic's schemas of types as `spec_of` describes them."""
+
+    __slots__ = ("handler", "schemas")
+
+    def __init__(self, schemas: Any, handler: Any) -> None:
+        self.schemas = schemas
+        self.handler = handler
+
+    def of(self, spec: dict[str, Any]) -> Any:
+        """The schema of one type."""
+        made = self._plain(spec["op"], spec["argument"], dict(spec["checks"]), spec["label"])
+        for kind, bound in spec["checks"]:
+            if kind in ("pattern", "predicate"):
+                made = self.schemas.no_info_after_validator_function(_checker(kind, bound), made)
+        return self.schemas.nullable_schema(made) if spec["nullable"] else made
+
+    def _plain(self, op: str, argument: Any, checks: dict[str, Any], label: str) -> Any:
+        s = self.schemas
+        bounds: dict[str, Any] = {
+            name: checks[name] for name in ("ge", "gt", "le", "lt", "multiple_of") if name in checks
+        }
+        sizes: dict[str, Any] = {
+            name: checks[name] for name in ("min_length", "max_length") if name in checks
+        }
+        simple: dict[str, Callable[[], Any]] = {
+            "str": lambda: s.str_schema(strict=True, **sizes),
+            "int": lambda: s.int_schema(strict=True, **bounds),
+            "float": lambda: s.float_schema(strict=True, **bounds),
+            "bool": lambda: s.bool_schema(strict=True),
+            "decimal": lambda: s.decimal_schema(**bounds),
+            "datetime": lambda: s.datetime_schema(**({"tz_constraint": "aware"} if argument else {})),
+            "date": lambda: s.date_schema(),
+            "none": lambda: s.none_schema(),
+            "list": lambda: s.list_schema(self.of(argument), **sizes),
+            "set": lambda: s.set_schema(self.of(argument), **sizes),
+            "frozenset": lambda: s.frozenset_schema(self.of(argument), **sizes),
+            "tuple_of": lambda: s.tuple_variable_schema(self.of(argument), **sizes),
+            "tuple": lambda: s.tuple_positional_schema([self.of(inner) for inner in argument]),
+            "dict": lambda: s.dict_schema(s.str_schema(strict=True), self.of(argument), **sizes),
+            "embedded": lambda: self.handler.generate_schema(argument),
+            "literal": lambda: s.literal_schema(list(argument)),
+            "enum": lambda: s.enum_schema(argument[0], list(argument[0])),
+            "union": lambda: self._union(argument),
+            "ref": lambda: self._reference(argument),
+            "refs": lambda: self._references(argument, sizes),
+        }
+        if op in simple:
+            return simple[op]()
+        convert = _CONVERT.get(op)
+        if convert is not None:
+            known = _json_type(op, argument)
+            return s.no_info_plain_validator_function(
+                lambda value: convert(argument, value, label),
+                metadata={"pydantic_js_functions": [lambda schema, handler: dict(known)]},
+            )
+        return s.any_schema()
+
+    def _union(self, argument: Any) -> Any:
+        tag, rows, others = argument
+        models = list(dict.fromkeys(model for _, model in rows))
+        made = [self.of(other) for other in others]
+        if len(models) == 1:
+            made.append(self.handler.generate_schema(models[0]))
+        elif models:
+            made.append(self._tagged(tag, models))
+        return made[0] if len(made) == 1 else self.schemas.union_schema(made)
+
+    def _tagged(self, tag: str, models: list[Any]) -> Any:
+        names: dict[Any, str] = {}
+        keys = {tag}
+        for model in models:
+            keys |= {field.name for field in model.__plan__.fields.values() if field.key == tag}
+            names.update(dict.fromkeys(tag_values(model, tag), model.__name__))
+
+        def choose(value: Any) -> str | None:
+            if isinstance(value, dict):
+                return next((names.get(value[key]) for key in keys if key in value), None)
+            return type(value).__name__ if isinstance(value, tuple(models)) else None
+
+        choices = {model.__name__: self.handler.generate_schema(model) for model in models}
+        return self.schemas.tagged_union_schema(choices, discriminator=choose)
+
+    def _reference(self, argument: Any) -> Any:
+        def take(value: Any, check: Callable[[Any], Any]) -> Any:
+            return value if is_instance(value) or isinstance(value, Ref) else check(value)
+
+        return self.schemas.no_info_wrap_validator_function(take, self.of(argument[2]))
+
+    def _references(self, argument: Any, sizes: dict[str, Any]) -> Any:
+        def take(value: Any, check: Callable[[Any], Any]) -> Any:
+            return value if isinstance(value, Refs) else check(value)
+
+        each = self.schemas.list_schema(self._reference(argument), **sizes)
+        return self.schemas.no_info_wrap_validator_function(take, each)
 
 
-def _from_json(spec: dict[str, Any], value: Any) -> Any:
-    op, argument = spec["op"], spec["argument"]
-    if op in (
-        "datetime",
-        "date",
-        "object_id",
-        "decimal",
-        "enum",
-        "set",
-        "frozenset",
-        "tuple_of",
-    ) and not isinstance(value, (int, bool, type(None))):
-        if op in ("set", "frozenset", "tuple_of"):
-            value = [_from_json(argument, item) for item in value]
-        convert = cast.caster(None, op, argument)
-        return convert(value) if convert is not None else value
-    if op == "list" and isinstance(value, list):
-        return [_from_json(argument, item) for item in value]
-    if op == "dict" and isinstance(value, dict):
-        return {key: _from_json(argument, item) for key, item in value.items()}
-    if op == "ref":
-        return _from_json(argument[2], value)
-    if op == "refs" and isinstance(value, list):
-        return [_from_json(argument[2], item) for item in value]
-    if op == "geo" and isinstance(value, dict):
-        return restore(argument[0], value.get("coordinates"))  # type: ignore[arg-type]
-    if op == "instance" and isinstance(value, str):
-        convert = cast.caster(argument, op, argument)
-        return convert(value) if convert is not None else value
-    return value
+def _checker(kind: str, bound: Any) -> Callable[[Any], Any]:
+    """A function that lets a value pass which fulfils a check of the model's."""
+
+    def check(value: Any) -> Any:
+        found = bound(value)
+        if found is None if kind == "pattern" else found is not None and not found:
+            wish = bound.__self__.pattern if kind == "pattern" else getattr(bound, "__name__", bound)
+            raise ValueError(
+                f"expected a {'match of' if kind == 'pattern' else 'value that satisfies'} {wish!r}"
+            )
+        return value
+
+    return check
 
 
-_JSON_TYPES: dict[str, dict[str, Any]] = {
-    "str": {"type": "string"},
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "bytes": {"type": "string", "format": "base64"},
-    "datetime": {"type": "string", "format": "date-time"},
-    "date": {"type": "string", "format": "date"},
-    "object_id": {"type": "string", "pattern": "^[0-9a-fA-F]{24}$"},
-    "decimal": {"type": "string"},
-    "none": {"type": "null"},
-    "dict": {"type": "object"},
-    "geo": {"type": "object"},
+def _object_id(argument: Any, value: Any, label: str) -> Any:
+    if isinstance(value, ObjectId):
+        return value
+    if isinstance(value, str) and ObjectId.is_valid(value):
+        return ObjectId(value)
+    raise ValueError("expected an id of 24 hexadecimal digits")
+
+
+def _bytes(argument: Any, value: Any, label: str) -> Any:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, binascii.Error) as error:
+        raise ValueError("expected bytes in base64") from error
+
+
+def _geo(argument: Any, value: Any, label: str) -> Any:
+    kind, name, _ = argument
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, dict) and value.get("type") == name and isinstance(value.get("coordinates"), list):
+        return restore(kind, value["coordinates"])
+    raise ValueError(f"expected a GeoJSON {name}: its type and its coordinates")
+
+
+def _instance(argument: Any, value: Any, label: str) -> Any:
+    if isinstance(value, argument):
+        return value
+    convert = cast.caster(argument, "instance", argument)
+    try:
+        if convert is not None:
+            return convert(value)
+        if issubclass(argument, int):
+            return argument(value)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"expected {label}, got {value!r}") from error
+    raise ValueError(f"expected {label}, got {type(value).__name__}")
+
+
+def _custom(argument: Any, value: Any, label: str) -> Any:
+    load, _, kind = argument
+    return value if kind is not None and isinstance(value, kind) else load(value)
+
+
+_CONVERT: dict[str, Callable[[Any, Any, str], Any]] = {
+    "object_id": _object_id,
+    "bytes": _bytes,
+    "geo": _geo,
+    "instance": _instance,
+    "custom": _custom,
 }
 
 
-def pydantic_json_schema(cls: Any, handler: Any) -> dict[str, Any]:
-    """Return a model as JSON schema, for OpenAPI."""
-    del handler
-    return _schema(cls, [])
+_TEXT = {"type": "string"}
+_JSON_TYPES: dict[str, dict[str, Any]] = {
+    "object_id": {**_TEXT, "pattern": "^[0-9a-fA-F]{24}$"},
+    "bytes": {**_TEXT, "format": "base64"},
+    "geo": {"type": "object", "required": ["type", "coordinates"]},
+    "custom": {},
+}
 
 
-def _schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
-    if cls in seen:
-        return {"type": "object", "title": cls.__name__}
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for name, field in cls.__plan__.fields.items():
-        spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
-        properties[name] = _type(spec, [*seen, cls])
-        if default_of(cls, field, spec)[0] == "required":
-            required.append(name)
-    schema: dict[str, Any] = {"type": "object", "title": cls.__name__, "properties": properties}
-    if required:
-        schema["required"] = required
-    return schema
+def _json_type(op: str, argument: Any) -> dict[str, Any]:
+    """What JSON schema says of a type that pydantic does not know."""
+    if op != "instance":
+        return dict(_JSON_TYPES[op])
+    if issubclass(argument, int):
+        return {"type": "integer"}
+    return {**_TEXT, "format": "uuid"} if argument is uuid.UUID else {}
 
 
-def _type(spec: dict[str, Any], seen: list[Any]) -> dict[str, Any]:
-    op, argument = spec["op"], spec["argument"]
-    schema: dict[str, Any] = dict(_JSON_TYPES.get(op, {}))
-    if op in ("list", "set", "frozenset", "tuple_of"):
-        schema = {"type": "array", "items": _type(argument, seen)}
-    elif op == "tuple":
-        schema = {"type": "array", "prefixItems": [_type(inner, seen) for inner in argument]}
-    elif op == "dict":
-        schema["additionalProperties"] = _type(argument, seen) or True
-    elif op == "embedded":
-        schema = _schema(argument, seen)
-    elif op == "literal":
-        schema = {"enum": list(argument)}
-    elif op == "enum":
-        schema = {"enum": [member.value for member in argument[0]]}
-    elif op == "union":
-        models = [_schema(model, seen) for _, model in argument[1]]
-        schema = {"anyOf": models + [_type(other, seen) for other in argument[2]]}
-    elif op == "ref":
-        schema = _type(argument[2], seen)
-    elif op == "refs":
-        schema = {"type": "array", "items": _type(argument[2], seen)}
-    names = {
-        "ge": "minimum",
-        "gt": "exclusiveMinimum",
-        "le": "maximum",
-        "lt": "exclusiveMaximum",
-        "multiple_of": "multipleOf",
-    }
-    for kind, bound in spec["checks"]:
-        if kind in names:
-            schema[names[kind]] = bound
-        elif kind in ("min_length", "max_length"):
-            suffix = "Length" if op == "str" else "Items"
-            schema[kind[:3] + suffix] = bound
-        elif kind == "pattern":
-            schema["pattern"] = bound.__self__.pattern
-    return {"anyOf": [schema, {"type": "null"}]} if spec["nullable"] and schema else schema
+def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
+    """Return a model as JSON schema, for OpenAPI; embedded documents are components of their own."""
+    if schema["type"] == "definition-ref":
+        found: dict[str, Any] = handler(schema)
+        return found
+    made = dict(handler.resolve_ref_schema(handler(schema["schema"])))
+    made["title"] = cls.__name__
+    return made

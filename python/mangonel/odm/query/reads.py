@@ -6,7 +6,7 @@ Spec: crud, find-getmore-killcursors-commands.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
@@ -24,6 +24,12 @@ __all__ = ["QueryReads"]
 
 T = TypeVar("T")
 S = TypeVar("S")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+# What has elements, of which `distinct` gives each.
+_Many: TypeAlias = list[S] | set[S] | frozenset[S] | tuple[S, ...]
 
 # Documents decoded in one go while iterating: the loop of a face is not held up longer than about a millisecond.
 SLICE = 256
@@ -260,7 +266,11 @@ class QueryReads(QueryBuilder[T]):
         keywords.pop("sort", None)
         return bool(await request.collection.find(request.filter, **keywords)._fetch_flow())
 
-    def distinct(self, field: S) -> list[S]:
+    @overload
+    def distinct(self, field: _Many[S] | None) -> list[S]: ...
+    @overload
+    def distinct(self, field: S | None) -> list[S]: ...
+    def distinct(self, field: Any) -> Any:
         """Return the distinct values of a field, or of a list's elements.
 
         Args:
@@ -270,13 +280,15 @@ class QueryReads(QueryBuilder[T]):
             >>> sorted(User.find().distinct(User.name))
             ['Ada', 'Eve']
         """
-        found: list[S] = self._run(False, "distinct", self._distinct_flow, field)
-        return found
+        return self._run(False, "distinct", self._distinct_flow, field)
 
-    def adistinct(self, field: S) -> Coroutine[Any, Any, list[S]]:
+    @overload
+    def adistinct(self, field: _Many[S] | None) -> Coroutine[Any, Any, list[S]]: ...
+    @overload
+    def adistinct(self, field: S | None) -> Coroutine[Any, Any, list[S]]: ...
+    def adistinct(self, field: Any) -> Any:
         """As `distinct`, on asyncio."""
-        found: Coroutine[Any, Any, list[S]] = self._run(True, "distinct", self._distinct_flow, field)
-        return found
+        return self._run(True, "distinct", self._distinct_flow, field)
 
     async def _distinct_flow(self, request: Request, field: Any) -> list[Any]:
         if self._is_none:
@@ -328,7 +340,9 @@ class QueryReads(QueryBuilder[T]):
     def json(self, *, exclude: Iterable[Any] = ()) -> bytes:
         """Return the documents as a JSON array, made in the core straight from BSON: no Python object for any of them.
 
-        Attributes name the values. Ids, dates and decimals become strings, binary data base64.
+        It is what a response model makes of the documents: attributes name the values, those of embedded documents too,
+        missing keys have their defaults, keys that no field has are left out. Ids, dates and decimals become strings,
+        binary data base64.
 
         Args:
             exclude: fields to leave out.
@@ -351,8 +365,17 @@ class QueryReads(QueryBuilder[T]):
         keywords = {**request.keywords, **self._without(exclude)}
         cursor = request.collection.find(request.filter, **keywords)
         pieces: list[bytes] = []
+        only = self._only()
+        if exclude:
+            fields = self._model.__plan__.fields.values()
+            left_out = {key_of(field, self._model) for field in exclude}
+            only = [
+                index
+                for index, field in enumerate(fields)
+                if field.key not in left_out and (only is None or index in only)
+            ]
         while await cursor._fetch_flow():
-            pieces.append(_core.odm_json(cursor._batch, self._model.__model__))
+            pieces.append(_core.odm_json(cursor._batch, self._model.__model__, only))
         return b"[" + b",".join(pieces) + b"]"
 
     def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
@@ -373,6 +396,12 @@ class QueryReads(QueryBuilder[T]):
     @overload
     def values(self, field: S, /) -> list[S]: ...
     @overload
+    def values(self, a: A, b: B, /) -> list[tuple[A, B]]: ...
+    @overload
+    def values(self, a: A, b: B, c: C, /) -> list[tuple[A, B, C]]: ...
+    @overload
+    def values(self, a: A, b: B, c: C, d: D, /) -> list[tuple[A, B, C, D]]: ...
+    @overload
     def values(self, *fields: Any) -> list[tuple[Any, ...]]: ...
     def values(self, *fields: Any) -> Any:
         """Return the values of fields without making documents: a list for one field, tuples for several.
@@ -386,10 +415,19 @@ class QueryReads(QueryBuilder[T]):
         """
         return self._run(False, "values", self._values_flow, fields)
 
-    def avalues(self, *fields: Any) -> Coroutine[Any, Any, list[Any]]:
+    @overload
+    def avalues(self, field: S, /) -> Coroutine[Any, Any, list[S]]: ...
+    @overload
+    def avalues(self, a: A, b: B, /) -> Coroutine[Any, Any, list[tuple[A, B]]]: ...
+    @overload
+    def avalues(self, a: A, b: B, c: C, /) -> Coroutine[Any, Any, list[tuple[A, B, C]]]: ...
+    @overload
+    def avalues(self, a: A, b: B, c: C, d: D, /) -> Coroutine[Any, Any, list[tuple[A, B, C, D]]]: ...
+    @overload
+    def avalues(self, *fields: Any) -> Coroutine[Any, Any, list[tuple[Any, ...]]]: ...
+    def avalues(self, *fields: Any) -> Any:
         """As `values`, on asyncio."""
-        found: Coroutine[Any, Any, list[Any]] = self._run(True, "values", self._values_flow, fields)
-        return found
+        return self._run(True, "values", self._values_flow, fields)
 
     async def _values_flow(self, request: Request, fields: tuple[Any, ...]) -> list[Any]:
         keys = [key_of(field, self._model) for field in fields]
