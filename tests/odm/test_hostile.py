@@ -57,7 +57,10 @@ GOOD: dict[str, Any] = {"_id": bson.ObjectId(), "name": "x", "inner": {"n": 1}}
             {"inners": [{"n": 1, "tree": [{"n": True}]}]},
             r"expected int, got bool at \$\.inners\[0\]\.tree\[0\]\.n",
         ),
-        ({"at": "now"}, r"expected datetime or None, got str at \$\.at"),
+        (
+            {"at": "now"},
+            r"expected datetime with a time zone, as of datetime.now\(UTC\) or None, got str at \$\.at",
+        ),
         ({"place": {"type": "Point"}}, r"expected Point or None, got dict at \$\.place"),
         ({"tags": {"a": [1, "b"]}}, r"expected int, got str at \$\.tags\.a\[1\]"),
     ],
@@ -89,9 +92,9 @@ def test_unknown_key_is_kept_or_forbidden() -> None:
 
 def test_casting_model_takes_what_can_be_converted() -> None:
     found = Casting.from_bson(bson.encode({**GOOD, "name": 5, "at": "2024-01-02T03:04:05"}))
-    assert (found.name, found.at) == ("5", dt.datetime(2024, 1, 2, 3, 4, 5))
+    assert (found.name, found.at) == ("5", dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC))
     made = Casting(name=7, inner={"n": 2}, at="2024-01-02")  # type: ignore[arg-type]
-    assert (made.name, made.inner.n, made.at) == ("7", 2, dt.datetime(2024, 1, 2))
+    assert (made.name, made.inner.n, made.at) == ("7", 2, dt.datetime(2024, 1, 2, tzinfo=dt.UTC))
     with pytest.raises(ValidationError, match=r"\$\.at"):
         Casting.from_bson(bson.encode({**GOOD, "at": "never"}))
 

@@ -288,7 +288,7 @@ def data(db: Connection, database_name: str) -> Iterator[dict[str, Rows]]:
     for connection, rows in ((db, kept["main"]), (db.sibling(OTHER[0]), kept["other"])):
         with db.use(connection):
             owner = Owner(name="Ada").save()
-            marked = dt.datetime(2026, 1, 1)
+            marked = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
             Item.insert_many(
                 Item(
                     name=row["name"],

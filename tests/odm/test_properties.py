@@ -18,7 +18,7 @@ TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("C
 KEY = st.text(string.ascii_letters + "_.$é0", min_size=1, max_size=6)
 INT = st.integers(-(2**63), 2**63 - 1)
 FLOAT = st.floats(allow_nan=False)
-MOMENT = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)).map(
+MOMENT = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31), timezones=st.just(dt.UTC)).map(
     lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 )
 SCALAR = st.one_of(st.none(), st.booleans(), INT, FLOAT, TEXT, MOMENT, st.binary(max_size=6))

@@ -26,7 +26,7 @@ def posts(face: Any, author: blog.User, count: int) -> list[blog.Post]:
             status="published",
             tags=["python"] if n % 2 else ["rust"],
             views=10,
-            created_at=dt.datetime(2024, 1, 1) + dt.timedelta(minutes=n),
+            created_at=dt.datetime(2024, 1, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=n),
         )
         for n in range(count)
     ]

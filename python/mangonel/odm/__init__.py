@@ -45,6 +45,7 @@ from mangonel.odm.expressions.conditions import (
     not_in,
     regex,
     size,
+    some,
     startswith,
     text,
     where_js,
@@ -78,7 +79,7 @@ from mangonel.odm.expressions.updates import (
     unset,
 )
 from mangonel.odm.model.base import Embedded
-from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Version, field, many
+from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Version, field, many, now
 from mangonel.odm.model.hooks import after, before
 from mangonel.odm.model.refs import Many, Ref, Refs
 from mangonel.odm.query.pages import Page, Pages
@@ -163,6 +164,7 @@ __all__ = [
     "nor",
     "not_",
     "not_in",
+    "now",
     "or_",
     "pop",
     "pull",
@@ -174,6 +176,7 @@ __all__ = [
     "set_",
     "set_on_insert",
     "size",
+    "some",
     "startswith",
     "text",
     "unset",

@@ -28,6 +28,7 @@ from mangonel.odm import (
     in_,
     inc,
     many,
+    now,
     push,
     scope,
 )
@@ -45,7 +46,7 @@ class User(Document):
 class Comment(Embedded):
     author: Ref[User]
     text: Annotated[str, Len(1, 2000)]
-    at: dt.datetime = field(default_factory=dt.datetime.now)
+    at: dt.datetime = field(default_factory=now)
     likes: int = 0
 
 
@@ -58,7 +59,7 @@ class Post(Document):
     tags: list[str] = field(default_factory=list)
     comments: list[Comment] = field(default_factory=list, lazy=True)
     views: int = 0
-    created_at: dt.datetime = field(default_factory=dt.datetime.now)
+    created_at: dt.datetime = field(default_factory=now)
 
     @before("save")
     def _strip(self) -> None:

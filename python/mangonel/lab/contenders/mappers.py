@@ -137,8 +137,9 @@ class OdmReader(Reader):
         from mangonel import odm
 
         self.client = odm.connect(target.uri, database=target.database)
-        post = _models.post(partial(annotated, odm.Embedded), odm.Point)
-        stored = partial(annotated, odm.Document)
+        post = _models.post(partial(annotated, odm.Embedded, __tz_aware__=False), odm.Point)
+        # Dates without a time zone, as the others have them.
+        stored = partial(annotated, odm.Document, __tz_aware__=False)
         self.models = {
             USERS: stored("User", _models.USER, __collection__=self.names[USERS]),
             POSTS: stored("Post", post, __collection__=self.names[POSTS]),

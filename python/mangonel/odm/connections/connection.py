@@ -7,13 +7,18 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mangonel import _core
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
 from mangonel.odm.model.codec import codec_options
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mangonel.odm.query.options import SessionOptions, TransactionOptions
 
 T = TypeVar("T")
 
@@ -51,7 +56,7 @@ class Connection:
             >>> db.database().name
             'shop'
         """
-        return self.clients.get(is_async).get_database(self.name, codec_options=codec_options())
+        return self.clients.get(is_async).get_database(self.name, codec_options=codec_options(False))
 
     def collection(self, model: Any, is_async: bool) -> Any:
         """Return the driver's collection that a model's documents are in.
@@ -69,6 +74,7 @@ class Connection:
             options = getattr(model, "__options__", None) or {}
             found = self.database(is_async).get_collection(
                 model.__collection_name__(),
+                codec_options=codec_options(getattr(model, "__tz_aware__", True)),
                 write_concern=options.get("write_concern"),
                 read_concern=options.get("read_concern"),
                 read_preference=options.get("read_preference"),
@@ -106,7 +112,7 @@ class Connection:
         finally:
             _overrides.reset(token)
 
-    def transaction(self, *, retry: bool = False, **options: Any) -> Transaction:
+    def transaction(self, *, retry: bool = False, **options: Unpack[TransactionOptions]) -> Transaction:
         """Return a transaction, for `with` or `async with`: what models of this connection do inside is one.
 
         When it is aborted every document that was touched in it is again what it was before.
@@ -119,9 +125,9 @@ class Connection:
             >>> with db.transaction():
             ...     _ = Post(title="Tea").save(), user.update(inc(User.age))
         """
-        return Transaction(self, options, retry)
+        return Transaction(self, {**options}, retry)
 
-    def run(self, function: Callable[[], T], **options: Any) -> T:
+    def run(self, function: Callable[[], T], **options: Unpack[TransactionOptions]) -> T:
         """Call a function in a transaction, and again when that fails for a passing reason, for up to 120 s.
 
         Before each attempt the documents that it touched are what they were before the first.
@@ -138,18 +144,18 @@ class Connection:
             'Ada'
         """
         client = self.client
-        made: T = client._port.flow(run_flow(lambda: Transaction(self, options), function, client))
+        made: T = client._port.flow(run_flow(lambda: Transaction(self, {**options}), function, client))
         return made
 
     def arun(self, function: Callable[[], Any], **options: Any) -> Coroutine[Any, Any, Any]:
         """As `run`, on asyncio; the function may be a coroutine function."""
         client = self.aclient
         made: Coroutine[Any, Any, Any] = client._port.flow(
-            run_flow(lambda: Transaction(self, options), function, client)
+            run_flow(lambda: Transaction(self, {**options}), function, client)
         )
         return made
 
-    def session(self, **options: Any) -> SessionBlock:
+    def session(self, **options: Unpack[SessionOptions]) -> SessionBlock:
         """Return a session, for `with` or `async with`: what models of this connection do inside is in it.
 
         Args:
@@ -160,7 +166,7 @@ class Connection:
             ...     User.find().count()
             2
         """
-        return SessionBlock(self, options)
+        return SessionBlock(self, {**options})
 
     def close(self) -> None:
         """Close the blocking client; the asyncio one is closed by `aclose`."""

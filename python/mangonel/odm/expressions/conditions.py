@@ -100,7 +100,7 @@ def size(field: object, size: int) -> Expr:
     return condition_of(field, "size", size)
 
 
-def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
+def all_(field: Iterable[T] | None, values: Iterable[T]) -> Expr:
     """The list has all of these elements.
 
     Args:
@@ -114,7 +114,7 @@ def all_(field: Iterable[T], values: Iterable[T]) -> Expr:
     return condition_of(field, "all", values)
 
 
-def each(field: Iterable[T]) -> T:
+def each(field: Iterable[T] | None) -> T:
     """The elements of a list, for comparing: `each(Post.tags) == "python"` holds when one of them is.
 
     Args:
@@ -131,7 +131,20 @@ def each(field: Iterable[T]) -> T:
     return made  # type: ignore[return-value]  # to type checkers an element
 
 
-def elem(field: Iterable[T], condition: Callable[[T], Where]) -> Expr:
+def some(field: T | None) -> T:
+    """An `X | None` field as an `X`, to type checkers: `some(User.age) > 3`, `some(User.address).city == "Oslo"`.
+
+    Args:
+        field: an attribute of the model that may be None.
+
+    Example:
+        >>> (some(User.age) > 3).query
+        {'age': {'$gt': 3}}
+    """
+    return field  # type: ignore[return-value]  # at run time it is a path
+
+
+def elem(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Expr:
     """One element fulfils all of a condition: `elem(Post.comments, lambda c: (c.likes > 3) & (c.text != ""))`.
 
     Args:

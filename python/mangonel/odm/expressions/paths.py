@@ -5,6 +5,7 @@ Knows models only by their names and fields; sends nothing.
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 import re
 from collections.abc import Iterable, Mapping
@@ -166,16 +167,16 @@ class Path(Operand, Generic[T]):
     def __ne__(self, value: object) -> Any:
         return self._compare("$ne", value)
 
-    def __lt__(self, value: Any) -> Any:
+    def __lt__(self, value: T) -> Any:
         return self._compare("$lt", value)
 
-    def __le__(self, value: Any) -> Any:
+    def __le__(self, value: T) -> Any:
         return self._compare("$lte", value)
 
-    def __gt__(self, value: Any) -> Any:
+    def __gt__(self, value: T) -> Any:
         return self._compare("$gt", value)
 
-    def __ge__(self, value: Any) -> Any:
+    def __ge__(self, value: T) -> Any:
         return self._compare("$gte", value)
 
     def __hash__(self) -> int:
@@ -574,7 +575,7 @@ else:
         """Marks a field whose class attribute is fully typed: `n: Mapped[int]`."""
 
 
-def F(field: T) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
+def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
     """Return a class attribute as what it is, with the methods that its type has not: `F(Cafe.loc).near(…)`.
 
     Args:
@@ -595,6 +596,16 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
     """
     if value is None:
         return None
+    if (
+        isinstance(value, dt.datetime)
+        and value.tzinfo is None
+        and field.type is dt.datetime
+        and owner.__tz_aware__
+    ):
+        raise ValidationError(
+            f"expected a datetime with a time zone, as of datetime.now(UTC), to compare {field.key!r} with, got one "
+            "without"
+        )
     for element in (is_element, not is_element):
         try:
             return _core.odm_dump(owner.__model__, field.name, value, element)

@@ -125,7 +125,9 @@ def max_(field: T, value: T) -> Update:
     return Update("$max", path._key, path._stored(value))
 
 
-def bit(field: int, *, and_: int | None = None, or_: int | None = None, xor: int | None = None) -> Update:
+def bit(
+    field: int | None, *, and_: int | None = None, or_: int | None = None, xor: int | None = None
+) -> Update:
     """Change bits of an integer.
 
     Args:
@@ -175,7 +177,7 @@ def current_date(field: object, kind: str = "date") -> Update:
 
 
 def push(
-    field: list[T],
+    field: list[T] | None,
     *values: T,
     position: int | None = None,
     slice: int | None = None,
@@ -210,7 +212,7 @@ def push(
     return Update("$push", path._key, change)
 
 
-def add_to_set(field: list[T], *values: T) -> Update:
+def add_to_set(field: list[T] | None, *values: T) -> Update:
     """Append to a list what is not in it.
 
     Args:
@@ -226,7 +228,7 @@ def add_to_set(field: list[T], *values: T) -> Update:
     return Update("$addToSet", path._key, items[0] if len(items) == 1 else {"$each": items})
 
 
-def pull(field: list[T], *values: T) -> Update:
+def pull(field: list[T] | None, *values: T) -> Update:
     """Take values out of a list, wherever they stand.
 
     Args:
@@ -241,7 +243,7 @@ def pull(field: list[T], *values: T) -> Update:
     return Update("$pullAll", path._key, [path._dump(value, True) for value in values])
 
 
-def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
+def pull_where(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Update:
     """Take the elements out of a list that fulfil a condition, as for `elem`.
 
     Args:
@@ -256,7 +258,7 @@ def pull_where(field: Iterable[T], condition: Callable[[T], Where]) -> Update:
     return Update("$pull", path_of(field)._key, next(iter(query.values()))["$elemMatch"])
 
 
-def pop(field: Iterable[Any], *, first: bool = False) -> Update:
+def pop(field: Iterable[Any] | None, *, first: bool = False) -> Update:
     """Take the last element out of a list, or the first.
 
     Args:

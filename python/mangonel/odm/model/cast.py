@@ -19,6 +19,8 @@ _FALSE = {"0", "false", "f", "no", "off", ""}
 
 def caster(plain: Any, op: str, argument: Any) -> Callable[[Any], Any] | None:
     """Return the function that makes a value of this type of something similar, or None."""
+    if op == "datetime" and argument:
+        return _aware
     if op in _CASTS:
         return _CASTS[op]
     if op == "instance" and plain is uuid.UUID:
@@ -66,6 +68,12 @@ def _datetime(value: Any) -> dt.datetime:
     if isinstance(value, (int, float)):
         return dt.datetime.fromtimestamp(value, dt.UTC).replace(tzinfo=None)
     return dt.datetime.fromisoformat(value)
+
+
+def _aware(value: Any) -> dt.datetime:
+    """A date of UTC, where it says no zone."""
+    made = value if isinstance(value, dt.datetime) else _datetime(value)
+    return made if made.tzinfo is not None else made.replace(tzinfo=dt.UTC)
 
 
 def _date(value: Any) -> dt.date:

@@ -11,6 +11,6 @@ _NAIVE: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.
 _TZ_AWARE: CodecOptions[Any] = CodecOptions(tz_aware=True, uuid_representation=UuidRepresentation.STANDARD)
 
 
-def codec_options(tz_aware: bool = False) -> CodecOptions[Any]:
+def codec_options(tz_aware: bool) -> CodecOptions[Any]:
     """Return the options that models are decoded with."""
     return _TZ_AWARE if tz_aware else _NAIVE

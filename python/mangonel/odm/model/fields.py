@@ -5,6 +5,7 @@ Knows no connection and no query.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
@@ -96,6 +97,12 @@ def field(
             f'expected "cascade", "nullify", "deny" or "pull" for on_delete, found {on_delete!r}'
         )
     return FieldInfo(default, default_factory, key, lazy, frozen, on_delete)
+
+
+def now() -> dt.datetime:
+    """Return the present, in UTC and in whole milliseconds as BSON has it: `field(default_factory=now)`."""
+    moment = dt.datetime.now(dt.UTC)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 class Version:

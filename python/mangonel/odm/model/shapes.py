@@ -20,18 +20,19 @@ from mangonel.odm.model.metaclass import ModelMeta
 
 Reader = Callable[[Any, list[Any], "int | None"], int]
 
-_twins: dict[Any, Any] = {}
+# By shape, and whether dates have a time zone.
+_twins: dict[tuple[Any, bool], Any] = {}
 
 
 def keys_of(shape: Any) -> list[str] | None:
     """Return the keys that a shape needs, or None for all."""
     if shape is dict:
         return None
-    model = shape if is_model(shape) else twin(shape)
+    model = shape if is_model(shape) else twin(shape, True)
     return [field.key for field in model.__plan__.fields.values()]
 
 
-def reader(shape: Any) -> Reader:
+def reader(shape: Any, tz_aware: bool) -> Reader:
     """Return the function that takes documents out of a batch in this shape."""
     if shape is dict:
         return lambda batch, documents, limit: int(batch.drain_into(documents, limit))
@@ -41,7 +42,7 @@ def reader(shape: Any) -> Reader:
         return lambda batch, documents, limit: _core.odm_drain(
             batch, model, documents, limit, False, None, ignores
         )
-    model = twin(shape)
+    model = twin(shape, tz_aware)
     make = _maker(shape, model)
 
     def read(batch: Any, documents: list[Any], limit: int | None) -> int:
@@ -53,9 +54,9 @@ def reader(shape: Any) -> Reader:
     return read
 
 
-def decode(shape: Any, data: bytes) -> Any:
+def decode(shape: Any, data: bytes, tz_aware: bool) -> Any:
     """Return one BSON document in a shape."""
-    model = shape if is_model(shape) else twin(shape)
+    model = shape if is_model(shape) else twin(shape, tz_aware)
     found = _core.odm_decode_all(model.__model__, data, False, None, True)[0]
     return found if is_model(shape) else _maker(shape, model)(found)
 
@@ -64,36 +65,38 @@ def model_of(shape: Any) -> tuple[Any, Callable[[Any], Any] | None, bool]:
     """Return what the core makes a shape of: a model, what to do with its instances, whether to drop unknown keys."""
     if is_model(shape):
         return shape.__model__, None, not shape.__is_document__
-    model = twin(shape)
+    # The driver's own dates have none.
+    model = twin(shape, False)
     return model.__model__, _maker(shape, model), True
 
 
-def twin(shape: Any) -> Any:
+def twin(shape: Any, tz_aware: bool) -> Any:
     """Return the hidden model with the annotations of another class.
 
     Raises:
         TypeError: it is no shape.
     """
-    found = _twins.get(shape)
+    found = _twins.get((shape, tz_aware))
     if found is None:
-        found = _make_twin(shape)
-        _twins[shape] = found
+        found = _make_twin(shape, tz_aware)
+        _twins[shape, tz_aware] = found
     return found
 
 
-def _make_twin(shape: Any) -> Any:
+def _make_twin(shape: Any, tz_aware: bool) -> Any:
     if not isinstance(shape, type):
         raise TypeError(f"expected a class as the shape of results, found {shape!r}")
     hints = typing.get_type_hints(shape, include_extras=True)
     namespace: dict[str, Any] = {"__module__": shape.__module__, "__qualname__": shape.__qualname__}
     annotations: dict[str, Any] = {}
     for name, annotation, key, default in _fields_of(shape, hints):
-        annotations[name] = _inner_twin(annotation)
+        annotations[name] = _inner_twin(annotation, tz_aware)
         info = FieldInfo(**default)
         info.key = key if key is not None else ("_id" if name == "id" else None)
         namespace[name] = info
     namespace["__annotations__"] = annotations
     namespace["__unknown__"] = "ignore"
+    namespace["__tz_aware__"] = tz_aware
     known = registry.get(shape.__name__)
     made = ModelMeta(shape.__name__, (Embedded,), namespace)
     if known is not None:
@@ -154,14 +157,14 @@ def _is_shape(plain: Any) -> bool:
     )
 
 
-def _inner_twin(annotation: Any) -> Any:
+def _inner_twin(annotation: Any, tz_aware: bool) -> Any:
     """The annotation with shapes inside it replaced by their hidden models."""
     if _is_shape(annotation):
-        return twin(annotation)
+        return twin(annotation, tz_aware)
     arguments = typing.get_args(annotation)
     if not arguments or typing.get_origin(annotation) is typing.Literal:
         return annotation
-    replaced = tuple(_inner_twin(argument) for argument in arguments)
+    replaced = tuple(_inner_twin(argument, tz_aware) for argument in arguments)
     if replaced == arguments:
         return annotation
     origin = typing.get_origin(annotation)
@@ -176,7 +179,7 @@ def _maker(shape: Any, model: Any) -> Callable[[Any], Any]:
     """Return the function that makes a shape of its hidden model's instance."""
     names = list(model.__plan__.fields)
     inner = {name: field.model for name, field in model.__plan__.fields.items() if field.model is not None}
-    originals = {twin_model: original for original, twin_model in _twins.items()}
+    originals = {twin_model: original for (original, _), twin_model in _twins.items()}
 
     def convert(value: Any) -> Any:
         original = originals.get(type(value))

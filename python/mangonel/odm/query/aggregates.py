@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mangonel.bson import Decimal128
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.reads import QueryReads
 from mangonel.odm.query.request import Request
-from mangonel.odm.query.typed import loader
+from mangonel.odm.query.typed import loader, target
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mangonel.odm.query.options import AggregateOptions
 
 __all__ = ["QueryAggregates"]
 
@@ -23,7 +29,17 @@ class QueryAggregates(QueryReads[T]):
 
     __slots__ = ()
 
-    def aggregate(self, pipeline: Iterable[Any], into: Any = None, **options: Any) -> list[Any]:
+    @overload
+    def aggregate(
+        self, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
+    ) -> list[dict[str, Any]]: ...
+    @overload
+    def aggregate(
+        self, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
+    ) -> list[S]: ...
+    def aggregate(
+        self, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
+    ) -> list[Any]:
         """Run a pipeline on the documents that match; return dicts, or instances of `into`.
 
         Args:
@@ -38,8 +54,16 @@ class QueryAggregates(QueryReads[T]):
         found: list[Any] = self._run(False, "aggregate", self._aggregate_flow, list(pipeline), into, options)
         return found
 
+    @overload
     def aaggregate(
-        self, pipeline: Iterable[Any], into: Any = None, **options: Any
+        self, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
+    ) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
+    @overload
+    def aaggregate(
+        self, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
+    ) -> Coroutine[Any, Any, list[S]]: ...
+    def aaggregate(
+        self, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
     ) -> Coroutine[Any, Any, list[Any]]:
         """As `aggregate`, on asyncio."""
         found: Coroutine[Any, Any, list[Any]] = self._run(
@@ -70,7 +94,7 @@ class QueryAggregates(QueryReads[T]):
             found: list[Any] = await cursor._to_list_flow(None)
             return found
         documents: list[Any] = []
-        read = reader(into)
+        read = reader(into, self._model.__tz_aware__)
         batch = cursor._batch
         while True:
             if batch is not None and not batch.is_empty:
@@ -86,13 +110,18 @@ class QueryAggregates(QueryReads[T]):
         operator = "$" + request.terminal.name
         group = {"$group": {"_id": None, "value": {operator: f"${key_of(field, self._model)}"}}}
         found = await self._aggregate_flow(request, [group], None, {})
-        value = found[0]["value"] if found else (0 if operator == "$sum" else None)
+        value = found[0]["value"] if found else (self._zero(field) if operator == "$sum" else None)
         if isinstance(value, Decimal128):
             return value.to_decimal()
         load = loader(field, self._model) if operator in ("$min", "$max") else None
         return value if load is None else load(value)
 
-    def sum(self, field: S) -> S:
+    def _zero(self, field: Any) -> Any:
+        """The sum of no values, of the field's type."""
+        found = target(field, self._model)[1]
+        return Decimal(0) if found is not None and found.type is Decimal else 0
+
+    def sum(self, field: S | None) -> S:
         """Return the sum of a field; 0 for no documents.
 
         Args:
@@ -105,12 +134,16 @@ class QueryAggregates(QueryReads[T]):
         found: S = self._accumulate(False, "sum", field)
         return found
 
-    def asum(self, field: S) -> Coroutine[Any, Any, S]:
+    def asum(self, field: S | None) -> Coroutine[Any, Any, S]:
         """As `sum`, on asyncio."""
         found: Coroutine[Any, Any, S] = self._accumulate(True, "sum", field)
         return found
 
-    def avg(self, field: Any) -> float | None:
+    @overload
+    def avg(self, field: float | None) -> float | None: ...
+    @overload
+    def avg(self, field: Decimal) -> Decimal | None: ...
+    def avg(self, field: Any) -> Any:
         """Return the mean of a field, or None.
 
         Args:
@@ -120,15 +153,17 @@ class QueryAggregates(QueryReads[T]):
             >>> User.find().avg(User.age)
             30.0
         """
-        found: float | None = self._accumulate(False, "avg", field)
-        return found
+        return self._accumulate(False, "avg", field)
 
-    def aavg(self, field: Any) -> Coroutine[Any, Any, float | None]:
+    @overload
+    def aavg(self, field: float | None) -> Coroutine[Any, Any, float | None]: ...
+    @overload
+    def aavg(self, field: Decimal) -> Coroutine[Any, Any, Decimal | None]: ...
+    def aavg(self, field: Any) -> Any:
         """As `avg`, on asyncio."""
-        found: Coroutine[Any, Any, float | None] = self._accumulate(True, "avg", field)
-        return found
+        return self._accumulate(True, "avg", field)
 
-    def min(self, field: S) -> S | None:
+    def min(self, field: S | None) -> S | None:
         """Return the smallest value of a field, or None.
 
         Args:
@@ -141,12 +176,12 @@ class QueryAggregates(QueryReads[T]):
         found: S | None = self._accumulate(False, "min", field)
         return found
 
-    def amin(self, field: S) -> Coroutine[Any, Any, S | None]:
+    def amin(self, field: S | None) -> Coroutine[Any, Any, S | None]:
         """As `min`, on asyncio."""
         found: Coroutine[Any, Any, S | None] = self._accumulate(True, "min", field)
         return found
 
-    def max(self, field: S) -> S | None:
+    def max(self, field: S | None) -> S | None:
         """Return the largest value of a field, or None.
 
         Args:
@@ -159,7 +194,7 @@ class QueryAggregates(QueryReads[T]):
         found: S | None = self._accumulate(False, "max", field)
         return found
 
-    def amax(self, field: S) -> Coroutine[Any, Any, S | None]:
+    def amax(self, field: S | None) -> Coroutine[Any, Any, S | None]:
         """As `max`, on asyncio."""
         found: Coroutine[Any, Any, S | None] = self._accumulate(True, "max", field)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mangonel import _core, timeout
 from mangonel.odm.connections.connection import Connection, connection
@@ -13,6 +13,11 @@ from mangonel.odm.expressions.paths import dump, key_of, order_of
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mangonel.odm.query.options import FindOptions
 
 __all__ = ["QueryBuilder"]
 
@@ -351,7 +356,7 @@ class QueryBuilder(Generic[T]):
         """
         return self._with(allow_disk_use=allow)
 
-    def options(self, **options: Any) -> Self:
+    def options(self, **options: Unpack[FindOptions]) -> Self:
         """Give any other option of the driver's `find`; or `read_preference`, `read_concern`, `write_concern`.
 
         Args:
@@ -410,7 +415,7 @@ class QueryBuilder(Generic[T]):
         """Return the function that takes documents out of a batch, as what this query makes of them."""
         model = self._model
         if self._shape is not None:
-            drain = reader(self._shape)
+            drain = reader(self._shape, model.__tz_aware__)
         else:
             plan, only, origin = model.__model__, self._only(), request.connection
             lazy = self._wish.get("lazy", not is_single)

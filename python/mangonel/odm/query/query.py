@@ -7,13 +7,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.aggregates import QueryAggregates
 from mangonel.odm.query.request import TERMINALS, check_options, unsupported
 from mangonel.odm.query.watch import Changes
 from mangonel.odm.query.writes import QueryWrites
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mangonel.odm.query.options import WatchOptions
 
 __all__ = ["Query"]
 
@@ -50,7 +55,11 @@ class Query(QueryWrites[T], QueryAggregates[T]):
         return shaped
 
     def watch(
-        self, pipeline: Iterable[Any] = (), *, full_document: str | None = "updateLookup", **options: Any
+        self,
+        pipeline: Iterable[Any] = (),
+        *,
+        full_document: str | None = "updateLookup",
+        **options: Unpack[WatchOptions],
     ) -> Changes[T]:
         """Return the changes of the model's documents as events, for either face; opened when first read.
 

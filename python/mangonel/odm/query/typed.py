@@ -21,7 +21,7 @@ def loader(field: Any, model: Any) -> Callable[[Any], Any] | None:
 
     References stay ids, and what does not fit its field stays as it is stored.
     """
-    owner, found = _target(field, model)
+    owner, found = target(field, model)
     if found is None or found.type in _SAME or found.target is not None:
         return None
     index = list(owner.__plan__.fields).index(found.name)
@@ -42,7 +42,7 @@ def loader(field: Any, model: Any) -> Callable[[Any], Any] | None:
     return load
 
 
-def _target(field: Any, model: Any) -> tuple[Any, Any]:
+def target(field: Any, model: Any) -> tuple[Any, Any]:
     """The model and the field at the end of a path, or None for what no field has."""
     if isinstance(field, Path):
         return (field._owner, None) if field._is_element else (field._owner, field._field())

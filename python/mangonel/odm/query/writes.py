@@ -157,7 +157,7 @@ class QueryWrites(QueryReads[T]):
             return None
         data = bytes(found.raw)
         if self._shape is not None:
-            return decode(self._shape, data)
+            return decode(self._shape, data, self._model.__tz_aware__)
         lazy = self._wish.get("lazy", False)
         try:
             made = _core.odm_decode_all(

@@ -6,7 +6,7 @@ Every method that waits exists twice: `x()` blocks, `ax()` returns a coroutine; 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson import ObjectId
@@ -23,6 +23,13 @@ from mangonel.odm.query.watch import Changes
 from mangonel.odm.store import bulk, writes
 from mangonel.odm.store.schema import bson_schema, create_collection_flow, sync_indexes_flow
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mangonel.odm.query.options import AggregateOptions, WatchOptions
+
+S = TypeVar("S")
+
 
 class Document(Base):
     """A document of a collection.
@@ -36,7 +43,7 @@ class Document(Base):
     - `__unknown__`: what becomes of keys that no field has: "keep", "ignore" or "forbid".
     - `__on_bad__ = "raw"`: values of the wrong type are loaded as they are instead of raising.
     - `__cast__ = True`: values are converted, as in `age="3"`.
-    - `__tz_aware__ = True`: dates are loaded with a time zone.
+    - `__tz_aware__ = False`: dates have no time zone, and are UTC. By default they have one, and are loaded as UTC.
     - `__dynamic__ = True`: `extra` has the keys that no field has, and may be changed.
 
     Example:
@@ -441,7 +448,19 @@ class Document(Base):
     # Aggregation.
 
     @classmethod
-    def aggregate(cls, pipeline: Iterable[Any], into: Any = None, **options: Any) -> list[Any]:
+    @overload
+    def aggregate(
+        cls, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
+    ) -> list[dict[str, Any]]: ...
+    @classmethod
+    @overload
+    def aggregate(
+        cls, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
+    ) -> list[S]: ...
+    @classmethod
+    def aggregate(
+        cls, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
+    ) -> list[Any]:
         """Run a pipeline; return documents as dicts, or as instances of `into`.
 
         Args:
@@ -459,15 +478,29 @@ class Document(Base):
         return cls.find().aggregate(pipeline, into, **options)
 
     @classmethod
+    @overload
     def aaggregate(
-        cls, pipeline: Iterable[Any], into: Any = None, **options: Any
+        cls, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
+    ) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
+    @classmethod
+    @overload
+    def aaggregate(
+        cls, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
+    ) -> Coroutine[Any, Any, list[S]]: ...
+    @classmethod
+    def aaggregate(
+        cls, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
     ) -> Coroutine[Any, Any, list[Any]]:
         """As `aggregate`, on asyncio."""
         return cls.find().aaggregate(pipeline, into, **options)
 
     @classmethod
     def watch(
-        cls, pipeline: Iterable[Any] = (), *, full_document: str | None = "updateLookup", **options: Any
+        cls,
+        pipeline: Iterable[Any] = (),
+        *,
+        full_document: str | None = "updateLookup",
+        **options: Unpack[WatchOptions],
     ) -> Changes[Self]:
         """Return the changes of the collection as events with instances, for either face; opened when first read.
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
+from mangonel.odm.model.fields import now
 from mangonel.odm.query.query import Query
 from mangonel.odm.store.document import Document
 
 
-def now() -> dt.datetime:
-    """Return the present as models store it: naive, UTC, in whole milliseconds."""
-    moment = dt.datetime.now(dt.UTC).replace(tzinfo=None)
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+def _now_of(model: Any) -> dt.datetime:
+    """The present as a model stores it."""
+    return now() if model.__tz_aware__ else now().replace(tzinfo=None)
 
 
 class Timestamps(Document):
@@ -34,25 +35,20 @@ class Timestamps(Document):
         created, updated = cls.__fields__["created_at"], cls.__fields__["updated_at"]
         return {
             **super().__stamps__(),
-            (created.key or "created_at", False): cls.__now__,
-            (updated.key or "updated_at", True): cls.__now__,
+            (created.key or "created_at", False): partial(_now_of, cls),
+            (updated.key or "updated_at", True): partial(_now_of, cls),
         }
-
-    @classmethod
-    def __now__(cls) -> dt.datetime:
-        moment = now()
-        return moment.replace(tzinfo=dt.UTC) if cls.__tz_aware__ else moment
 
     def __stamp__(self, is_new: bool) -> None:
         super().__stamp__(is_new)
-        moment = self.__now__()
+        moment = _now_of(self)
         if is_new and self.created_at is None:
             self.created_at = moment
         self.updated_at = moment
 
     def touch(self) -> Self:
         """Set `updated_at` to now; `save()` stores it."""
-        self.updated_at = self.__now__()
+        self.updated_at = _now_of(self)
         return self
 
 
@@ -82,10 +78,10 @@ class SoftDelete(Document):
 
     @classmethod
     def __soft_delete_update__(cls) -> dict[str, Any]:
-        return {"$set": {"deleted_at": now()}}
+        return {"$set": {"deleted_at": _now_of(cls)}}
 
     def __mark_deleted__(self) -> None:
-        self.deleted_at = now()
+        self.deleted_at = _now_of(self)
 
     @property
     def is_deleted(self) -> bool:

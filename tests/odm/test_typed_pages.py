@@ -1,0 +1,67 @@
+"""What type checkers say about the pages of the documentation: nothing. Each page is one program, as when it runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from type_checkers import mypy_reports, pyright_reports
+
+from docs.pages import blocks, pages
+
+PAGES = [page for page in pages() if "odm" in page.parts]
+
+
+def program(page: Path) -> str:
+    """A page as a module: its imports and classes, and a coroutine function with everything else."""
+    imports: list[str] = []
+    classes: list[str] = []
+    steps: list[str] = []
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        for code in [text for _, text in block.before] + [block.code] + [text for _, text in block.checks]:
+            lines = code.splitlines()
+            for node in compile(
+                code, str(page), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            ).body:
+                first: Any = node
+                start = min([first.lineno, *(mark.lineno for mark in getattr(first, "decorator_list", []))])
+                text = "\n".join(lines[start - 1 : node.end_lineno])
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    imports.append(text)
+                elif isinstance(node, ast.ClassDef):
+                    classes.append(text)
+                else:
+                    steps.append(text)
+    future = "from __future__ import annotations"
+    body = re.sub("^(?=.)", "    ", "\n".join(steps), flags=re.MULTILINE)
+    others = "\n".join(line for line in dict.fromkeys(imports) if line != future)
+    return (
+        f"{future}\n\n{others}\n\n\n" + "\n\n\n".join(classes) + f"\n\n\nasync def page() -> None:\n{body}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    made = []
+    for page in PAGES:
+        code = program(page)
+        if "page()" in code and not code.endswith("None:\n\n"):
+            path = folder / (page.stem.replace("-", "_") + "_page.py")
+            path.write_text(code)
+            made.append(path)
+    return made
+
+
+def test_mypy_accepts_every_block_of_the_pages(programs: list[Path]) -> None:
+    assert len(programs) >= 2
+    assert mypy_reports(*programs) == []
+
+
+def test_pyright_accepts_every_block_of_the_pages(programs: list[Path], tmp_path: Path) -> None:
+    assert pyright_reports(tmp_path, *programs) == []
