@@ -68,6 +68,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "collation": lambda c: c.find({"tag": "a"}).collation({"locale": "en", "strength": 2}),
     "collation that is none": lambda c: c.find().collation(5),
     "min and max as methods": lambda c: c.find().min([("_id", 5)]).max([("_id", 9)]).hint("_id_"),
+    "min that is an id": lambda c: c.find().min([("_id", peer_bson.ObjectId(b"0" * 12))]).hint("_id_"),
     "min without a hint": lambda c: c.find().min([("_id", 5)]),
     "max that is a number": lambda c: c.find().max(5),
     "return key": lambda c: c.find(hint="_id_", return_key=True, limit=3),

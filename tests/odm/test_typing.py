@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from type_checkers import HERE, mypy_reports, pyright_reports
+from odm.type_checkers import HERE, mypy_reports, pyright_reports
 
 SAMPLES = sorted((HERE / "samples").glob("*.py"))
 WRONG = HERE / "typing" / "wrong_uses.py"

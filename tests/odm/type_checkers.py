@@ -40,7 +40,7 @@ def mypy_reports(*files: Path) -> list[tuple[str, int]]:
     return [(Path(row["file"]).name, row["line"]) for row in found if row["severity"] == "error"]
 
 
-def pyright_reports(tmp_path: Path, *files: Path) -> list[tuple[str, int]]:
+def pyright_reports(tmp_path: Path, *files: Path, **settings: bool) -> list[tuple[str, int]]:
     """The files and lines in which pyright finds errors, in its strict mode."""
     pytest.importorskip("basedpyright")
     config = {
@@ -49,6 +49,7 @@ def pyright_reports(tmp_path: Path, *files: Path) -> list[tuple[str, int]]:
         "reportUnusedExpression": False,
         "extraPaths": [str(ROOT / "python"), str(HERE)],
         "pythonVersion": "3.11",
+        **settings,
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     done = subprocess.run(

@@ -19,13 +19,14 @@ WITH_URI = {
     "mangonel doctor",
     "mangonel demo",
     *(f"mangonel gridfs {name}" for name in ("put", "get", "ls", "rm")),
-    *(f"mangonel odm {name}" for name in ("indexes", "check")),
+    *(f"mangonel odm {name}" for name in ("indexes", "check", "diff", "pull", "migrate")),
     *(f"mangonel websessions {name}" for name in ("setup", "purge", "stats")),
     *(f"mangonel lab {name}" for name in ("first", "run", "guard", "aa", "profile", "doctor")),
 }
 # Those that write a file or a folder of them.
 WITH_OUTPUT = {
     "mangonel gridfs get",
+    "mangonel odm pull",
     "mangonel odm schema",
     "mangonel completion",
     *(f"mangonel lab {name}" for name in ("first", "run", "report", "aa", "profile")),

@@ -37,6 +37,20 @@ def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -
     return [(item, _ASCENDING) if isinstance(item, str) else item for item in key_or_list]
 
 
+def bounds(spec: Any) -> dict[str, Any]:
+    """Return the document of `min` or `max`: each key of an index with any value.
+
+    Raises:
+        TypeError: not a list of pairs.
+        ValueError: no key at all.
+    """
+    if not isinstance(spec, (list, tuple, Mapping)):
+        raise TypeError(f"expected a list of (key, value) pairs, got {type(spec)}")
+    if not spec:
+        raise ValueError("key_or_list must not be empty")
+    return dict(spec)
+
+
 def index_document(keys: _IndexList) -> dict[str, Any]:
     """Return the document `{key: direction}` for pairs, for keys or for a mapping.
 

@@ -1,4 +1,4 @@
-"""What `mangonel odm indexes|check URI MODELS` and `odm schema MODELS` do."""
+"""What `mangonel odm indexes|check|diff|pull|migrate URI …` and `odm schema MODELS` do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import importlib
 import json
 import os
 import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
 
@@ -27,7 +30,20 @@ ACTIONS = {
     ),
     "schema": ("print the server's $jsonSchema of each model", "Needs no server.", ""),
     "check": ("read every document and report those that do not fit their model", "", ""),
+    "diff": ("compare models with indexes, validators and a sample of the documents", "Changes nothing.", ""),
+    "pull": (
+        "write models of the documents there are",
+        "Looks at a sample, then reads every document by the models and names those that do not fit.",
+        "",
+    ),
+    "migrate": (
+        "change stored documents by the migrations of a folder",
+        "A run that was ended continues where it was. Documents carry the key _migrated meanwhile.",
+        "--dry-run",
+    ),
 }
+# The last word of an action's arguments, where it is not the models'.
+TARGETS = {"pull": ("", ""), "migrate": ("folder", "migrations")}
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -48,20 +64,44 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
             action,
             help,
             description=more,
-            example=f"mangonel odm {action}{uri} shop.models:Order {end}",
+            example=f"mangonel odm {action}{uri} {TARGETS.get(action, ('', 'shop.models:Order'))[1]} {end}".rstrip(),
             failure=FAILURE,
         )
         if uri:
             add_uri(each, "the deployment and the database, as mongodb://localhost/shop", default="")
-        each.add_argument(
-            "models", metavar="MODULE[:MODEL]", help="where the models are, as shop.models:Order"
-        )
+        if action == "migrate":
+            each.add_argument("folder", metavar="FOLDER", help="the files 0001_….py, 0002_….py, …")
+        elif action != "pull":
+            each.add_argument(
+                "models", metavar="MODULE[:MODEL]", help="where the models are, as shop.models:Order"
+            )
         each.set_defaults(action=action)
         if action == "indexes":
             each.add_argument("--apply", action="store_true", help="create and rebuild")
             each.add_argument("--drop", action="store_true", help="with --apply, drop undeclared ones too")
-        elif action == "schema":
+        elif action in ("schema", "pull"):
             add_output(each, "write it there (default: standard output)")
+            if action == "pull":
+                each.add_argument(
+                    "--sample", type=int, default=1000, metavar="N", help="documents to look at (1000)"
+                )
+                each.add_argument(
+                    "--collection", action="append", metavar="NAME", help="only this one; may be repeated"
+                )
+        elif action == "migrate":
+            each.add_argument(
+                "--to", type=int, metavar="N", help="the version to have (default: the last; 0: none)"
+            )
+            each.add_argument(
+                "--dry-run", action="store_true", help="change documents in memory, and write nothing"
+            )
+            each.add_argument(
+                "--batch", type=int, default=1000, metavar="N", help="documents of one step (1000)"
+            )
+        elif action == "diff":
+            each.add_argument(
+                "--sample", type=int, default=1000, metavar="N", help="documents to look at (1000)"
+            )
         else:
             each.add_argument(
                 "--limit", type=int, default=20, metavar="N", help="faults to print per model (20)"
@@ -75,6 +115,9 @@ def dispatch(options: argparse.Namespace) -> int:
     Raises:
         UsageProblem: no such module or model, or the URI names no database.
     """
+    if options.action in ("pull", "migrate"):
+        with _database(options.uri) as database:
+            return (_pull if options.action == "pull" else _migrate)(database, options)
     models = _models(options.models)
     if options.action == "schema":
         schemas = [{model.__collection_name__(): model.json_schema()} for model in models]
@@ -92,11 +135,84 @@ def dispatch(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageProblem(str(error)) from error
     try:
-        act = _indexes if options.action == "indexes" else _check
+        act = {"indexes": _indexes, "check": _check, "diff": _diff}[options.action]
         return max([act(model, options) for model in models], default=0)
     finally:
         for connection in connections:
             connection.close()
+
+
+@contextmanager
+def _database(uri: str) -> Iterator[Any]:
+    """The database that a URI names."""
+    from mangonel import MongoClient
+    from mangonel.errors import ConfigurationError
+    from mangonel.odm.model.codec import codec_options
+
+    with MongoClient(uri) as client:
+        try:
+            database = client.get_default_database()
+        except ConfigurationError as error:
+            raise UsageProblem(
+                "expected the name of a database in the URI, as mongodb://localhost/shop"
+            ) from error
+        yield database.with_options(codec_options(False))
+
+
+def _migrate(database: Any, options: argparse.Namespace) -> int:
+    from mangonel.odm.migrations import MigrationError, Runner, load
+    from mangonel.odm.migrations.state import Busy
+
+    try:
+        migrations = load(options.folder)
+    except (OSError, ValueError) as error:
+        raise UsageProblem(str(error)) from error
+    runner = Runner(
+        database, migrations, batch=options.batch, report=lambda progress: print(progress, flush=True)
+    )
+    try:
+        done = runner.migrate(options.to, is_trial=options.dry_run)
+    except (MigrationError, Busy) as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILURE
+    word = "would run" if options.dry_run else "done"
+    print(f"{word}: {', '.join(done)}" if done else "nothing to do")
+    return 0
+
+
+def _pull(database: Any, options: argparse.Namespace) -> int:
+    from mangonel.odm.pull import Writer
+
+    names = options.collection or sorted(
+        name for name in database.list_collection_names() if not name.startswith("system.")
+    )
+    writer = Writer()
+    models = {
+        name: writer.collection(name, database[name].aggregate([{"$sample": {"size": options.sample}}]))
+        for name in names
+    }
+    text = writer.module()
+    if options.output:
+        Path(options.output).write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    module = types.ModuleType("pulled")
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(text, "pulled", "exec"), vars(module))
+        results = [_read_all(vars(module)[models[name]], database[name], 20, sys.stderr) for name in names]
+        return max(results, default=0)
+    finally:
+        del sys.modules[module.__name__]
+
+
+def _diff(model: Any, options: argparse.Namespace) -> int:
+    from mangonel.odm.diff import differences
+
+    found = list(differences(model, options.sample))
+    for line in found or ["as declared"]:
+        print(f"{model.__collection_name__()}: {line}")
+    return EXIT_FAILURE if found else 0
 
 
 def _models(place: str) -> list[Any]:
@@ -138,14 +254,19 @@ def _indexes(model: Any, options: argparse.Namespace) -> int:
 
 
 def _check(model: Any, options: argparse.Namespace) -> int:
-    from mangonel.bson import decode
-    from mangonel.odm import ValidationError
     from mangonel.odm.query.query import Query
 
-    collection = model.collection()
+    return _read_all(model, model.collection(), options.limit, sys.stdout, Query(model).query)
+
+
+def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = None) -> int:
+    """Read every document by a model, and name those that do not fit."""
+    from mangonel.bson import decode
+    from mangonel.odm import ValidationError
+
     seen = faults = 0
     unknown: dict[str, int] = {}
-    for batch in collection.find_raw_batches(Query(model).query):
+    for batch in collection.find_raw_batches(query or {}):
         at = 0
         while at < len(batch):
             length = int.from_bytes(batch[at : at + 4], "little")
@@ -158,11 +279,12 @@ def _check(model: Any, options: argparse.Namespace) -> int:
                     unknown[key] = unknown.get(key, 0) + 1
             except ValidationError as error:
                 faults += 1
-                if faults <= options.limit:
-                    print(f"{model.__collection_name__()} {decode(data).get('_id')!r}: {error}")
+                if faults <= limit:
+                    print(f"{model.__collection_name__()} {decode(data).get('_id')!r}: {error}", file=to)
     extra = ", ".join(f"{key} ({count})" for key, count in sorted(unknown.items()))
     print(
         f"{model.__collection_name__()}: {seen} read, {faults} do not fit"
-        + (f"; unknown keys: {extra}" if extra else "")
+        + (f"; unknown keys: {extra}" if extra else ""),
+        file=to,
     )
     return EXIT_FAILURE if faults else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mangonel._light import Generic
-from mangonel._options.index_keys import hint_document, index_document, index_list
+from mangonel._options.index_keys import bounds, hint_document, index_document, index_list
 from mangonel._shared.cursors.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import session_of
@@ -154,8 +154,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._comment = comment
         self._collation = None if collation is None else validate_collation_or_none(collation)
         self._hint = None if hint is None else hint_document(hint)
-        self._max = None if max is None else index_document(max)
-        self._min = None if min is None else index_document(min)
+        self._max = None if max is None else bounds(max)
+        self._min = None if min is None else bounds(min)
         self._prefetch = prefetch
         self._max_time_ms: int | None = None
         if batch_size or type(batch_size) is not int:
@@ -319,7 +319,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._check_unused()
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
-        self._max = index_document(spec)
+        self._max = bounds(spec)
         return self
 
     def min(self, spec: _IndexList) -> Self:
@@ -339,7 +339,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._check_unused()
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
-        self._min = index_document(spec)
+        self._min = bounds(spec)
         return self
 
     def max_time_ms(self, max_time_ms: int | None) -> Self:

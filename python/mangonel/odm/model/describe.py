@@ -281,6 +281,8 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         return "dict", _inner(arguments[1] if arguments else Any, cls), "dict"
     if isinstance(plain, type):
         return _class(plain, cls)
+    if isinstance(origin, type) and issubclass(origin, (*_INSTANCES, re.Pattern)):
+        return _class(origin, cls)
     raise TypeError(
         f"cannot store {plain!r} of {cls.__name__}: expected a type that BSON has, or Custom(load, dump)"
     )

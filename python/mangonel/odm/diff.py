@@ -1,0 +1,75 @@
+"""What `mangonel odm diff` says: a model against the indexes, the validator and a sample of the documents there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mangonel import bson
+from mangonel.odm.errors import ValidationError
+from mangonel.odm.query.query import Query
+
+SAMPLE = 1000
+
+
+def differences(model: Any, sample: int = SAMPLE) -> Iterator[str]:
+    """Yield a line for each difference between a model and its collection.
+
+    Args:
+        model: a document class.
+        sample: how many documents are looked at, chosen by chance.
+    """
+    collection = model.collection()
+    plan = model.sync_indexes(plan=True)
+    for word, names in (
+        ("missing", plan.create),
+        ("different", plan.rebuild),
+        ("not declared", plan.unknown),
+    ):
+        yield from (f"index {name}: {word}" for name in names)
+    yield from _of_validator(model, collection)
+    yield from _of_documents(model, collection, sample)
+
+
+def _of_validator(model: Any, collection: Any) -> Iterator[str]:
+    rows = collection.database.list_collections(filter={"name": collection.name}).to_list()
+    if not rows:
+        yield "collection: missing"
+        return
+    there = (rows[0].get("options") or {}).get("validator")
+    if there is not None and _plain(there) != _plain({"$jsonSchema": model.json_schema()}):
+        yield "validator: another than the model's schema"
+
+
+def _plain(value: Any) -> Any:
+    """A value whose order of keys does not count."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _of_documents(model: Any, collection: Any, sample: int) -> Iterator[str]:
+    faults: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    present: set[str] = set()
+    seen = 0
+    stages = [{"$match": Query(model).query}, {"$sample": {"size": sample}}]
+    for document in collection.aggregate(stages):
+        seen += 1
+        present |= set(document)
+        try:
+            found = model.from_bson(bson.encode(document))
+            found.validate()
+        except ValidationError as error:
+            for fault in error.errors():
+                text = f"{fault['path']}: {fault['message']}"
+                faults[text] = faults.get(text, 0) + 1
+        else:
+            for key in found.extra:
+                unknown[key] = unknown.get(key, 0) + 1
+    for texts, words in ((faults, "do not fit"), (unknown, "have this key, which no field has")):
+        for text, count in sorted(texts.items()):
+            yield f"{text}: {count} of {seen} documents {words}"
+    if seen:
+        keys = (field.key for field in model.__plan__.fields.values())
+        yield from (f"$.{key}: in no document of {seen}" for key in keys if key not in present)

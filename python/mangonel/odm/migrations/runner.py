@@ -1,0 +1,290 @@
+"""Runs migrations: in batches by `_id`, each document changed exactly once, whoever writes meanwhile or is killed.
+
+A document and the mark that it was changed are written by one atomic step, and only if the document is still what was
+read. So a process that is killed at any moment loses at most a batch that was not marked, and finds the marked ones
+done; a writer that comes between is seen, and its document read again. The marks are removed when all are changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mangonel.odm.errors import OdmError
+from mangonel.odm.migrations.files import Migration
+from mangonel.odm.migrations.state import State
+from mangonel.operations import ReplaceOne
+
+MARK = "_migrated"
+BATCH = 1000
+# So often a document is read again that writers change meanwhile, and the collection for what they added.
+MOST_TRIES = 100
+MOST_PASSES = 50
+
+
+class MigrationError(OdmError):
+    """A migration cannot go on; what it changed is known, and the next run continues there."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a migration is.
+
+    Attributes:
+        name: of the migration.
+        direction: "forward" or "backward".
+        changed: documents that were changed.
+        total: those that there were to change when it began.
+        seconds_left: at the speed so far; None when nothing was changed yet.
+        is_trial: nothing is written.
+    """
+
+    name: str
+    direction: str
+    changed: int
+    total: int
+    seconds_left: float | None
+    is_trial: bool = False
+
+    def __str__(self) -> str:
+        text = f"{self.name} {self.direction}: {self.changed} of {max(self.total, self.changed)} documents"
+        if self.is_trial:
+            return text + " would change"
+        return text if self.seconds_left is None else f"{text}, {_duration(self.seconds_left)} left"
+
+
+class Runner:
+    """Brings the documents of a database to a version.
+
+    Args:
+        database: the driver's, of the blocking face.
+        migrations: by number, as `load` returns them.
+        batch: documents of one step.
+        report: called with a Progress after each batch.
+
+    Example:
+        >>> Runner(db.database(), load("migrations")).migrate()
+        []
+    """
+
+    def __init__(
+        self,
+        database: Any,
+        migrations: list[Migration],
+        *,
+        batch: int = BATCH,
+        report: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        self._database = database
+        self._migrations = migrations
+        self._batch = batch
+        self._report = report
+        self._state = State(database)
+
+    def plan(self, to: int | None = None) -> list[tuple[Migration, bool]]:
+        """Return what `migrate` would do: each migration, and whether it goes forward.
+
+        Args:
+            to: the number of the last version to have; 0 for none, None for all.
+
+        Raises:
+            MigrationError: a version has no way back, or the database has one that is not among the files.
+
+        Example:
+            >>> Runner(db.database(), load("migrations")).plan()
+            []
+        """
+        last = to if to is not None else max((migration.number for migration in self._migrations), default=0)
+        known = {migration.name: migration for migration in self._migrations}
+        applied = self._state.applied()
+        begun = self._state.unfinished()
+        strange = [name for name in [*applied, *([begun["_id"]] if begun else [])] if name not in known]
+        if strange:
+            raise MigrationError(
+                f"expected the files of {', '.join(strange)}, which the database has; found none"
+            )
+        steps: list[tuple[Migration, bool]] = []
+        if begun is not None:
+            # What was begun is ended first, whichever way it went.
+            migration, is_forward = known[begun["_id"]], begun["direction"] == "forward"
+            steps.append((migration, is_forward))
+            applied = [name for name in applied if name != migration.name] + [migration.name] * is_forward
+        steps += [(one, True) for one in self._migrations if one.number <= last and one.name not in applied]
+        back = [one for one in reversed(self._migrations) if one.number > last and one.name in applied]
+        for migration in back:
+            if migration.backward is None:
+                raise MigrationError(
+                    f"{migration.name} has no way back: expected backward(document) or BACKWARD in it"
+                )
+        return steps + [(migration, False) for migration in back]
+
+    def migrate(self, to: int | None = None, *, is_trial: bool = False) -> list[str]:
+        """Change the documents that are not at the wanted version; return the names of what was done.
+
+        Args:
+            to: the number of the last version to have; 0 for none, None for all.
+            is_trial: True: change each document in memory only, and write nothing.
+
+        Raises:
+            MigrationError: a document could not be changed; it is named, and the next run begins there.
+            Busy: another process migrates.
+
+        Example:
+            >>> Runner(db.database(), load("migrations")).migrate(is_trial=True)
+            []
+        """
+        if is_trial:
+            return [self._try(migration, is_forward) for migration, is_forward in self.plan(to)]
+        self._state.lock()
+        try:
+            return [self._run(migration, is_forward) for migration, is_forward in self.plan(to)]
+        finally:
+            self._state.release()
+
+    def _try(self, migration: Migration, is_forward: bool) -> str:
+        """Change documents in memory."""
+        change, collection = migration.change(is_forward), self._database[migration.collection]
+        meant = migration.meant(is_forward)
+        total = collection.count_documents(meant)
+        changed = 0
+        if callable(change):
+            for document in collection.find(meant):
+                changed += _changed(migration, change, document) is not None
+        else:
+            changed = total
+        self._report(Progress(migration.name, _direction(is_forward), changed, total, None, True))
+        return migration.name
+
+    def _run(self, migration: Migration, is_forward: bool) -> str:
+        name, direction = migration.name, _direction(is_forward)
+        collection = self._database[migration.collection]
+        todo = {"$and": [migration.meant(is_forward), {MARK: {"$ne": f"{name} {direction}"}}]}
+        kept = self._state.begin(name, direction, collection.count_documents(todo))
+        if kept["stage"] == "running":
+            self._change_all(migration, is_forward, collection, todo, kept)
+            self._state.save(name, stage="cleaning", position=None)
+        self._clean(collection, f"{name} {direction}")
+        self._state.save(name, stage="done")
+        return name
+
+    def _change_all(
+        self,
+        migration: Migration,
+        is_forward: bool,
+        collection: Any,
+        todo: dict[str, Any],
+        kept: dict[str, Any],
+    ) -> None:
+        changed, total = kept["changed"], kept["total"]
+        began, at_first = time.monotonic(), changed
+        for _ in range(MOST_PASSES):
+            in_pass = 0
+            for documents in self._batches(collection, todo, kept["position"]):
+                self._state.renew()
+                self._change(migration, is_forward, collection, todo, documents)
+                in_pass += len(documents)
+                changed += len(documents)
+                self._state.save(migration.name, position=documents[-1]["_id"], changed=changed)
+                speed = (changed - at_first) / max(time.monotonic() - began, 0.001)
+                left = max(total - changed, 0) / speed
+                self._report(Progress(migration.name, _direction(is_forward), changed, total, left))
+            if not in_pass and kept["position"] is None:
+                return
+            # What writers added behind this process is found by the next pass, from the beginning.
+            kept["position"] = None
+        raise MigrationError(
+            f"{migration.name}: after {MOST_PASSES} passes writers still add documents in the form that it changes; "
+            "let them write the new form first, and FILTER tell the two apart"
+        )
+
+    def _batches(
+        self, collection: Any, todo: dict[str, Any], position: Any
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Documents to change, by `_id` of any type."""
+        while True:
+            options: dict[str, Any] = {} if position is None else {"min": [("_id", position)]}
+            found = collection.find(
+                todo, hint=[("_id", 1)], limit=self._batch, sort=[("_id", 1)], **options
+            ).to_list()
+            if not found:
+                return
+            yield found
+            position = found[-1]["_id"]
+
+    def _change(
+        self,
+        migration: Migration,
+        is_forward: bool,
+        collection: Any,
+        todo: dict[str, Any],
+        documents: list[dict[str, Any]],
+    ) -> None:
+        """Change the documents of a batch, those again that writers changed meanwhile."""
+        mark = f"{migration.name} {_direction(is_forward)}"
+        change = migration.change(is_forward)
+        ids = [document["_id"] for document in documents]
+        mine = {"$and": [{"_id": {"$in": ids}}, todo]}
+        if not callable(change):
+            collection.update_many(mine, [*(change or ()), {"$set": {MARK: {"$literal": mark}}}])
+            return
+        for _ in range(MOST_TRIES):
+            writes = []
+            for document in documents:
+                made = _changed(migration, change, document)
+                new = dict(document if made is None else made)
+                new[MARK] = mark
+                is_same = {"$expr": {"$eq": ["$$ROOT", {"$literal": document}]}}
+                writes.append(ReplaceOne({"_id": document["_id"], **is_same}, new))
+            if collection.bulk_write(writes, ordered=False).matched_count == len(writes):
+                return
+            documents = collection.find(mine).to_list()
+            if not documents:
+                return
+        raise MigrationError(
+            f"{migration.name}: writers change {documents[0]['_id']!r} faster than it can be read"
+        )
+
+    def _clean(self, collection: Any, mark: str) -> None:
+        """Take the marks away; it does not matter how often this is begun."""
+        while True:
+            rows = collection.find({MARK: mark}, {"_id": 1}, limit=self._batch).to_list()
+            if not rows:
+                return
+            self._state.renew()
+            collection.update_many(
+                {"_id": {"$in": [row["_id"] for row in rows]}, MARK: mark}, {"$unset": {MARK: ""}}
+            )
+
+
+def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dict[str, Any] | None:
+    """What a migration's function makes of a document."""
+    id = document["_id"]
+    given = {key: value for key, value in document.items() if key != MARK}
+    before = dict(given)
+    try:
+        made = change(given)
+    except Exception as error:
+        raise MigrationError(
+            f"{migration.name}: {migration.collection} {id!r}: {type(error).__name__}: {error}; nothing of it was "
+            "written"
+        ) from error
+    if made is None:
+        return None
+    if made.get("_id", id) != id or "_id" not in made:
+        raise MigrationError(
+            f"{migration.name}: expected the same _id for {migration.collection} {id!r}, found another"
+        )
+    return dict(made) if dict(made) != before or list(made) != list(before) else None
+
+
+def _direction(is_forward: bool) -> str:
+    return "forward" if is_forward else "backward"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

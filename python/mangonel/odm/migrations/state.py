@@ -1,0 +1,108 @@
+"""What is known of migrations in the database: which were applied, how far one came, and who is at work.
+
+One document of the collection `migrations` for each, and one that is the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from mangonel.errors import DuplicateKeyError
+
+LOCK = "lock"
+LEASE_S = 30
+
+
+class Busy(Exception):
+    """Another process migrates."""
+
+
+class State:
+    """The collection `migrations` of a database, and this process's place in it."""
+
+    def __init__(self, database: Any, name: str = "migrations") -> None:
+        self._collection = database[name]
+        self._me = {"host": socket.gethostname(), "pid": os.getpid(), "token": uuid.uuid4().hex}
+
+    def applied(self) -> list[str]:
+        """Return the names of the migrations that documents have been through."""
+        found = self._collection.find({"direction": "forward", "stage": "done"}).sort("_id")
+        return [row["_id"] for row in found]
+
+    def unfinished(self) -> dict[str, Any] | None:
+        """Return the migration that was begun and not ended, or None."""
+        found: dict[str, Any] | None = self._collection.find_one({"stage": {"$in": ["running", "cleaning"]}})
+        return found
+
+    def begin(self, name: str, direction: str, total: int) -> dict[str, Any]:
+        """Return the state of a migration, as it was left or from its beginning."""
+        kept = self._collection.find_one({"_id": name, "direction": direction, "stage": {"$ne": "done"}})
+        if kept is not None:
+            return dict(kept)
+        fresh = {"direction": direction, "stage": "running", "position": None, "changed": 0, "total": total}
+        self._collection.replace_one({"_id": name}, fresh, upsert=True)
+        return {"_id": name, **fresh}
+
+    def save(self, name: str, **values: Any) -> None:
+        """Store how far a migration came."""
+        self._collection.update_one({"_id": name}, {"$set": values})
+
+    def lock(self, wait: Callable[[float], None] = time.sleep, wait_s: float = LEASE_S + 5) -> None:
+        """Become the only process that migrates. The lock of a process that ended on this machine is taken over at
+        once, that of one elsewhere when its lease ends.
+
+        Raises:
+            Busy: another one goes on.
+        """
+        end = time.monotonic() + wait_s
+        while not self._take():
+            if time.monotonic() > end:
+                raise Busy("another process migrates this database; wait for it, or end it")
+            wait(0.5)
+
+    def _take(self) -> bool:
+        free: list[dict[str, Any]] = [{"$expr": {"$lt": ["$until", "$$NOW"]}}]
+        held = self._collection.find_one({"_id": LOCK})
+        if held is not None and _is_gone(held.get("owner") or {}):
+            free.append({"owner": held["owner"]})
+        if held is None:
+            with contextlib.suppress(DuplicateKeyError):
+                self._collection.insert_one({"_id": LOCK, "owner": None, "until": dt.datetime(1970, 1, 1)})
+        return bool(self._collection.update_one({"_id": LOCK, "$or": free}, self._lease()).matched_count)
+
+    def renew(self) -> None:
+        """Say that this process goes on.
+
+        Raises:
+            Busy: it took so long that another one took its place.
+        """
+        if not self._collection.update_one({"_id": LOCK, "owner": self._me}, self._lease()).matched_count:
+            raise Busy("this process took too long, and another one migrates in its place")
+
+    def release(self) -> None:
+        """Let others migrate."""
+        self._collection.delete_one({"_id": LOCK, "owner": self._me})
+
+    def _lease(self) -> list[dict[str, Any]]:
+        until = {"$add": ["$$NOW", LEASE_S * 1000]}
+        return [{"$set": {"owner": {"$literal": self._me}, "until": until}}]
+
+
+def _is_gone(owner: dict[str, Any]) -> bool:
+    """Whether the process that holds a lock was one of this machine and is no more."""
+    if owner.get("host") != socket.gethostname():
+        return False
+    try:
+        os.kill(int(owner["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, KeyError, ValueError):
+        return False
+    return False

@@ -1,0 +1,200 @@
+"""Migrations change each document once, whoever writes meanwhile and however often they are killed; and back again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mangonel import MongoClient
+from mangonel.cli import main
+from mangonel.odm.migrations import MigrationError, Runner, load
+
+ADD = """
+COLLECTION = "things"
+
+def forward(document):
+    document["n"] += 1
+    return document
+
+def backward(document):
+    document["n"] -= 1
+    return document
+"""
+RENAME = """
+COLLECTION = "things"
+FILTER = {"old": {"$exists": True}}
+BACK_FILTER = {"new": {"$exists": True}}
+FORWARD = [{"$set": {"new": "$old"}}, {"$unset": "old"}]
+BACKWARD = [{"$set": {"old": "$new"}}, {"$unset": "new"}]
+"""
+
+
+@pytest.fixture
+def database(server: Any, database_name: str) -> Any:
+    with MongoClient(server.uri) as client:
+        yield client[database_name]
+        client.drop_database(database_name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "0001_add.py").write_text(ADD)
+    (tmp_path / "0002_rename.py").write_text(RENAME)
+    (tmp_path / "README.py").write_text("raise RuntimeError")
+    return tmp_path
+
+
+def rows(database: Any) -> list[dict[str, Any]]:
+    """The documents, in the order of their ids."""
+    found: list[dict[str, Any]] = database.things.find().sort("_id").to_list()
+    return found
+
+
+def test_migrations_run_once_in_order_and_back(database: Any, folder: Path) -> None:
+    # Ids of several types stand in one collection.
+    database.things.insert_many([{"_id": id, "n": 1, "old": "x"} for id in (1, 2, "a", "b", b"c")])
+    before = rows(database)
+    runner = Runner(database, load(folder), batch=2)
+    assert runner.migrate() == ["0001_add", "0002_rename"]
+    assert [row["n"] for row in rows(database)] == [2] * 5
+    assert all(set(row) == {"_id", "n", "new"} for row in rows(database))
+    assert runner.migrate() == []
+    assert runner.migrate(to=1) == ["0002_rename"]
+    assert runner.migrate(to=0) == ["0001_add"]
+    assert rows(database) == before
+    assert runner.migrate(to=1) == ["0001_add"]
+
+
+def test_a_trial_writes_nothing_and_finds_what_would_fail(database: Any, folder: Path) -> None:
+    database.things.insert_many([{"n": 1}, {"n": 2}])
+    seen: list[str] = []
+    Runner(database, load(folder), report=lambda progress: seen.append(str(progress))).migrate(is_trial=True)
+    assert seen[0] == "0001_add forward: 2 of 2 documents would change"
+    assert database.list_collection_names() == ["things"]
+    database.things.insert_one({"_id": "bad", "n": "text"})
+    with pytest.raises(MigrationError, match="things 'bad': TypeError"):
+        Runner(database, load(folder)).migrate(is_trial=True)
+
+
+def test_a_document_that_cannot_be_changed_is_named_and_the_next_run_continues(
+    database: Any, folder: Path
+) -> None:
+    database.things.insert_many([{"_id": n, "n": 1} for n in range(5)])
+    database.things.update_one({"_id": 3}, {"$set": {"n": "text"}})
+    with pytest.raises(MigrationError, match="things 3"):
+        Runner(database, load(folder), batch=2).migrate(to=1)
+    database.things.update_one({"_id": 3}, {"$set": {"n": 1}})
+    assert Runner(database, load(folder), batch=2).migrate(to=1) == ["0001_add"]
+    assert [row["n"] for row in rows(database)] == [2] * 5
+
+
+def test_a_writer_that_comes_between_is_not_overwritten(database: Any, folder: Path) -> None:
+    database.things.insert_many([{"_id": n, "n": 1, "w": 0} for n in range(4)])
+    (migration, _) = load(folder)
+    plain: Any = migration.forward
+
+    def forward(document: dict[str, Any]) -> Any:
+        # Each document changes once behind the migration's back.
+        database.things.update_one({"_id": document["_id"], "w": 0}, {"$set": {"w": 1}, "$inc": {"n": 10}})
+        return plain(document)
+
+    import dataclasses
+
+    Runner(database, [dataclasses.replace(migration, forward=forward)]).migrate()
+    assert [(row["n"], row["w"]) for row in rows(database)] == [(12, 1)] * 4
+
+
+def test_what_is_inserted_behind_the_migration_is_changed_too(database: Any, folder: Path) -> None:
+    database.things.insert_many([{"_id": n, "old": n} for n in range(10, 14)])
+    added: list[int] = []
+
+    def report(progress: Any) -> None:
+        if progress.name == "0002_rename" and len(added) < 3:
+            added.append(len(added))
+            database.things.insert_one({"_id": added[-1], "old": added[-1]})
+
+    Runner(database, load(folder)[1:], batch=2, report=report).migrate()
+    assert len(added) == 3
+    assert all("new" in row and "old" not in row for row in rows(database))
+
+
+def test_a_migration_without_a_way_back_says_so(database: Any, tmp_path: Path) -> None:
+    (tmp_path / "0001_only.py").write_text(ADD.partition("def backward")[0])
+    runner = Runner(database, load(tmp_path))
+    runner.migrate()
+    with pytest.raises(MigrationError, match="0001_only has no way back"):
+        runner.migrate(to=0)
+    with pytest.raises(MigrationError, match="expected the files of 0001_only"):
+        Runner(database, []).migrate()
+
+
+def test_two_migrations_of_one_number_are_refused(folder: Path) -> None:
+    (folder / "0002_other.py").write_text(ADD)
+    with pytest.raises(ValueError, match="one migration of the number 2"):
+        load(folder)
+
+
+def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
+    server: Any, database: Any, folder: Path
+) -> None:
+    count = 1500
+    database.things.insert_many([{"_id": n, "n": n, "w": 0} for n in range(count)])
+    (folder / "0002_rename.py").unlink()
+    url = f"{server.uri.split('/?')[0]}/{database.name}"
+    command = [sys.executable, "-m", "mangonel", "odm", "migrate", url, str(folder), "--batch", "25"]
+    written = [0, 0]
+    is_over = threading.Event()
+
+    def write(which: int) -> None:
+        with MongoClient(server.uri) as client:
+            while not is_over.is_set():
+                id = (written[which] * 7 + which * 750) % count
+                client[database.name].things.update_one({"_id": id}, {"$inc": {"w": 1}})
+                written[which] += 1
+
+    writers = [threading.Thread(target=write, args=(which,)) for which in (0, 1)]
+    for writer in writers:
+        writer.start()
+    try:
+        for kill_at in (50, 500, 1000):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            for line in process.stdout:
+                if int(line.split(": ")[1].split()[0]) >= kill_at:
+                    break
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
+        assert database.migrations.find_one({"_id": "0001_add"})["stage"] == "running"
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    finally:
+        is_over.set()
+        for writer in writers:
+            writer.join()
+    found = rows(database)
+    assert [row["n"] for row in found] == [n + 1 for n in range(count)]
+    assert sum(row["w"] for row in found) == sum(written)
+    assert all(set(row) == {"_id", "n", "w"} for row in found)
+
+
+def test_the_command_migrates_and_says_what_it_did(
+    server: Any, database: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.things.insert_many([{"n": 1, "old": 1}])
+    url = f"{server.uri.split('/?')[0]}/{database.name}"
+    assert main(["odm", "migrate", url, str(folder), "--dry-run"]) == 0
+    assert "would run: 0001_add, 0002_rename" in capsys.readouterr().out
+    assert main(["odm", "migrate", url, str(folder)]) == 0
+    assert "0001_add forward: 1 of 1 documents, 0 s left" in capsys.readouterr().out
+    assert main(["odm", "migrate", url, str(folder)]) == 0
+    assert capsys.readouterr().out == "nothing to do\n"
+    with pytest.raises(SystemExit, match="2"):
+        main(["odm", "migrate", url, str(folder / "none")])
