@@ -90,6 +90,10 @@ OPTIONS: dict[str, Option] = {
     "lazy": Option(lambda q: q.lazy()),
     "eager": Option(lambda q: q.eager()),
     "include": Option(lambda q: q.include(Item.owner)),
+    "lookup": Option(lambda q: q.lookup(Item.owner)),
+    "merge": Option(
+        lambda q: q.merge(Item.unscoped(Item.n > 2)), lambda rows: [row for row in rows if row["n"] > 2]
+    ),
     "as_": Option(lambda q: q.as_(Card)),
     "on_invalid": Option(lambda q: q.find(on_invalid="skip")),
     "using": Option(lambda q: q.using(OTHER[0]), rows="other"),
@@ -117,10 +121,10 @@ OTHER: list[str] = []
 
 # Every cell that raises, by operation; all others must agree with the model.
 WRITES = {"read_preference", "read_concern", "return_key"}
-FORMS = {"include", "as_", "on_invalid"}
+FORMS = {"include", "lookup", "as_", "on_invalid"}
 REFUSED: dict[str, set[str]] = {
-    "paginate": {"return_key"},
-    "page": {"limit", "skip", "slice", "slice of a slice", "sorted window", "as_"},
+    "paginate": {"return_key", "lookup"},
+    "page": {"lookup", "limit", "skip", "slice", "slice of a slice", "sorted window", "as_"},
     "dicts": FORMS,
     "raw": FORMS,
     "json": FORMS,
@@ -136,8 +140,8 @@ REFUSED: dict[str, set[str]] = {
     "update": WRITES | {"max_time_ms"},
     "delete": WRITES | {"max_time_ms"},
     **{
-        name: WRITES | {"skip", "slice", "slice of a slice", "sorted window", "on_invalid"}
-        for name in ("find_and_update", "find_and_delete", "upsert", "get_or_create")
+        name: WRITES | {"lookup", "skip", "slice", "slice of a slice", "sorted window", "on_invalid"}
+        for name in ("find_and_update", "find_and_replace", "find_and_delete", "upsert", "get_or_create")
     },
 }
 
@@ -204,6 +208,12 @@ def regroup(rows: Rows) -> None:
         row["group"] = "z"
 
 
+def replace(rows: Rows) -> None:
+    """What putting another row in their place does."""
+    for row in rows:
+        row.update(name="new", n=2, group="z")
+
+
 def mark(rows: Rows) -> None:
     """What deleting rows does where deletion marks."""
     for row in rows:
@@ -259,6 +269,11 @@ DEEDS: dict[str, Deed] = {
         first,
         lambda rows: regroup(rows[:1]),
     ),
+    "find_and_replace": Deed(
+        lambda face, q: name_of(face.call(q, "find_and_replace", Item(name="new", n=2, group="z"))),
+        lambda rows: "new" if rows else None,
+        lambda rows: replace(rows[:1]),
+    ),
     "find_and_delete": Deed(
         lambda face, q: name_of(face.call(q, "find_and_delete")), first, lambda rows: mark(rows[:1])
     ),
@@ -305,7 +320,7 @@ def data(db: Connection, database_name: str) -> Iterator[dict[str, Rows]]:
 
 def stored(db: Connection, name: str) -> Rows:
     """What a database holds, as rows."""
-    found = db.client[name]["items"].find().sort("n")
+    found = db.client[name]["items"].find().sort("_id")
     return [
         {key: row[key] for key in ("name", "group", "n")} | {"deleted": row.get("deleted_at") is not None}
         for row in found

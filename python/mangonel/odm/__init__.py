@@ -16,6 +16,7 @@ One model serves both faces: `save()` blocks, `await asave()` does not; queries 
 from __future__ import annotations
 
 from mangonel.bson import ObjectId
+from mangonel.odm._registry import documents
 from mangonel.odm.connections.connection import Connection, connect, connection
 from mangonel.odm.connections.identity import identity_map
 from mangonel.odm.errors import (
@@ -145,6 +146,7 @@ __all__ = [
     "contains",
     "current_date",
     "desc",
+    "documents",
     "each",
     "elem",
     "endswith",

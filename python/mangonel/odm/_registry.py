@@ -12,6 +12,16 @@ registry: dict[str, Any] = {}
 models: list[Any] = []
 
 
+def documents() -> list[Any]:
+    """Return every document class that was defined, in that order; `mangonel.odm.documents()` for tools.
+
+    Example:
+        >>> User in documents()
+        True
+    """
+    return [model for model in models if model.__is_document__]
+
+
 def is_model(plain: Any) -> bool:
     """Whether something is a model class, a document's or an embedded one's."""
     return isinstance(plain, _core.OdmMeta)

@@ -53,7 +53,7 @@ class Seen:
         self.count += 1
         if value is None:
             self.is_null = True
-        elif isinstance(value, Mapping) and type(value) is not DBRef:
+        elif isinstance(value, dict):
             kind = value.get("type")
             if kind in GEO and set(value) == {"type", "coordinates"}:
                 self.types.add(str(kind))

@@ -211,5 +211,8 @@ fn default(py: Python<'_>, plan: &'static Plan, field: &'static Field) -> PyResu
     let mut element = Vec::new();
     let written = Writer::new(py, plan, &mut element).value(&field.kind, Name::Text(&field.key), &made);
     // A default that cannot be stored is none: the document's own save says so.
-    Ok(written.ok().and_then(|()| Elements::bare(&element).next()).map(|found| (found.kind, found.value.to_vec())))
+    Ok(written
+        .ok()
+        .and_then(|()| Elements::bare(&element).next())
+        .map(|found| (found.kind, found.value.to_vec())))
 }

@@ -515,6 +515,33 @@ class Path(Operand, Generic[T]):
         return Expr({self._key: {"$geoWithin": {"$box": [list(lower_left), list(upper_right)]}}})
 
     @_named
+    def within_circle(self, centre: tuple[float, float], radius: float) -> Expr:
+        """Legacy points in a flat circle.
+
+        Args:
+            centre: the middle, any two numbers.
+            radius: in the same unit.
+
+        Example:
+            >>> F(Cafe.loc).within_circle((0, 0), 5).query
+            {'loc': {'$geoWithin': {'$center': [[0, 0], 5]}}}
+        """
+        return Expr({self._key: {"$geoWithin": {"$center": [list(centre), radius]}}})
+
+    @_named
+    def within_polygon(self, corners: Iterable[tuple[float, float]]) -> Expr:
+        """Legacy points in a flat polygon; `within` takes a `Polygon` on the sphere.
+
+        Args:
+            corners: three or more; the last is joined to the first.
+
+        Example:
+            >>> F(Cafe.loc).within_polygon([(0, 0), (3, 6), (6, 1)]).query
+            {'loc': {'$geoWithin': {'$polygon': [[0, 0], [3, 6], [6, 1]]}}}
+        """
+        return Expr({self._key: {"$geoWithin": {"$polygon": [list(corner) for corner in corners]}}})
+
+    @_named
     def intersects(self, geometry: Geometry) -> Expr:
         """Geometries that have a point in common with this one.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-import socket
+import platform
 import time
 import uuid
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class State:
 
     def __init__(self, database: Any, name: str = "migrations") -> None:
         self._collection = database[name]
-        self._me = {"host": socket.gethostname(), "pid": os.getpid(), "token": uuid.uuid4().hex}
+        self._me = {"host": platform.node(), "pid": os.getpid(), "token": uuid.uuid4().hex}
 
     def applied(self) -> list[str]:
         """Return the names of the migrations that documents have been through."""
@@ -97,7 +97,7 @@ class State:
 
 def _is_gone(owner: dict[str, Any]) -> bool:
     """Whether the process that holds a lock was one of this machine and is no more."""
-    if owner.get("host") != socket.gethostname():
+    if owner.get("host") != platform.node():
         return False
     try:
         os.kill(int(owner["pid"]), 0)

@@ -109,31 +109,40 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         """Return the document as the driver takes it: raw BSON."""
         return RawBSONDocument(_core.odm_encode(self))
 
-    def to_dict(self, *, exclude: Any = (), only: Any = None, by_key: bool = False) -> dict[str, Any]:
+    def to_dict(
+        self, *, exclude: Any = (), only: Any = None, by_key: bool = False, include: Any = (), also: Any = ()
+    ) -> dict[str, Any]:
         """Return the values as a dict, embedded documents included; references become ids.
 
         Args:
-            exclude: attributes to leave out.
+            exclude: attributes to leave out; "address.zip" for those of embedded documents.
             only: the attributes to take; None for all.
             by_key: name them as the database does.
+            include: references that become the documents they lead to, which must have been fetched.
+            also: properties, and methods without arguments, whose values are added.
+
+        Raises:
+            DocumentNotFound: a reference of `include` was not fetched.
 
         Example:
             >>> user.to_dict(only=["name", "age"])
             {'name': 'Ada', 'age': 36}
         """
-        return convert.to_dict(self, exclude=exclude, only=only, by_key=by_key)
+        return convert.to_dict(self, exclude=exclude, only=only, by_key=by_key, include=include, also=also)
 
-    def to_json(self, *, exclude: Any = (), only: Any = None, by_key: bool = False) -> str:
+    def to_json(
+        self, *, exclude: Any = (), only: Any = None, by_key: bool = False, include: Any = (), also: Any = ()
+    ) -> str:
         """Return the values as JSON: ids, dates and decimals as strings.
 
         Args:
-            exclude, only, by_key: as for `to_dict`.
+            exclude, only, by_key, include, also: as for `to_dict`.
 
         Example:
             >>> user.to_json(only=["name", "age"])
             '{"name": "Ada", "age": 36}'
         """
-        return convert.to_json(self, exclude=exclude, only=only, by_key=by_key)
+        return convert.to_json(self, exclude=exclude, only=only, by_key=by_key, include=include, also=also)
 
     @property
     def extra(self) -> dict[str, Any]:

@@ -92,26 +92,62 @@ def _flatten(annotation: Any) -> Iterable[Any]:
 
 
 def to_dict(
-    instance: Any, *, exclude: Iterable[str] = (), only: Iterable[str] | None = None, by_key: bool = False
+    instance: Any,
+    *,
+    exclude: Iterable[str] = (),
+    only: Iterable[str] | None = None,
+    by_key: bool = False,
+    include: Iterable[str] = (),
+    also: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return an instance's values as a dict, all the way down."""
     fields = instance.__plan__.fields
-    left_out = set(exclude)
-    chosen = None if only is None else set(only)
+    left_out, chosen = _tree(exclude), None if only is None else _tree(only)
+    whole = set(include)
     found: dict[str, Any] = {}
     for name in _core.odm_loaded(instance):
-        if name in left_out or (chosen is not None and name not in chosen):
+        less, more = left_out.get(name), None if chosen is None else chosen.get(name)
+        if (name in left_out and not less) or (chosen is not None and more is None):
             continue
-        found[fields[name].key if by_key else name] = plain(getattr(instance, name), by_key)
+        value = getattr(instance, name)
+        made = _documents(value) if name in whole else value
+        found[fields[name].key if by_key else name] = plain(made, by_key, less or (), more or None)
+    for name in also:
+        value = getattr(instance, name)
+        found[name] = plain(value() if callable(value) else value, by_key)
     if instance.__dynamic__ and chosen is None:
         found.update(instance.extra)
     return found
 
 
-def plain(value: Any, by_key: bool = False) -> Any:
+def _tree(names: Iterable[str]) -> dict[str, list[str]]:
+    """What is said of each attribute: nothing for it whole, or which parts of it."""
+    tree: dict[str, list[str]] = {}
+    for name in names:
+        first, _, rest = name.partition(".")
+        parts = tree.setdefault(first, [])
+        if rest:
+            parts.append(rest)
+    return tree
+
+
+def _documents(value: Any) -> Any:
+    """The documents that references lead to, in place of them."""
+    if isinstance(value, Ref):
+        return value.value
+    if isinstance(value, Refs):
+        return value.values
+    if isinstance(value, dict):
+        return {key: _documents(item) for key, item in value.items()}
+    return [_documents(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+
+
+def plain(
+    value: Any, by_key: bool = False, exclude: Iterable[str] = (), only: Iterable[str] | None = None
+) -> Any:
     """Return a value without objects of the mapper's."""
     if is_instance(value):
-        return to_dict(value, by_key=by_key)
+        return to_dict(value, by_key=by_key, exclude=exclude, only=only)
     if isinstance(value, Ref):
         return value.id
     if isinstance(value, Refs):
@@ -119,19 +155,17 @@ def plain(value: Any, by_key: bool = False) -> Any:
     if isinstance(value, Geometry):
         return value.to_geojson()
     if isinstance(value, dict):
-        return {key: plain(item, by_key) for key, item in value.items()}
+        return {key: plain(item, by_key, exclude, only) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, by_key) for item in value]
+        return [plain(item, by_key, exclude, only) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
     return value
 
 
-def to_json(
-    instance: Any, *, exclude: Iterable[str] = (), only: Iterable[str] | None = None, by_key: bool = False
-) -> str:
-    """Return an instance's values as JSON."""
-    return json.dumps(to_dict(instance, exclude=exclude, only=only, by_key=by_key), default=json_value)
+def to_json(instance: Any, **options: Any) -> str:
+    """Return an instance's values as JSON; the options are those of `to_dict`."""
+    return json.dumps(to_dict(instance, **options), default=json_value)
 
 
 def json_value(value: Any) -> Any:

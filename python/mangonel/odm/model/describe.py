@@ -5,6 +5,7 @@ The description is plain dicts and tuples; `crates/py/src/odm/plan.rs` reads it.
 
 from __future__ import annotations
 
+import collections
 import copy
 import datetime as dt
 import decimal
@@ -269,6 +270,9 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         "MutableSequence",
     ):
         return "list", _inner(arguments[0] if arguments else Any, cls), "list"
+    if container is collections.deque:
+        inner = _inner(arguments[0] if arguments else Any, cls)
+        return "custom", (_deque(inner), list, collections.deque), "deque"
     if container in (set, frozenset):
         return container.__name__, _inner(arguments[0] if arguments else Any, cls), container.__name__
     if container is tuple:
@@ -328,6 +332,23 @@ def _check_zones(inner: Any, cls: Any) -> None:
             f"cannot store a {inner.__name__} inside {cls.__name__}: one has dates with time zones, the other without; "
             "set __tz_aware__ alike in both"
         )
+
+
+def _deque(inner: dict[str, Any]) -> Any:
+    """What makes a deque of a stored array of plain values.
+
+    Raises:
+        TypeError: its elements are of a type that only the core makes.
+    """
+    if inner["op"] not in ("any", "str", "int", "float", "bool", "bytes", "object_id"):
+        raise TypeError(f"cannot store a deque of {inner['label']}: expected one of plain values; use a list")
+
+    def load(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise ValueError(f"expected deque, got {type(value).__name__}")
+        return collections.deque(value)
+
+    return load
 
 
 def _pattern(value: Any) -> Any:

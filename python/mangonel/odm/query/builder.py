@@ -9,7 +9,7 @@ from mangonel import _core, timeout
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.expr import Where, query_of
-from mangonel.odm.expressions.paths import dump, key_of, order_of
+from mangonel.odm.expressions.paths import dump, key_of, order_of, path_of
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
@@ -31,6 +31,7 @@ class QueryBuilder(Generic[T]):
         "_connection",
         "_includes",
         "_is_none",
+        "_lookups",
         "_model",
         "_on_invalid",
         "_options",
@@ -50,6 +51,7 @@ class QueryBuilder(Generic[T]):
         self._wish: dict[str, Any] = {}
         self._shape: Any = None
         self._includes: tuple[Any, ...] = ()
+        self._lookups: tuple[Any, ...] = ()
         self._connection: Connection | None = None
         self._session: Any = None
         self._seconds: float | None = None
@@ -75,7 +77,7 @@ class QueryBuilder(Generic[T]):
     def _bare(self, **options: Any) -> Self:
         """The same documents, as the driver has them."""
         made = self._with(**options)
-        made._shape, made._includes, made._on_invalid = None, (), "raise"
+        made._shape, made._includes, made._lookups, made._on_invalid = None, (), (), "raise"
         return made
 
     def _from(self, origin: Any) -> Self:
@@ -118,6 +120,34 @@ class QueryBuilder(Generic[T]):
                     f'expected "raise", "skip" or a function for on_invalid, found {on_invalid!r}'
                 )
             made._on_invalid = on_invalid
+        return made
+
+    def merge(self, *others: QueryBuilder[T]) -> Self:
+        """Add what other queries of the model ask for, such as named scopes; of two orders or limits the last counts.
+
+        Args:
+            others: queries, as `Post.published()`.
+
+        Raises:
+            TypeError: one is of another model.
+
+        Example:
+            >>> User.find(User.age > 18).merge(User.find(User.name == "Ada").limit(1)).count()
+            1
+        """
+        made = self._copy()
+        for other in others:
+            if other._model is not self._model:
+                raise TypeError(
+                    f"expected a query of {self._model.__name__}, found one of {other._model.__name__}"
+                )
+            scoped = set(map(id, self._where))
+            made._where = (*made._where, *(part for part in other._where if id(part) not in scoped))
+            made._options = {**made._options, **other._options}
+            made._wish = {**made._wish, **other._wish}
+            made._includes = (*made._includes, *other._includes)
+            made._lookups = (*made._lookups, *other._lookups)
+            made._is_none = made._is_none or other._is_none
         return made
 
     def sort(self, *orders: Any) -> Self:
@@ -235,6 +265,20 @@ class QueryBuilder(Generic[T]):
         """
         made = self._copy()
         made._includes = (*self._includes, *fields)
+        return made
+
+    def lookup(self, *fields: Any) -> Self:
+        """Fetch what references lead to in the same command, by `$lookup`; `include()` asks once more for each field.
+
+        Args:
+            fields: references of the model itself, such as `Post.author`; their documents must be in the same database.
+
+        Example:
+            >>> [found.author.value.name for found in Post.find().lookup(Post.author)]
+            ['Ada']
+        """
+        made = self._copy()
+        made._lookups = (*self._lookups, *(path_of(field) for field in fields))
         return made
 
     def using(self, other: Connection | str) -> Self:
@@ -369,7 +413,7 @@ class QueryBuilder(Generic[T]):
         return self._with(**options)
 
     def text_score(self, name: str = "score") -> Self:
-        """Sort by how well a text search matches.
+        """Sort by how well a text search matches. Shapes with a field of this name, and `dicts()`, have the score.
 
         Args:
             name: the key that the score is put under.
@@ -378,7 +422,7 @@ class QueryBuilder(Generic[T]):
             >>> User.find(text("bread")).text_score()
             Query(User, {'$text': {'$search': 'bread'}})
         """
-        return self._with(sort={name: {"$meta": "textScore"}})
+        return self._with(sort={name: {"$meta": "textScore"}})._wishing(score=name)
 
     # Everything below needs the database.
 

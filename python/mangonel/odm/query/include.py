@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.paths import Path, path_of
 from mangonel.odm.model.refs import Ref, Refs, _hashable, fetch_flow
 
@@ -59,6 +61,89 @@ def _attributes(path: Path[Any]) -> list[str]:
     return names
 
 
+async def lookup_flow(query: Any, request: Any) -> list[Any]:
+    """Fetch a query's documents as raw rows, with what its references lead to, by one aggregation."""
+    targets = [_target_of(path, request, query) for path in query._lookups]
+    stages = _stages(request)
+    for number, (path, target) in enumerate(zip(query._lookups, targets, strict=True)):
+        stage: dict[str, Any] = {
+            "from": target.__collection_name__(),
+            "localField": f"d.{path._key}",
+            "foreignField": "_id",
+            "as": f"r{number}",
+        }
+        scope = target.find().query
+        if scope:
+            stage["pipeline"] = [{"$match": scope}]
+        stages.append({"$lookup": stage})
+    collection = request.collection
+    raw = collection.with_options(
+        codec_options=collection.codec_options.with_options(document_class=RawBSONDocument)
+    )
+    cursor = await request.port.call(_aggregate, raw, stages, _options(request.keywords))
+    rows: list[Any] = await cursor._to_list_flow(None)
+    return rows
+
+
+def attach_found(query: Any, request: Any, documents: list[Any], rows: list[Any]) -> None:
+    """Give the references of documents what was found for them."""
+    for number, path in enumerate(query._lookups):
+        unique = {bytes(found.raw) for row in rows for found in row[f"r{number}"]}
+        model = path._field().target.__model__
+        made = _core.odm_decode_all(model, b"".join(unique), True, None, False, request.connection)
+        _attach(references(documents, path), made)
+
+
+def _target_of(path: Path[Any], request: Any, query: Any) -> Any:
+    target = path._field().target
+    if target is None:
+        raise TypeError(f"expected a reference for lookup(), found {path!r}")
+    if target.find()._from(request.connection)._request("all", request.port.is_async).connection is not (
+        request.connection
+    ):
+        raise UnsupportedOption(
+            f"lookup() cannot honour {path!r}: {target.__name__} is in another database; use include()"
+        )
+    return target
+
+
+def _stages(request: Any) -> list[dict[str, Any]]:
+    keywords = request.keywords
+    stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
+    for name in ("sort", "skip", "limit"):
+        if keywords.get(name):
+            stages.append({f"${name}": keywords[name]})
+    if keywords.get("projection"):
+        stages.append({"$project": keywords["projection"]})
+    return [*stages, {"$project": {"_id": 0, "d": "$$ROOT"}}]
+
+
+_AS_AGGREGATE = {
+    "hint": "hint",
+    "comment": "comment",
+    "collation": "collation",
+    "let": "let",
+    "session": "session",
+    "max_time_ms": "maxTimeMS",
+    "batch_size": "batchSize",
+    "allow_disk_use": "allowDiskUse",
+}
+_AS_STAGES = ("sort", "skip", "limit", "projection")
+
+
+def _options(keywords: dict[str, Any]) -> dict[str, Any]:
+    for name in keywords:
+        if name not in _AS_AGGREGATE and name not in _AS_STAGES:
+            raise UnsupportedOption(
+                f"lookup() cannot honour options({name}=…): leave it out, or use include()"
+            )
+    return {_AS_AGGREGATE[name]: value for name, value in keywords.items() if name in _AS_AGGREGATE}
+
+
+def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
+    return collection.aggregate(stages, **options)
+
+
 async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tuple[list[Any], Any]:
     found = references(documents, path)
     if not found:
@@ -69,6 +154,12 @@ async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tu
         wanted += ref.ids if isinstance(ref, Refs) else [ref.id]
     query = target.find()._from(request.connection).session(request.query._session)
     fetched = await fetch_flow(query._request("all", request.port.is_async), wanted)
+    _attach(found, fetched)
+    return fetched, target
+
+
+def _attach(found: list[Any], fetched: list[Any]) -> None:
+    """Give references the documents that they lead to, and their siblings too."""
     by_id = {_hashable(document.id): document for document in fetched}
     for ref in found:
         if isinstance(ref, Ref):
@@ -79,4 +170,3 @@ async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tu
             ref._siblings = _core.OdmSiblings()
         for id, document in by_id.items():
             ref._siblings.loaded[(ref._maker, id)] = document
-    return fetched, target

@@ -14,8 +14,9 @@ from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, ValidationError
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.invalid import located
+from mangonel.odm.model.shapes import decode
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
-from mangonel.odm.query.include import include_flow
+from mangonel.odm.query.include import attach_found, include_flow, lookup_flow
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
 from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
 from mangonel.odm.query.typed import loader
@@ -44,6 +45,11 @@ class QueryReads(QueryBuilder[T]):
         documents: list[Any] = []
         if self._is_none:
             return documents
+        if self._lookups:
+            rows = await lookup_flow(self, request)
+            documents = await self._decoded_flow(request, [bytes(row["d"].raw) for row in rows])
+            attach_found(self, request, documents, rows)
+            return documents
         cursor = request.collection.find(request.filter, **request.keywords)
         read = self._reader(request, self._options.get("limit") == 1)
         while await cursor._fetch_flow():
@@ -64,6 +70,12 @@ class QueryReads(QueryBuilder[T]):
         """What the query makes of raw documents."""
         lazy, only = self._wish.get("lazy", True), self._only()
         documents: list[Any] = []
+        if self._shape is not None:
+            tz_aware = self._model.__tz_aware__
+            return [decode(self._shape, data, tz_aware) for data in found]
+        if self._on_invalid == "raise" and found:
+            # Together, so that they are siblings; one that does not fit is found below.
+            found = [b"".join(found)]
         for data in found:
             try:
                 documents += _core.odm_decode_all(
@@ -125,6 +137,9 @@ class QueryReads(QueryBuilder[T]):
     def _slices(self) -> Iterator[list[T]]:
         request = self._request("iterate", False)
         if self._is_none:
+            return
+        if self._lookups:
+            yield request.port.flow(self._all_flow(request))
             return
         cursor = request.collection.find(request.filter, **request.keywords)
         read = self._reader(request)
@@ -526,12 +541,17 @@ class QueryReads(QueryBuilder[T]):
 class _AsyncDocuments(Generic[T]):
     """`async for` over a query: documents of a slice are handed out without waiting."""
 
-    __slots__ = ("_at", "_cursor", "_documents", "_query", "_read", "_request")
+    __slots__ = ("_at", "_cursor", "_documents", "_is_whole", "_query", "_read", "_request")
 
     def __init__(self, query: QueryReads[T]) -> None:
         self._query = query
         self._request = request = query._request("iterate", True)
-        self._cursor = None if query._is_none else request.collection.find(request.filter, **request.keywords)
+        self._is_whole = bool(query._lookups)
+        self._cursor = (
+            None
+            if query._is_none or self._is_whole
+            else request.collection.find(request.filter, **request.keywords)
+        )
         self._read = query._reader(request)
         self._documents: list[T] = []
         self._at = 0
@@ -548,6 +568,13 @@ class _AsyncDocuments(Generic[T]):
 
     async def _more_flow(self) -> T:
         cursor = self._cursor
+        if self._is_whole:
+            # One aggregation has them all.
+            self._is_whole = False
+            self._documents = await self._query._all_flow(self._request)
+            self._at = 1
+            if self._documents:
+                return self._documents[0]
         while cursor is not None:
             if cursor._batch is not None and not cursor._batch.is_empty:
                 self._documents = await self._query._slice_flow(cursor, self._read, self._request)

@@ -32,6 +32,7 @@ ASKED_BY = {
     "write_concern": "options(write_concern=…)",
     "where": "find()",
     "include": "include()",
+    "lookup": "lookup()",
     "shape": "as_()",
     "session": "session()",
     "on_invalid": "find(on_invalid=…)",
@@ -39,7 +40,7 @@ ASKED_BY = {
 # These are settings of the collection, not keywords of its methods.
 SETTINGS = ("read_preference", "read_concern", "write_concern")
 # These say how documents are made of what comes; a terminal that hands out none is not changed by them.
-FORM = ("projection", "include", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use")
+FORM = ("projection", "include", "lookup", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use")
 
 
 class Terminal:
@@ -87,7 +88,7 @@ TERMINALS = {
     terminal.name: terminal
     for terminal in (
         *(
-            Terminal(name, _FIND, ("include", "shape", "on_invalid"), is_find=True)
+            Terminal(name, _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True)
             for name in ("iterate", "all", "first", "last", "nth", "one")
         ),
         # It counts too, and a count knows no other options.
@@ -100,7 +101,7 @@ TERMINALS = {
             is_find=True,
         ),
         *(Terminal(name, _FIND, is_find=True) for name in ("dicts", "raw", "json", "values")),
-        Terminal("explain", _FIND, ("include", "shape", "on_invalid"), is_find=True),
+        Terminal("explain", _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True),
         Terminal("exists", _FIND, FORM, is_find=True),
         Terminal("is_empty", _FIND, FORM, is_find=True),
         Terminal("count", _COMMAND | _same("limit", "skip", "let"), FORM),
@@ -110,7 +111,7 @@ TERMINALS = {
         *(Terminal(name, _WRITE, (*FORM, "limit", "skip"), is_write=True) for name in ("update", "delete")),
         *(
             Terminal(name, _ONE, ("include", "shape", "limit", "batch_size", "allow_disk_use"), is_write=True)
-            for name in ("find_and_update", "find_and_delete", "upsert", "get_or_create")
+            for name in ("find_and_update", "find_and_replace", "find_and_delete", "upsert", "get_or_create")
         ),
         Terminal("watch", _same("comment", "collation", "batch_size")),
     )
@@ -130,6 +131,9 @@ class Request:
         self.port = collection._port
         self.filter: dict[str, Any] = query.query
         keywords = check_options(query, terminal)
+        score = query._wish.get("score")
+        if score is not None and (query._shape is not None or terminal.name in ("dicts", "raw")):
+            keywords["projection"] = {**(keywords.get("projection") or {}), score: {"$meta": "textScore"}}
         session = query._session or session_for(connection)
         if session is not None:
             keywords["session"] = session
@@ -166,6 +170,8 @@ def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
             keywords[name] = value
     if query._includes and "include" not in takes:
         raise unsupported(terminal.name, "include")
+    if query._lookups and "lookup" not in takes:
+        raise unsupported(terminal.name, "lookup")
     if query._shape is not None and "shape" not in takes:
         raise unsupported(terminal.name, "shape")
     if query._on_invalid != "raise" and "on_invalid" not in takes:

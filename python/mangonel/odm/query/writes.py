@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
-from mangonel.odm.errors import ValidationError
+from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.changes import Change, update_of
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.hooks import run_query_flow
@@ -167,6 +167,54 @@ class QueryWrites(QueryReads[T]):
             raise located(error, self._model, request.collection.name) from None
         return (await self._finished_flow(request, made))[0]
 
+    def find_and_replace(self, document: T, *, new: bool = True, upsert: bool = False) -> T | None:
+        """Put a document's values in place of the first one that matches, which keeps its id, and return it.
+
+        Args:
+            document: whose values are stored; its own id is not.
+            new: return it as it is afterwards; False: as it was.
+            upsert: insert it when nothing matches.
+
+        Raises:
+            UnsupportedOption: the model counts versions; load the document and use `replace()`.
+            ValidationError: a value is not what its field says. Nothing was sent.
+
+        Example:
+            >>> User.find(User.name == "Max").find_and_replace(User(name="Max", age=1)) is None
+            True
+        """
+        found: T | None = self._run(
+            False, "find_and_replace", self._find_and_replace_flow, document, new, upsert
+        )
+        return found
+
+    def afind_and_replace(
+        self, document: T, *, new: bool = True, upsert: bool = False
+    ) -> Coroutine[Any, Any, T | None]:
+        """As `find_and_replace`, on asyncio."""
+        found: Coroutine[Any, Any, T | None] = self._run(
+            True, "find_and_replace", self._find_and_replace_flow, document, new, upsert
+        )
+        return found
+
+    async def _find_and_replace_flow(self, request: Request, document: Any, new: bool, upsert: bool) -> Any:
+        if any(field.is_version for field in self._model.__plan__.fields.values()):
+            raise UnsupportedOption(
+                f"find_and_replace() cannot honour the versions of {self._model.__name__}: load it, and use replace()"
+            )
+        if self._is_none:
+            return None
+        await before_insert_flow(document, request.collection, True)
+        values = {key: value for key, value in document.to_bson().items() if key != "_id"}
+        keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
+        found = await request.port.call(
+            _find_one_and_replace, raw_collection(request.collection), request.filter, values, keywords
+        )
+        made = await self._made_flow(request, found)
+        if made is not None and self._shape is None:
+            await after_flow(made, request.port, "update")
+        return made
+
     def find_and_delete(self) -> T | None:
         """Delete the first document that matches and return it, or None; delete rules do not apply.
 
@@ -307,6 +355,10 @@ def _update_many(collection: Any, query: Any, update: Any, keywords: dict[str, A
 
 def _find_one_and_update(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:
     return collection.find_one_and_update(query, update, **keywords)
+
+
+def _find_one_and_replace(collection: Any, query: Any, values: Any, keywords: dict[str, Any]) -> Any:
+    return collection.find_one_and_replace(query, values, **keywords)
 
 
 def _find_one_and_delete(collection: Any, query: Any, keywords: dict[str, Any]) -> Any:

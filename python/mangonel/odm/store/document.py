@@ -357,10 +357,11 @@ class Document(Base):
         made: Coroutine[Any, Any, None] = place.port.flow(writes.delete_flow(self, place))
         return made
 
-    def reload(self, *, session: Any = None) -> Self:
+    def reload(self, *, keep_changes: bool = False, session: Any = None) -> Self:
         """Load the document again; changes that were not saved are lost.
 
         Args:
+            keep_changes: True: fields with changes that were not saved keep them; the others become what is stored.
             session: of the driver; None for the one of the context, if any.
 
         Raises:
@@ -372,13 +373,13 @@ class Document(Base):
             36
         """
         place = place_of(self, False, session)
-        made: Self = place.port.flow(writes.reload_flow(self, place))
+        made: Self = place.port.flow(writes.reload_flow(self, place, keep_changes))
         return made
 
-    def areload(self, *, session: Any = None) -> Coroutine[Any, Any, Self]:
+    def areload(self, *, keep_changes: bool = False, session: Any = None) -> Coroutine[Any, Any, Self]:
         """As `reload`, on asyncio."""
         place = place_of(self, True, session)
-        made: Coroutine[Any, Any, Self] = place.port.flow(writes.reload_flow(self, place))
+        made: Coroutine[Any, Any, Self] = place.port.flow(writes.reload_flow(self, place, keep_changes))
         return made
 
     @classmethod

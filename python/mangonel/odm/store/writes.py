@@ -243,13 +243,16 @@ def _take(document: Any, found: Any) -> None:
         _core.odm_take(document, found)
 
 
-async def reload_flow(document: Any, place: Place) -> Any:
+async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -> Any:
     """Load a document again."""
     touch(document)
+    kept = {name: getattr(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
     query = _by_id(document, place)[:2]
     found = await query._one_flow(query._request("one", place.port.is_async))
     # A partly loaded one has a hidden class, of the same shape.
     _take(document, found)
+    for name, value in kept.items():
+        setattr(document, name, value)
     return document
 
 
