@@ -72,7 +72,7 @@ LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SE
 test: lint test-rust test-python    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
 
 test-python: build
-	$(SHORT) $(PYTEST) --sample $(ARGS)
+	$(SHORT) $(PYTEST) --sample --durations=20 $(ARGS)
 
 # The interpreters of this machine, one of each minor version.
 PYTHONS ?= $(foreach minor,11 12 13 14,$(firstword $(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null) \
