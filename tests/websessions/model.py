@@ -1,13 +1,16 @@
 """A model of websessions as a hypothesis state machine: two browsers, three servers, and everything that may go wrong.
 
 Requests overlap at every store call: a flow is stopped before each, and the machine chooses which one goes on. Answers
-are delivered in any order or lost, old cookies are sent again, servers crash in the middle, time passes. This one plays
+are delivered in any order or lost, handlers fail, old cookies are sent again, strangers send what they like, servers
+crash in the middle, time passes. In half of the runs the servers are in the middle of a change of keys. This one plays
 the flows on a blocking store; `model_async.py` plays an asynchronous one's, whose calls overlap as well.
 
 What must hold, whatever happens:
   - an ended websession (logout, login, rotation, revocation) is never served again;
   - a login that a revocation met on its way is ended by it;
   - a write that was acknowledged is in every later read, until a login drops it;
+  - of an answer that failed nothing is kept but an end, and an id that was given up is dead;
+  - what a stranger sends opens nothing, and is an error of theirs alone;
   - nobody sees another browser's values or user;
   - no websession is served beyond its limits;
   - nobody is logged out who did nothing but come back in time with the newest cookie.
@@ -17,14 +20,15 @@ from __future__ import annotations
 
 import types
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mangonel.websessions import Visit, WebSession, WebSessions
-from mangonel.websessions.answer import headers_of
+from mangonel.websessions import EncodeError, Keys, UsageError, Visit, WebSession, WebSessions
+from mangonel.websessions.answer import headers_of, last_plan
 from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.follow import FOLLOW
 from mangonel.websessions.load import load_flow
@@ -35,6 +39,11 @@ from mangonel.websessions.users import revoke_user_flow
 IDLE, ABSOLUTE, RENEW, GRACE, TOUCH = 1800.0, 2700.0, 600.0, 30.0, 180.0
 
 BROWSERS, SERVERS = 2, 3
+
+OLD, NEW = "o" * 32, "n" * 32
+
+# What a stranger makes of an id that somebody else has.
+FORMS = ("junk", "changed", "key", "longer", "shorter")
 
 BROWSER, SERVER = st.integers(0, BROWSERS - 1), st.integers(0, SERVERS - 1)
 ACTION = st.sampled_from(
@@ -144,6 +153,7 @@ class WebSessionModel(RuleBasedStateMachine):
             "timeout": 3600.0,
         }
         self.servers = [WebSessions(store, **settings) for _ in range(SERVERS)]
+        self.settings = settings
         self.store = store
         self.users = [f"user{browser}-{uuid.uuid4().hex[:8]}" for browser in range(BROWSERS)]
         self.jars: list[str | None] = [None] * BROWSERS
@@ -170,8 +180,14 @@ class WebSessionModel(RuleBasedStateMachine):
 
     # What may happen.
 
-    @initialize(actions=st.tuples(*[ACTION] * BROWSERS))
-    def come_in(self, actions: tuple[str, ...]) -> None:
+    @initialize(actions=st.tuples(*[ACTION] * BROWSERS), has_keys=st.booleans())
+    def come_in(self, actions: tuple[str, ...], has_keys: bool) -> None:
+        if has_keys:
+            # One worker has the new key already, the others know it.
+            new, old = Keys(current=NEW, previous=[OLD]), Keys(current=OLD, previous=[NEW])
+            self.servers = [
+                WebSessions(self.store, seal=keys, sign=keys, **self.settings) for keys in (new, old, old)
+            ]
         for browser, action in enumerate(actions):
             self.visit_in_peace(browser, browser, "write")
             self.visit_in_peace(browser, browser, action)
@@ -208,6 +224,49 @@ class WebSessionModel(RuleBasedStateMachine):
         self._act(request, action)
         self._answer(request)
         self._go(request, steps)
+
+    @precondition(lambda self: self._open())
+    @rule(which=st.integers(0, 50), actions=st.tuples(ACTION, ACTION), steps=st.integers(0, 4))
+    def act_and_fail(self, which: int, actions: tuple[str, str], steps: int) -> None:
+        """A handler that raises after it has done something."""
+        found = self._open()
+        request = found[which % len(found)]
+        for action in actions:
+            self._act(request, action)
+        self._answer(request, status=500)
+        self._go(request, steps)
+
+    @rule(server=SERVER, which=st.integers(0, 50), form=st.sampled_from(FORMS), junk=st.text(max_size=60))
+    def be_a_stranger(self, server: int, which: int, form: str, junk: str) -> None:
+        """Somebody sends what is no cookie of ours, and values that nothing can store."""
+        tokens = [token for issued in self.issued for token in issued] or ["x" * 43]
+        token = tokens[which % len(tokens)]
+        policy = self.servers[server].cookie
+        key = urlsafe_b64encode(policy.key_of(token.partition(".")[0])).decode().rstrip("=")
+        changed = ("B" if token[0] == "A" else "A") + token[1:]
+        values = {"junk": junk, "changed": changed, "key": key, "longer": f"{token}A", "shorter": token[:-1]}
+        header = f"__Host-sid={values[form]}; __Host-sid={junk}; other={token}"
+        flow = self._loading(server, Visit(header))
+        session: Any = None
+        while session is None:
+            try:
+                flow.send(None)
+            except StopIteration as end:
+                session = end.value
+        assert session.state.record is None, "a stranger was let in"
+        assert not session
+        for smuggle in (lambda: session.login("\ud800"), lambda: setattr(session, "label", "a\0b")):
+            try:
+                smuggle()
+            except UsageError:
+                continue
+            raise AssertionError("a name that no engine can store was taken")
+        session["n"] = "\ud800"
+        try:
+            decide(session)
+        except EncodeError:
+            return
+        raise AssertionError("a value that no codec can store was taken")
 
     @precondition(lambda self: self.answers)
     @rule(which=st.integers(0, 50))
@@ -390,10 +449,13 @@ class WebSessionModel(RuleBasedStateMachine):
         elif action != "read":
             getattr(session, action)()
 
-    def _answer(self, request: Request) -> None:
+    def _answer(self, request: Request, status: int = 200) -> None:
         session = request.session
         assert session is not None
-        request.plan, request.change, request.decided = decide(session), session.state.change, self.clock.now
+        request.plan = last_plan(session, status)
+        request.change, request.decided = session.state.change, self.clock.now
+        if status >= 500:
+            request.keys.clear()
         request.old_sid = session.state.record.sid if session.state.record is not None else None
         self._note_use(request)
         if request.plan == NOTHING:

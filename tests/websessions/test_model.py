@@ -1,4 +1,4 @@
-"""The model of `model.py` on MongoDB, Redis and memory, by both of their sides.
+"""The model of `model.py` on MongoDB, Redis, PostgreSQL and memory, by both of their sides.
 
 `make test` plays a short form; MANGONEL_MODEL_RUNS=2000, or `make test-websessions-long`, the long one.
 """
@@ -24,7 +24,7 @@ from mangonel.websessions.testing import FakeClock
 RUNS = int(os.environ.get("MANGONEL_MODEL_RUNS", "100"))
 STEPS = 60
 
-stores = pytest.mark.parametrize("name", ["memory", "redis", "mongodb"])
+stores = pytest.mark.parametrize("name", ["memory", "redis", "mongodb", "postgresql"])
 limited = pytest.mark.timeout(0 if RUNS > 200 else 240)
 
 

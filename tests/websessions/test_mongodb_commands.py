@@ -234,6 +234,26 @@ async def test_known_visitors_who_come_at_once_share_loads_and_writes(
 
 
 @LOST
+async def test_known_visitors_who_come_back_at_once_share_what_prolongs_them(
+    arrives: bool, store_url: Callable[[str], str]
+) -> None:
+    store, counting = await counted(store_url("mongodb"))
+    records = [a_record() for _ in range(50)]
+    await asyncio.gather(*(store.put(record, 0) for record in records))
+    keys = [record.key for record in records]
+    later = records[0].expires + 60
+    await store.delete(*keys[::10])
+    counting.commands.clear()
+    first = asyncio.ensure_future(asyncio.gather(*(store.touch(key, later) for key in keys)))
+    await asyncio.sleep(0)
+    counting.losing = [(arrives, AutoReconnect("the connection broke"))]
+    assert await first == [number % 10 != 0 for number in range(50)]
+    assert len(counting.commands) <= 7
+    for number, record in enumerate(await asyncio.gather(*map(store.get, keys))):
+        assert (record is not None and record.expires == later) is (number % 10 != 0)
+
+
+@LOST
 async def test_a_batch_of_writes_whose_answer_is_lost_counts_once(
     arrives: bool, store_url: Callable[[str], str]
 ) -> None:

@@ -206,6 +206,7 @@ class MongoStore:
         self._loads: Shared[bytes, Record | None]
         self._inserts: Shared[_Write, bool]
         self._writes: Shared[_Write, bool]
+        self._touches: Shared[tuple[bytes, datetime], bool]
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record, perhaps an expired one."""
@@ -242,6 +243,7 @@ class MongoStore:
         self._loads = Shared(self._load_one, self._load_many)
         self._inserts = Shared(self._write_one, self._insert_many)
         self._writes = Shared(self._write_one, self._write_many)
+        self._touches = Shared(self._touch_one, self._touch_many)
 
     async def _load_one(self, key: bytes) -> Record | None:
         document = await self._plain.find_one({"_id": key})
@@ -337,14 +339,37 @@ class MongoStore:
 
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `e`."""
-        change = {"$set": {"e": _date(expires)}}
+        if self._loop is not asyncio.get_running_loop():
+            self._enter()
+        return await self._touches.call((key, _date(expires)))
+
+    async def _touch_one(self, touch: tuple[bytes, datetime]) -> bool:
+        selector, change = {"_id": touch[0]}, {"$set": {"e": touch[1]}}
         try:
-            result = await self._plain.update_one({"_id": key}, change)
+            result = await self._plain.update_one(selector, change)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
-            result = await self._plain.update_one({"_id": key}, change)
+            result = await self._plain.update_one(selector, change)
         return bool(result.matched_count)
+
+    async def _touch_many(self, touches: list[tuple[bytes, datetime]]) -> Sequence[bool | BaseException]:
+        commands = [self._documents.update_one({"_id": key}, {"$set": {"e": at}}) for key, at in touches]
+        try:
+            result = await self._plain.bulk_write(commands, ordered=False)
+        except self._documents.bulk_failure:
+            return await asyncio.gather(*map(self._touch_one, touches), return_exceptions=True)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = await self._plain.bulk_write(commands, ordered=False)
+        if result.matched_count == len(touches):
+            return [True] * len(touches)
+        # The server counts them together; what is there was touched.
+        keys = [key for key, _ in touches]
+        found = await self._plain.find({"_id": {"$in": keys}}, {"_id": 1}, batch_size=len(keys) + 1).to_list()
+        there = {document["_id"] for document in found}
+        return [key in there for key in keys]
 
     async def delete(self, *keys: bytes) -> int:
         """Remove records, acknowledged by a majority."""
