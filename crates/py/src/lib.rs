@@ -1,6 +1,7 @@
 //! The binding: Python to and from BSON, and the core's machines as Python classes. Makes no protocol decision.
 
 pub mod codec;
+mod columns;
 mod driver;
 mod native;
 mod odm;
@@ -14,5 +15,6 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     codec::register(module)?;
     driver::register(module)?;
+    columns::register(module)?;
     odm::register(module)
 }

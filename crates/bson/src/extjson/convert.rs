@@ -3,6 +3,7 @@
 //! Text that only looks like a wrapper, such as a DBRef or a `$regex` query operator, stays a document.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::base64;
 use super::parse::{Json, parse};
@@ -14,6 +15,9 @@ use crate::decimal128::Decimal128;
 use crate::error::{Error, Result};
 use crate::object_id::{ObjectId, hex_digit};
 use crate::writer::*;
+
+/// So many members are compared one by one.
+const FEW: usize = 16;
 
 type Members<'a> = [(Cow<'a, str>, Json<'a>)];
 
@@ -40,11 +44,31 @@ pub fn parse_json(text: &str) -> Result<Vec<u8>> {
 /// `depth` is how many documents may still lie inside each other, this one included.
 fn push_members(members: &Members<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
-    for (key, value) in members {
+    let repeats = repeats(members);
+    for (at, (key, value)) in members.iter().enumerate() {
         check_key(key)?;
+        let value = match repeats.get(key.as_ref()) {
+            Some((first, _)) if *first != at => continue,
+            Some((_, last)) => last,
+            None => value,
+        };
         push_value(key, value, depth, out).map_err(|e| e.under(key))?;
     }
     Ok(())
+}
+
+/// Keys that stand more than once: where first, and the last value, which counts.
+fn repeats<'m, 'a>(members: &'m Members<'a>) -> HashMap<&'m str, (usize, &'m Json<'a>)> {
+    let mut found = HashMap::new();
+    let is_few = members.len() <= FEW;
+    let is_once = |at: usize, key: &str| members[..at].iter().all(|(other, _)| other != key);
+    if is_few && members.iter().enumerate().all(|(at, (key, _))| is_once(at, key)) {
+        return found;
+    }
+    for (at, (key, value)) in members.iter().enumerate() {
+        found.entry(key.as_ref()).or_insert((at, value)).1 = value;
+    }
+    found
 }
 
 fn push_value(key: &str, value: &Json<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {

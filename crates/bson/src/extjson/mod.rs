@@ -9,4 +9,4 @@ mod text;
 mod write;
 
 pub use convert::parse_json;
-pub use write::{JsonMode, write_json};
+pub use write::{JsonMode, write_json, write_json_value};

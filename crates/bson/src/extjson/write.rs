@@ -39,6 +39,18 @@ pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) 
     }
 }
 
+/// Appends one value as JSON; see [`write_json`].
+///
+/// # Errors
+/// As for [`write_json`].
+pub fn write_json_value(value: RawValue<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
+    match mode {
+        JsonMode::Canonical => Writer::<CANONICAL> { out }.value(value),
+        JsonMode::Relaxed => Writer::<RELAXED> { out }.value(value),
+        JsonMode::Plain => Writer::<PLAIN> { out }.value(value),
+    }
+}
+
 const CANONICAL: u8 = 0;
 const RELAXED: u8 = 1;
 const PLAIN: u8 = 2;
@@ -98,6 +110,23 @@ impl<const MODE: u8> Writer<'_, MODE> {
             BOOLEAN => self.raw(if iter.boolean()? { b"true" } else { b"false" }),
             NULL => self.raw(b"null"),
             _ => self.rare(iter.value(code)?, depth)?,
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: RawValue<'_>) -> Result<()> {
+        match value {
+            RawValue::Null => self.raw(b"null"),
+            RawValue::Boolean(value) => self.raw(if value { b"true" } else { b"false" }),
+            RawValue::Int32(value) => self.int32(value),
+            RawValue::Int64(value) => self.int64(value),
+            RawValue::Double(value) => self.double(value),
+            RawValue::String(text) => push_string(text, self.out),
+            RawValue::ObjectId(id) => self.object_id(id),
+            RawValue::DateTime(milliseconds) => self.datetime(milliseconds),
+            RawValue::Document(document) => self.document(document, MAX_DEPTH)?,
+            RawValue::Array(array) => self.array(array, MAX_DEPTH)?,
+            other => self.rare(other, MAX_DEPTH)?,
         }
         Ok(())
     }

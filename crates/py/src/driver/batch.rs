@@ -221,9 +221,10 @@ impl Batch {
         codec::bytes_of(py, &joined)
     }
 
-    /// The documents that are left as JSON, separated by commas, without brackets around them.
+    /// The documents that are left as JSON, with this byte between them (a comma), without brackets around them.
     /// `mode`: 0 canonical and 1 relaxed extended JSON, 2 plain.
-    fn json<'py>(&self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
+    #[pyo3(signature = (mode, separator = b','))]
+    fn json<'py>(&self, py: Python<'py>, mode: u8, separator: u8) -> PyResult<Bound<'py, PyBytes>> {
         let mode = match mode {
             0 => JsonMode::Canonical,
             1 => JsonMode::Relaxed,
@@ -235,7 +236,7 @@ impl Batch {
             // Rarely not enough; then what is left over from the others helps, or little is missing.
             make_room(&mut text, 4 * document.len())?;
             if !text.is_empty() {
-                text.push(b',');
+                text.push(separator);
             }
             RawDocument::from_bytes(document)
                 .and_then(|document| write_json(document, mode, &mut text))

@@ -1,0 +1,156 @@
+//! Documents in, a table in chunks out.
+
+use mangonel_bson::RawDocument;
+
+use crate::column::{Column, Rules};
+use crate::fields::Fields;
+use crate::kind::{Field, Kind};
+use crate::problem::{Failure, Misfit, Problem};
+
+/// BSON that one chunk takes. As text it is at most six times as long, so that no offset leaves 31 bits.
+const CHUNK_BYTES: usize = 128 << 20;
+
+/// Some rows of a table.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    rows: usize,
+    fields: Fields,
+}
+
+impl Chunk {
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[Column] {
+        self.fields.columns()
+    }
+}
+
+/// Columns and their values.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Names and kinds of the columns.
+    pub fields: Vec<Field>,
+    /// The rows; each chunk has the kinds that `fields` say.
+    pub chunks: Vec<Chunk>,
+}
+
+/// Makes a table of documents.
+#[derive(Debug)]
+pub struct Builder {
+    fields: Fields,
+    rows: usize,
+    bytes: usize,
+    chunk_rows: usize,
+    chunks: Vec<Chunk>,
+    rules: Rules,
+}
+
+impl Builder {
+    /// Starts a table.
+    ///
+    /// With `schema` other fields of documents are passed over; without one, columns are made as fields are met.
+    pub fn new(schema: Option<&[Field]>, misfit: Misfit, chunk_rows: usize) -> Self {
+        Self {
+            fields: Fields::new(schema.unwrap_or_default()),
+            rows: 0,
+            bytes: 0,
+            chunk_rows: chunk_rows.max(1),
+            chunks: Vec::new(),
+            rules: Rules { is_inferring: schema.is_none(), misfit, columns: 0, depth: 0 },
+        }
+    }
+
+    /// Appends a document as a row.
+    ///
+    /// # Errors
+    /// A value does not fit, or the bytes are no BSON. The builder is of no more use then.
+    pub fn push(&mut self, document: RawDocument<'_>) -> Result<(), Failure> {
+        let size = document.as_bytes().len();
+        if self.rows == self.chunk_rows || self.bytes + size > CHUNK_BYTES {
+            self.seal();
+        }
+        self.fields
+            .push(document, self.rows, &mut self.rules)
+            .map_err(|problem| Failure::new(&problem, document))?;
+        self.rows += 1;
+        self.bytes += size;
+        Ok(())
+    }
+
+    /// Rows in whole chunks.
+    pub fn full_chunks(&self) -> usize {
+        self.chunks.len() + usize::from(self.rows == self.chunk_rows)
+    }
+
+    /// Ends the chunk that is being filled; the next begins with the same kinds.
+    fn seal(&mut self) {
+        if self.rows == 0 {
+            return;
+        }
+        let next = Fields::new(&self.fields.kinds());
+        let mut fields = std::mem::replace(&mut self.fields, next);
+        fields.columns.iter_mut().for_each(Column::shrink);
+        self.chunks.push(Chunk { rows: self.rows, fields });
+        self.rows = 0;
+        self.bytes = 0;
+    }
+
+    /// Returns all rows there are, with the kinds that they have by now, and keeps those kinds for the next rows:
+    /// a table that is handed out in parts has one schema.
+    ///
+    /// # Errors
+    /// A column of an earlier chunk cannot be widened without changing a value.
+    pub fn take(&mut self) -> Result<Table, Failure> {
+        self.seal();
+        let fields = self.settle()?;
+        Ok(Table { fields, chunks: std::mem::take(&mut self.chunks) })
+    }
+
+    /// Returns the first chunk, or the rows there are if none is full; as for `take`.
+    ///
+    /// # Errors
+    /// As for `take`.
+    pub fn take_chunk(&mut self) -> Result<Table, Failure> {
+        if self.chunks.is_empty() {
+            self.seal();
+        }
+        let fields = self.settle()?;
+        let count = self.chunks.len().min(1);
+        Ok(Table { fields, chunks: self.chunks.drain(..count).collect() })
+    }
+
+    /// Gives all chunks the kinds that there are by now, which hold from here on.
+    fn settle(&mut self) -> Result<Vec<Field>, Failure> {
+        let fields = self.fields.kinds();
+        let failure = |problem: Box<Problem>| Failure::without_document(&problem);
+        for chunk in &mut self.chunks {
+            chunk.fields.widen(&fields, chunk.rows).map_err(failure)?;
+            if let Some(field) = differing(&chunk.fields.kinds(), &fields) {
+                let what = "expected integers that a double holds, found larger ones; give a schema";
+                return Err(failure(Problem::new(what).under(field)));
+            }
+        }
+        self.rules.is_inferring = false;
+        Ok(fields)
+    }
+}
+
+fn differing(found: &[Field], wanted: &[Field]) -> Option<String> {
+    found.iter().zip(wanted).find(|(found, wanted)| found != wanted).map(|(field, _)| field.name.clone())
+}
+
+impl Table {
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.chunks.iter().map(Chunk::rows).sum()
+    }
+
+    /// The kind of the whole: a struct of the columns.
+    pub fn kind(&self) -> Kind {
+        Kind::Struct(self.fields.clone())
+    }
+}

@@ -1,0 +1,101 @@
+//! The columns of a struct, found by key. The columns of a table are those of a struct without nulls.
+
+use std::collections::HashMap;
+
+use mangonel_bson::RawDocument;
+
+use crate::column::{Column, Rules};
+use crate::kind::{Field, Kind};
+use crate::problem::{Outcome, Problem};
+
+/// Beyond so many fields a key is looked up in a table.
+const FEW: usize = 12;
+
+/// Named columns of equal length, in the order in which they were given or first met.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    pub(crate) names: Vec<String>,
+    pub(crate) columns: Vec<Column>,
+    /// Filled when there are many.
+    places: HashMap<String, usize>,
+}
+
+impl Fields {
+    /// Empty columns.
+    pub fn new(fields: &[Field]) -> Self {
+        let mut made = Self::default();
+        for field in fields {
+            made.add(field.name.clone(), Column::new(&field.kind));
+        }
+        made
+    }
+
+    /// The keys.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The keys and what their columns hold.
+    pub fn kinds(&self) -> Vec<Field> {
+        let pairs = self.names.iter().zip(&self.columns);
+        pairs.map(|(name, column)| Field { name: name.clone(), kind: column.kind() }).collect()
+    }
+
+    pub(crate) fn add(&mut self, name: String, column: Column) {
+        self.names.push(name);
+        self.columns.push(column);
+        if self.names.len() > FEW {
+            for (at, name) in self.names.iter().enumerate().skip(self.places.len()) {
+                self.places.entry(name.clone()).or_insert(at);
+            }
+        }
+    }
+
+    fn find(&self, key: &[u8]) -> Option<usize> {
+        if self.names.len() <= FEW {
+            return self.names.iter().position(|name| name.as_bytes() == key);
+        }
+        self.places.get(std::str::from_utf8(key).ok()?).copied()
+    }
+
+    /// Appends a document as row number `row`. Of a key that repeats, the first value counts.
+    pub(crate) fn push(&mut self, document: RawDocument<'_>, row: usize, rules: &mut Rules) -> Outcome {
+        let mut expected = 0;
+        let mut filled = 0;
+        for field in document.fields() {
+            let (key, value) = field?;
+            let is_next = self.names.get(expected).is_some_and(|name| name.as_bytes() == key);
+            let at = match if is_next { Some(expected) } else { self.find(key) } {
+                Some(at) => at,
+                None if rules.is_inferring => {
+                    let name = std::str::from_utf8(key)
+                        .map_err(|_| Problem::new("invalid BSON: a key that is no UTF-8"))?;
+                    rules.count_column().map_err(|problem| problem.under(name))?;
+                    self.add(name.to_owned(), Column::of_nulls(&Kind::Null, row));
+                    self.names.len() - 1
+                }
+                None => continue,
+            };
+            let column = &mut self.columns[at];
+            if column.len > row {
+                continue;
+            }
+            column.push(value, rules).map_err(|problem| problem.under(String::from_utf8_lossy(key)))?;
+            filled += 1;
+            expected = at + 1;
+        }
+        if filled < self.columns.len() {
+            for column in &mut self.columns {
+                if column.len == row {
+                    column.push_null();
+                }
+            }
+        }
+        Ok(())
+    }
+}

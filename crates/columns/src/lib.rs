@@ -1,0 +1,26 @@
+//! BSON documents to columns, laid out as Apache Arrow has them: typed builders, kinds that are given or inferred and
+//! widened, a policy for what does not fit. Knows no Python, no I/O and no C interface.
+//! Spec: Arrow columnar format.
+#![forbid(unsafe_code)]
+
+mod bits;
+mod builder;
+mod column;
+mod fields;
+mod kind;
+mod problem;
+mod text;
+mod widen;
+
+pub use bits::Bits;
+pub use builder::{Builder, Chunk, Table};
+pub use column::{Column, Data, Texts};
+pub use fields::Fields;
+pub use kind::{Field, Kind};
+pub use problem::{Failure, Misfit};
+
+/// Levels of documents and arrays inside each other that become columns.
+pub const MAX_DEPTH: usize = 100;
+
+/// Columns that inference makes, those inside structs included.
+pub const MAX_COLUMNS: usize = 2_000;

@@ -1,0 +1,380 @@
+//! Tables through Arrow's C data interface. Every exported array holds a share of the table, whose buffers it points to, so
+//! nothing is copied and whoever reads may keep any part as long as it likes.
+//! Spec: Arrow C data interface, C stream interface, PyCapsule interface.
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use mangonel_columns::{Chunk, Column, Data, Field, Kind, Table};
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+const NULLABLE: i64 = 2;
+
+#[repr(C)]
+struct ArrowSchema {
+    format: *const c_char,
+    name: *const c_char,
+    metadata: *const c_char,
+    flags: i64,
+    n_children: i64,
+    children: *mut *mut ArrowSchema,
+    dictionary: *mut ArrowSchema,
+    release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
+    private_data: *mut c_void,
+}
+
+#[repr(C)]
+struct ArrowArray {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    buffers: *mut *const c_void,
+    children: *mut *mut ArrowArray,
+    dictionary: *mut ArrowArray,
+    release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
+    private_data: *mut c_void,
+}
+
+#[repr(C)]
+struct ArrowArrayStream {
+    get_schema: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut ArrowSchema) -> c_int>,
+    get_next: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut ArrowArray) -> c_int>,
+    get_last_error: Option<unsafe extern "C" fn(*mut ArrowArrayStream) -> *const c_char>,
+    release: Option<unsafe extern "C" fn(*mut ArrowArrayStream)>,
+    private_data: *mut c_void,
+}
+
+/// What an exported schema points to.
+struct SchemaParts {
+    _format: CString,
+    _name: CString,
+    _metadata: Vec<u8>,
+    children: Vec<*mut ArrowSchema>,
+}
+
+/// What an exported array points to.
+struct ArrayParts {
+    _table: Arc<Table>,
+    buffers: Vec<*const c_void>,
+    children: Vec<*mut ArrowArray>,
+}
+
+/// A table that is being read, and the next chunk.
+struct StreamParts {
+    table: Arc<Table>,
+    next: usize,
+}
+
+/// A capsule of a stream over the table.
+pub(super) fn stream(py: Python<'_>, table: Arc<Table>) -> PyResult<Bound<'_, PyCapsule>> {
+    // A name with a zero is no C string; it is told here, where an exception can be.
+    exported_schema(&table)?;
+    let made = Box::new(ArrowArrayStream {
+        get_schema: Some(stream_schema),
+        get_next: Some(stream_next),
+        get_last_error: Some(stream_error),
+        release: Some(release_stream),
+        private_data: Box::into_raw(Box::new(StreamParts { table, next: 0 })).cast(),
+    });
+    let pointer = Box::into_raw(made);
+    // SAFETY: the capsule gets a pointer that its destructor frees, a static name, and where it cannot be made, the pointer is
+    // taken back and released as the consumer would have done.
+    unsafe {
+        let capsule = ffi::PyCapsule_New(pointer.cast(), STREAM.as_ptr(), Some(drop_stream));
+        if capsule.is_null() {
+            release_stream(pointer);
+            drop(Box::from_raw(pointer));
+        }
+        Ok(Bound::from_owned_ptr_or_err(py, capsule)?.cast_into_unchecked())
+    }
+}
+
+/// A capsule of the table's schema.
+pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyCapsule>> {
+    let pointer = Box::into_raw(Box::new(exported_schema(table)?.into_inner()));
+    // SAFETY: as for `stream`.
+    unsafe {
+        let capsule = ffi::PyCapsule_New(pointer.cast(), SCHEMA.as_ptr(), Some(drop_schema));
+        if capsule.is_null() {
+            release_schema(pointer);
+            drop(Box::from_raw(pointer));
+        }
+        Ok(Bound::from_owned_ptr_or_err(py, capsule)?.cast_into_unchecked())
+    }
+}
+
+const STREAM: &CStr = c"arrow_array_stream";
+const SCHEMA: &CStr = c"arrow_schema";
+
+/// Frees a stream that nobody took over.
+unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
+    // SAFETY: called once, by the capsule that `stream` made, whose pointer is the box it leaked. A consumer that moved the
+    // stream out has set `release` to null.
+    unsafe {
+        let pointer = ffi::PyCapsule_GetPointer(capsule, STREAM.as_ptr()).cast::<ArrowArrayStream>();
+        if pointer.is_null() {
+            return ffi::PyErr_Clear();
+        }
+        if let Some(release) = (*pointer).release {
+            release(pointer);
+        }
+        drop(Box::from_raw(pointer));
+    }
+}
+
+/// Frees a schema that nobody took over.
+unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
+    // SAFETY: as for `drop_stream`, of the capsule that `schema` made.
+    unsafe {
+        let pointer = ffi::PyCapsule_GetPointer(capsule, SCHEMA.as_ptr()).cast::<ArrowSchema>();
+        if pointer.is_null() {
+            return ffi::PyErr_Clear();
+        }
+        if let Some(release) = (*pointer).release {
+            release(pointer);
+        }
+        drop(Box::from_raw(pointer));
+    }
+}
+
+unsafe extern "C" fn stream_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int {
+    // SAFETY: the interface promises a stream of ours that is not released, and room for a schema.
+    unsafe {
+        let parts = &*(*stream).private_data.cast::<StreamParts>();
+        match exported_schema(&parts.table) {
+            Ok(schema) => out.write(schema.into_inner()),
+            Err(_) => return libc::EINVAL,
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn stream_next(stream: *mut ArrowArrayStream, out: *mut ArrowArray) -> c_int {
+    // SAFETY: as for `stream_schema`; one thread at a time calls, as the interface says, so the parts are borrowed once.
+    unsafe {
+        let parts = &mut *(*stream).private_data.cast::<StreamParts>();
+        match parts.table.chunks.get(parts.next) {
+            Some(chunk) => {
+                out.write(chunk_array(&parts.table, chunk));
+                parts.next += 1;
+            }
+            None => out.write(released_array()),
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn stream_error(_stream: *mut ArrowArrayStream) -> *const c_char {
+    c"a name of a column holds a zero character".as_ptr()
+}
+
+unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
+    // SAFETY: called once, on a stream of ours, whose private data is the box that `stream` leaked.
+    unsafe {
+        drop(Box::from_raw((*stream).private_data.cast::<StreamParts>()));
+        (*stream).private_data = null_mut();
+        (*stream).release = None;
+    }
+}
+
+/// A schema that is released when nobody takes it over.
+struct OwnedSchema(ArrowSchema);
+
+impl OwnedSchema {
+    fn into_inner(self) -> ArrowSchema {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the value is moved out of a place that is never dropped or used again.
+        unsafe { std::ptr::read(&raw const this.0) }
+    }
+}
+
+impl Drop for OwnedSchema {
+    fn drop(&mut self) {
+        // SAFETY: still ours, not released before.
+        unsafe { release_schema(&raw mut self.0) }
+    }
+}
+
+fn exported_schema(table: &Table) -> PyResult<OwnedSchema> {
+    schema_of("", &table.kind())
+}
+
+fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
+    let c_string = |text: String| {
+        CString::new(text).map_err(|_| {
+            PyValueError::new_err(format!("expected a field name without a zero character, got {name:?}"))
+        })
+    };
+    let format = match kind {
+        Kind::Null => "n".to_owned(),
+        Kind::Bool => "b".to_owned(),
+        Kind::Int32 => "i".to_owned(),
+        Kind::Int64 => "l".to_owned(),
+        Kind::Double => "g".to_owned(),
+        Kind::Date { has_zone } => if *has_zone { "tsm:UTC" } else { "tsm:" }.to_owned(),
+        Kind::ObjectId => "w:12".to_owned(),
+        Kind::Uuid => "w:16".to_owned(),
+        Kind::Decimal { precision, scale } => format!("d:{precision},{scale}"),
+        Kind::Text => "u".to_owned(),
+        Kind::Binary => "z".to_owned(),
+        Kind::List(_) => "+l".to_owned(),
+        Kind::Struct(_) => "+s".to_owned(),
+    };
+    let metadata = match kind {
+        Kind::ObjectId => extension("pymongoarrow.objectid"),
+        Kind::Uuid => extension("arrow.uuid"),
+        _ => Vec::new(),
+    };
+    // Made first, so that those before a name that fails are released.
+    let fields: &[Field] = match kind {
+        Kind::Struct(fields) => fields,
+        _ => &[],
+    };
+    let mut made: Vec<OwnedSchema> =
+        fields.iter().map(|field| schema_of(&field.name, &field.kind)).collect::<PyResult<_>>()?;
+    if let Kind::List(items) = kind {
+        made.push(schema_of("item", items)?);
+    }
+    let (format, name) = (c_string(format)?, c_string(name.to_owned())?);
+    let children = made.into_iter().map(|schema| Box::into_raw(Box::new(schema.into_inner()))).collect();
+    let mut parts = Box::new(SchemaParts { _format: format, _name: name, _metadata: metadata, children });
+    Ok(OwnedSchema(ArrowSchema {
+        format: parts._format.as_ptr(),
+        name: parts._name.as_ptr(),
+        metadata: if parts._metadata.is_empty() { null() } else { parts._metadata.as_ptr().cast() },
+        flags: NULLABLE,
+        n_children: parts.children.len() as i64,
+        children: parts.children.as_mut_ptr(),
+        dictionary: null_mut(),
+        release: Some(release_schema),
+        private_data: Box::into_raw(parts).cast(),
+    }))
+}
+
+/// The metadata that names an extension type: a count, then keys and values, each with its length.
+fn extension(name: &str) -> Vec<u8> {
+    let mut metadata = Vec::new();
+    let pairs = [("ARROW:extension:name", name), ("ARROW:extension:metadata", "")];
+    metadata.extend_from_slice(&(pairs.len() as i32).to_ne_bytes());
+    for text in pairs.iter().flat_map(|(key, value)| [key, value]) {
+        metadata.extend_from_slice(&(text.len() as i32).to_ne_bytes());
+        metadata.extend_from_slice(text.as_bytes());
+    }
+    metadata
+}
+
+unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
+    // SAFETY: called once, on a schema of ours, whose private data is the box that `schema_of` leaked, as are the children's
+    // own boxes. A child that was moved out has set its `release` to null.
+    unsafe {
+        let parts = Box::from_raw((*schema).private_data.cast::<SchemaParts>());
+        for child in &parts.children {
+            if let Some(release) = (**child).release {
+                release(*child);
+            }
+            drop(Box::from_raw(*child));
+        }
+        (*schema).private_data = null_mut();
+        (*schema).release = None;
+    }
+}
+
+fn released_array() -> ArrowArray {
+    ArrowArray {
+        length: 0,
+        null_count: 0,
+        offset: 0,
+        n_buffers: 0,
+        n_children: 0,
+        buffers: null_mut(),
+        children: null_mut(),
+        dictionary: null_mut(),
+        release: None,
+        private_data: null_mut(),
+    }
+}
+
+fn chunk_array(table: &Arc<Table>, chunk: &Chunk) -> ArrowArray {
+    let children = chunk.columns().iter().map(|column| column_array(table, column)).collect();
+    array(table, chunk.rows(), 0, vec![null()], children)
+}
+
+/// The array of a column, which must be one of the table's.
+fn column_array(table: &Arc<Table>, column: &Column) -> ArrowArray {
+    let bytes = |bytes: &[u8]| bytes.as_ptr().cast::<c_void>();
+    let mut buffers = match column.validity() {
+        Some(bits) => vec![bytes(bits.bytes())],
+        None => vec![null()],
+    };
+    let mut children = Vec::new();
+    match column.data() {
+        // The one kind without a validity: all are null.
+        Data::Null => buffers.clear(),
+        Data::Bool(bits) => buffers.push(bytes(bits.bytes())),
+        Data::Int32(values) => buffers.push(values.as_ptr().cast()),
+        Data::Int64(values) => buffers.push(values.as_ptr().cast()),
+        Data::Double(values) => buffers.push(values.as_ptr().cast()),
+        Data::Date { millis, .. } => buffers.push(millis.as_ptr().cast()),
+        Data::ObjectId(values) => buffers.push(values.as_ptr().cast()),
+        Data::Uuid(values) => buffers.push(values.as_ptr().cast()),
+        Data::Decimal { values, .. } => buffers.push(values.as_ptr().cast()),
+        Data::Text(texts) | Data::Binary(texts) => {
+            buffers.push(texts.offsets.as_ptr().cast());
+            buffers.push(bytes(&texts.bytes));
+        }
+        Data::List { offsets, items } => {
+            buffers.push(offsets.as_ptr().cast());
+            children.push(column_array(table, items));
+        }
+        Data::Struct(fields) => {
+            children.extend(fields.columns().iter().map(|column| column_array(table, column)))
+        }
+    }
+    array(table, column.len(), column.null_count(), buffers, children)
+}
+
+fn array(
+    table: &Arc<Table>,
+    length: usize,
+    nulls: usize,
+    buffers: Vec<*const c_void>,
+    children: Vec<ArrowArray>,
+) -> ArrowArray {
+    let children: Vec<*mut ArrowArray> =
+        children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect();
+    // The table does not change any more, so its buffers stay where they are while there is a share of it.
+    let mut parts = Box::new(ArrayParts { _table: table.clone(), buffers, children });
+    ArrowArray {
+        length: length as i64,
+        null_count: nulls as i64,
+        offset: 0,
+        n_buffers: parts.buffers.len() as i64,
+        n_children: parts.children.len() as i64,
+        buffers: parts.buffers.as_mut_ptr(),
+        children: parts.children.as_mut_ptr(),
+        dictionary: null_mut(),
+        release: Some(release_array),
+        private_data: Box::into_raw(parts).cast(),
+    }
+}
+
+unsafe extern "C" fn release_array(array: *mut ArrowArray) {
+    // SAFETY: called once, on an array of ours, whose private data is the box that `array` leaked, as are the children's own
+    // boxes. A child that was moved out has set its `release` to null, and holds a share of the table of its own.
+    unsafe {
+        let parts = Box::from_raw((*array).private_data.cast::<ArrayParts>());
+        for child in &parts.children {
+            if let Some(release) = (**child).release {
+                release(*child);
+            }
+            drop(Box::from_raw(*child));
+        }
+        (*array).private_data = null_mut();
+        (*array).release = None;
+    }
+}
