@@ -17,6 +17,7 @@ from mangonel._core import (
 )
 from mangonel._faces.deadline import anew
 from mangonel._light import Generic
+from mangonel._shared.cursors.columns import ColumnsOfCursor
 from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
@@ -38,7 +39,7 @@ _CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 
 
-class BatchedCursor(Generic[_DocumentType]):
+class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     """What every cursor does once the server has one open."""
 
     _port: Port

@@ -506,6 +506,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     # The command.
 
+    def _narrow(self, names: dict[str, int]) -> None:
+        if self._projection is None:
+            self._projection = names
+
     def _command(self) -> dict[str, Any]:
         query: Any = self._filter
         modifiers: dict[str, Any] | None = None

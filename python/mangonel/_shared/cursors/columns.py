@@ -1,0 +1,234 @@
+"""Cursors to tables of columns: batches go to `_core.ColumnBuilder` as they come, no document becomes a Python object.
+
+What the libraries make of a table is in `mangonel.arrow`, a floor above, which is asked for by name.
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._shared.returns import Returns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+    from typing import Any, Self, TypeAlias
+
+    from mangonel._faces.port import Port
+
+    # Frames of libraries that need not be installed.
+    PolarsFrame: TypeAlias = Any
+    PandasFrame: TypeAlias = Any
+    NumpyArrays: TypeAlias = dict[str, Any]
+
+_ROWS = 65_536
+
+
+class ColumnsOfCursor:
+    """What a cursor gives as columns instead of documents."""
+
+    _port: Port
+    _batch: _core.Batch | None
+    _id: int | None
+
+    async def _fetch_flow(self) -> bool:
+        raise NotImplementedError
+
+    async def _close_flow(self) -> None:
+        raise NotImplementedError
+
+    def _narrow(self, names: dict[str, int]) -> None:
+        """Ask the server for these fields only, if nothing was asked yet."""
+
+    def _column_builder(self, schema: Any, misfit: str, rows: int) -> _core.ColumnBuilder:
+        if type(rows) is not int or rows < 1:
+            raise ValueError(f"expected at least 1 row in a chunk, got {rows!r}")
+        if schema is None:
+            return _core.ColumnBuilder(None, misfit, rows)
+        schemas = _above("mangonel.arrow.schema")
+        fields = schemas.fields_of(schema)
+        builder = _core.ColumnBuilder(fields, misfit, rows)
+        if self._id is None and self._batch is None:
+            names = schemas.projection_of(fields)
+            if names is not None:
+                self._narrow(names)
+        return builder
+
+    async def _add_flow(self, builder: _core.ColumnBuilder, chunks: int | None) -> bool:
+        """Add batches until there are so many chunks (None: all); return whether there may be more."""
+        try:
+            while True:
+                batch = self._batch
+                if batch is not None and not batch.is_empty:
+                    builder.add(batch)
+                if chunks is not None and builder.full_chunks >= chunks:
+                    return True
+                if self._id == 0 or not await self._fetch_flow():
+                    return False
+        except ValueError:
+            # A document did not fit, and the rest is of no use.
+            await self._close_flow()
+            raise
+
+    def _json_batches(self, mode: int, separator: int) -> Iterator[tuple[int, bytes]]:
+        """Yield how many documents each batch has, and their JSON with this byte between them; blocking only."""
+        while True:
+            batch = self._batch
+            if batch is not None and not batch.is_empty:
+                yield len(batch), batch.json(mode, separator)
+            if self._id == 0 or not self._port.flow(self._fetch_flow()):
+                return
+
+    def to_arrow(
+        self, schema: Any = None, *, misfit: str = "raise", rows: int = _ROWS
+    ) -> Returns[_core.ArrowTable]:
+        """Return the documents that are left as a table of columns, made straight from their BSON.
+
+        Any library that reads Arrow takes it without copying: `pyarrow.table(table)`, `polars.DataFrame(table)`,
+        `duckdb.sql("from table")`. None of them is needed to make it. The GIL is released while columns are built.
+
+        Args:
+            schema: names and types of the columns: a mapping, a `mangonel.arrow.Schema` or a `pyarrow.Schema`. Other
+                fields are not asked of the server. None: columns are made as fields are met, and widened: null to
+                anything, int32 to int64 to double.
+            misfit: what happens to a value that does not fit its column. "raise"; "null": it becomes null; "string": an
+                inferred column becomes text, values of other types as extended JSON.
+            rows: rows in one chunk of the table.
+
+        Raises:
+            ColumnError: a value does not fit; the message says where, and the `_id` of the document.
+            ValueError: an argument is none of these.
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.find({}, {"total": 1}).to_arrow().column_names
+            ['_id', 'total']
+        """
+        return self._port.flow(self._to_arrow_flow(self._column_builder(schema, misfit, rows)))
+
+    async def _to_arrow_flow(self, builder: _core.ColumnBuilder) -> _core.ArrowTable:
+        await self._add_flow(builder, None)
+        return builder.take()
+
+    def iter_arrow(self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise") -> ArrowTables:
+        """Iterate over the documents that are left as tables of so many rows.
+
+        The tables have one schema: without `schema`, that of the first. What comes later must fit it, and fields that
+        it does not have are passed over.
+
+        Args:
+            schema: as for `to_arrow`.
+            rows: rows in one table; the last may have fewer.
+            misfit: as for `to_arrow`.
+
+        Raises:
+            ValueError: an argument is none of these.
+
+        Example:
+            >>> [len(table) for table in client.shop.orders.find().iter_arrow(rows=1_000)]
+            [2]
+        """
+        return ArrowTables(self, self._column_builder(schema, misfit, rows))
+
+    def to_polars(self, schema: Any = None, *, misfit: str = "raise") -> Returns[PolarsFrame]:
+        """Return the documents that are left as a `polars.DataFrame`.
+
+        Args:
+            schema: as for `to_arrow`.
+            misfit: as for `to_arrow`.
+
+        Raises:
+            ColumnError: a value does not fit.
+            ImportError: polars is not installed.
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.find({}, {"total": 1}).to_polars().shape
+            (2, 2)
+        """
+        builder = self._column_builder(schema, misfit, _ROWS)
+        return self._port.flow(self._converted_flow(builder, _above("mangonel.arrow.frames").polars_of))
+
+    def to_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Returns[PandasFrame]:
+        """Return the documents that are left as a `pandas.DataFrame`; needs pandas and pyarrow.
+
+        Args:
+            schema: as for `to_arrow`.
+            misfit: as for `to_arrow`.
+
+        Raises:
+            ColumnError: a value does not fit.
+            ImportError: pandas or pyarrow is not installed.
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> client.shop.orders.find({}, {"total": 1}).to_pandas().shape
+            (2, 2)
+        """
+        builder = self._column_builder(schema, misfit, _ROWS)
+        return self._port.flow(self._converted_flow(builder, _above("mangonel.arrow.frames").pandas_of))
+
+    def to_numpy(self, schema: Any = None, *, misfit: str = "raise") -> Returns[NumpyArrays]:
+        """Return the documents that are left as a dict of a `numpy.ndarray` for each column; needs numpy and pyarrow.
+
+        Args:
+            schema: as for `to_arrow`.
+            misfit: as for `to_arrow`.
+
+        Raises:
+            ColumnError: a value does not fit.
+            ImportError: numpy or pyarrow is not installed.
+            OperationFailure, AutoReconnect: as for iterating.
+
+        Example:
+            >>> sorted(client.shop.orders.find({}, {"total": 1}).to_numpy())
+            ['_id', 'total']
+        """
+        builder = self._column_builder(schema, misfit, _ROWS)
+        return self._port.flow(self._converted_flow(builder, _above("mangonel.arrow.frames").numpy_of))
+
+    async def _converted_flow(self, builder: _core.ColumnBuilder, convert: Any) -> Any:
+        return convert(await self._to_arrow_flow(builder))
+
+
+class ArrowTables:
+    """The tables of `iter_arrow`: `for` on the blocking face, `async for` on asyncio."""
+
+    def __init__(self, cursor: ColumnsOfCursor, builder: _core.ColumnBuilder) -> None:
+        self._cursor = cursor
+        self._builder = builder
+        self._has_more = True
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> _core.ArrowTable:
+        table: _core.ArrowTable | None = self._cursor._port.flow(self._table_flow())
+        if table is None:
+            raise StopIteration
+        return table
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Any:
+        return self._cursor._port.flow(self._next_flow())
+
+    async def _next_flow(self) -> _core.ArrowTable:
+        table = await self._table_flow()
+        if table is None:
+            raise StopAsyncIteration
+        return table
+
+    async def _table_flow(self) -> _core.ArrowTable | None:
+        if self._has_more and not self._builder.full_chunks:
+            self._has_more = await self._cursor._add_flow(self._builder, 1)
+        table = self._builder.take_chunk()
+        return table if len(table) else None
+
+
+def _above(name: str) -> ModuleType:
+    import importlib
+
+    # A floor above this one, asked for by name by whoever wants its objects.
+    return importlib.import_module(name)

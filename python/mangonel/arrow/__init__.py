@@ -1,0 +1,275 @@
+"""PyMongoArrow's functions on this driver's columns: an import changes, the calls stay.
+
+    >>> find_arrow_all(client.shop.orders, {}, schema=Schema({"_id": int, "total": float})).num_rows
+    2
+
+A value that does not fit its column becomes null, as there. `cursor.to_arrow()` and its like take the policy as an
+argument, and `to_arrow` needs no other package. All take collections of the blocking face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mangonel.arrow.errors import ColumnError
+from mangonel.arrow.frames import arrow_of, numpy_of, pandas_of, polars_of
+from mangonel.arrow.schema import Schema
+
+__all__ = [
+    "ColumnError",
+    "Schema",
+    "aggregate_arrow_all",
+    "aggregate_numpy_all",
+    "aggregate_pandas_all",
+    "aggregate_polars_all",
+    "find_arrow_all",
+    "find_numpy_all",
+    "find_pandas_all",
+    "find_polars_all",
+    "write",
+]
+
+# Documents that are written in one go.
+_WRITTEN = 10_000
+
+
+def _found(collection: Any, query: Any, schema: Any, options: dict[str, Any]) -> Any:
+    return collection.find(query, **options).to_arrow(schema, misfit="null")
+
+
+def _aggregated(collection: Any, pipeline: Any, schema: Any, options: dict[str, Any]) -> Any:
+    return collection.aggregate(pipeline, **options).to_arrow(schema, misfit="null")
+
+
+def find_arrow_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
+    """Return what a query finds as a `pyarrow.Table`.
+
+    Args:
+        collection: a collection of the blocking face.
+        query: the filter.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.find`.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `find`.
+
+    Example:
+        >>> find_arrow_all(client.shop.orders, {}, schema=Schema({"_id": int, "total": float})).num_rows
+        2
+    """
+    return arrow_of(_found(collection, query, schema, kwargs))
+
+
+def aggregate_arrow_all(
+    collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
+) -> Any:
+    """Return what a pipeline gives as a `pyarrow.Table`.
+
+    Args:
+        collection: a collection of the blocking face.
+        pipeline: the stages.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.aggregate`.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `aggregate`.
+
+    Example:
+        >>> schema = Schema({"_id": int, "total": float})
+        >>> aggregate_arrow_all(client.shop.orders, [{"$match": {}}], schema=schema).num_rows
+        2
+    """
+    return arrow_of(_aggregated(collection, pipeline, schema, kwargs))
+
+
+def find_pandas_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
+    """Return what a query finds as a `pandas.DataFrame`.
+
+    Args:
+        collection: a collection of the blocking face.
+        query: the filter.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.find`.
+
+    Raises:
+        ImportError: pandas or pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `find`.
+
+    Example:
+        >>> find_pandas_all(client.shop.orders, {}, schema=Schema({"_id": int, "total": float})).shape
+        (2, 2)
+    """
+    return pandas_of(_found(collection, query, schema, kwargs))
+
+
+def aggregate_pandas_all(
+    collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
+) -> Any:
+    """Return what a pipeline gives as a `pandas.DataFrame`.
+
+    Args:
+        collection: a collection of the blocking face.
+        pipeline: the stages.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.aggregate`.
+
+    Raises:
+        ImportError: pandas or pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `aggregate`.
+
+    Example:
+        >>> schema = Schema({"_id": int, "total": float})
+        >>> aggregate_pandas_all(client.shop.orders, [{"$match": {}}], schema=schema).shape
+        (2, 2)
+    """
+    return pandas_of(_aggregated(collection, pipeline, schema, kwargs))
+
+
+def find_numpy_all(
+    collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any
+) -> dict[str, Any]:
+    """Return what a query finds as a dict of a `numpy.ndarray` for each column.
+
+    Args:
+        collection: a collection of the blocking face.
+        query: the filter.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.find`.
+
+    Raises:
+        ImportError: numpy or pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `find`.
+
+    Example:
+        >>> find_numpy_all(client.shop.orders, {}, schema=Schema({"_id": int, "total": float}))["_id"].shape
+        (2,)
+    """
+    return numpy_of(_found(collection, query, schema, kwargs))
+
+
+def aggregate_numpy_all(
+    collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
+) -> dict[str, Any]:
+    """Return what a pipeline gives as a dict of a `numpy.ndarray` for each column.
+
+    Args:
+        collection: a collection of the blocking face.
+        pipeline: the stages.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.aggregate`.
+
+    Raises:
+        ImportError: numpy or pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `aggregate`.
+
+    Example:
+        >>> schema = Schema({"_id": int, "total": float})
+        >>> aggregate_numpy_all(client.shop.orders, [{"$match": {}}], schema=schema)["_id"].shape
+        (2,)
+    """
+    return numpy_of(_aggregated(collection, pipeline, schema, kwargs))
+
+
+def find_polars_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
+    """Return what a query finds as a `polars.DataFrame`.
+
+    Args:
+        collection: a collection of the blocking face.
+        query: the filter.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.find`.
+
+    Raises:
+        ImportError: polars is not installed.
+        OperationFailure, AutoReconnect: as for `find`.
+
+    Example:
+        >>> find_polars_all(client.shop.orders, {}, schema=Schema({"_id": int, "total": float})).shape
+        (2, 2)
+    """
+    return polars_of(_found(collection, query, schema, kwargs))
+
+
+def aggregate_polars_all(
+    collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
+) -> Any:
+    """Return what a pipeline gives as a `polars.DataFrame`.
+
+    Args:
+        collection: a collection of the blocking face.
+        pipeline: the stages.
+        schema: a Schema; None: inferred.
+        **kwargs: arguments of `collection.aggregate`.
+
+    Raises:
+        ImportError: polars is not installed.
+        OperationFailure, AutoReconnect: as for `aggregate`.
+
+    Example:
+        >>> schema = Schema({"_id": int, "total": float})
+        >>> aggregate_polars_all(client.shop.orders, [{"$match": {}}], schema=schema).shape
+        (2, 2)
+    """
+    return polars_of(_aggregated(collection, pipeline, schema, kwargs))
+
+
+def write(collection: Any, tabular: Any, *, exclude_none: bool = False) -> dict[str, int]:
+    """Insert the rows of a table as documents.
+
+    Args:
+        collection: a collection of the blocking face.
+        tabular: what has the Arrow PyCapsule interface (pyarrow, polars, pandas, `to_arrow`), or a dict of arrays.
+        exclude_none: leave out fields that are null.
+
+    Returns:
+        How many were inserted: `{"insertedCount": 2}`.
+
+    Raises:
+        BulkWriteError: a row was refused; those before it are stored.
+        ImportError: pyarrow is not installed.
+        OperationFailure, AutoReconnect: as for `insert_many`.
+
+    Example:
+        >>> write(client.shop.copies, client.shop.orders.find().to_arrow())
+        {'insertedCount': 2}
+    """
+    inserted = 0
+    for documents in _documents_of(tabular, exclude_none):
+        inserted += len(collection.insert_many(documents).inserted_ids)
+    return {"insertedCount": inserted}
+
+
+def _documents_of(tabular: Any, exclude_none: bool) -> Iterator[list[dict[str, Any]]]:
+    import pyarrow
+
+    from mangonel.bson import Decimal128, ObjectId
+
+    table = pyarrow.table(tabular)
+    extensions = [(field.metadata or {}).get(b"ARROW:extension:name", b"") for field in table.schema]
+    names = [getattr(field.type, "extension_name", "").encode() for field in table.schema]
+    are_ids = {
+        field.name
+        for field, told, name in zip(table.schema, extensions, names, strict=True)
+        if b"pymongoarrow.objectid" in (told, name)
+    }
+    are_decimals = {field.name for field in table.schema if pyarrow.types.is_decimal(field.type)}
+    for batch in table.to_batches(_WRITTEN):
+        documents = batch.to_pylist()
+        for document in documents:
+            for name in are_ids:
+                value = document[name]
+                if isinstance(value, bytes):
+                    document[name] = ObjectId(value)
+            for name in are_decimals:
+                if document[name] is not None:
+                    document[name] = Decimal128(document[name])
+        if exclude_none:
+            documents = [
+                {name: value for name, value in document.items() if value is not None}
+                for document in documents
+            ]
+        if documents:
+            yield documents

@@ -1,0 +1,167 @@
+"""Cursors as tables on both faces, in the libraries that read Arrow, and PyMongoArrow's functions."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mangonel import AsyncMongoClient, MongoClient
+from mangonel.arrow import (
+    ColumnError,
+    Schema,
+    aggregate_arrow_all,
+    find_arrow_all,
+    find_numpy_all,
+    find_pandas_all,
+    find_polars_all,
+    write,
+)
+from mangonel.bson import ObjectId
+from mangonel.server import Server
+
+pa = pytest.importorskip("pyarrow")
+
+ROWS = 500
+WHEN = datetime.datetime(2020, 1, 2)
+
+
+def documents() -> list[dict[str, Any]]:
+    return [
+        {
+            "_id": ObjectId(),
+            "n": number,
+            "x": number / 2,
+            "name": f"name {number}",
+            "at": WHEN,
+            "in": {"id": ObjectId(), "tags": ["a", "b"]},
+            "none": None,
+        }
+        for number in range(ROWS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def stored(standalone: Server) -> Iterator[Any]:
+    with MongoClient[Any](standalone.uri) as client:
+        name = f"columns_{uuid.uuid4().hex[:8]}"
+        client[name].rows.insert_many(documents())
+        yield client[name]
+        client.drop_database(name)
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch": True}, {"batch_size": 50}])
+def test_find_gives_all_rows(stored: Any, options: dict[str, Any]) -> None:
+    made = pa.table(stored.rows.find({}, **options).to_arrow())
+
+    assert made.num_rows == ROWS
+    assert made["n"].to_pylist() == list(range(ROWS))
+    assert made["none"].null_count == ROWS
+    assert made["in"].to_pylist()[7]["tags"] == ["a", "b"]
+
+
+def test_rows_after_those_that_were_iterated_over_are_taken(stored: Any) -> None:
+    cursor = stored.rows.find().batch_size(10)
+    for _ in range(3):
+        next(cursor)
+
+    assert pa.table(cursor.to_arrow())["n"].to_pylist() == list(range(3, ROWS))
+
+
+def test_schema_narrows_what_the_server_sends(stored: Any) -> None:
+    cursor = stored.rows.find({"n": {"$lt": 3}})
+
+    made = cursor.to_arrow({"n": int, "in": {"tags": [str]}})
+
+    assert cursor._projection == {"n": 1, "in.tags": 1}
+    assert pa.table(made).to_pylist()[2] == {"n": 2, "in": {"tags": ["a", "b"]}}
+
+
+def test_parts_have_the_rows_asked_for_and_one_schema(stored: Any) -> None:
+    parts = [pa.table(part) for part in stored.rows.find().batch_size(70).iter_arrow(rows=120)]
+
+    assert [part.num_rows for part in parts] == [120, 120, 120, 120, 20]
+    assert len({part.schema for part in parts}) == 1
+    assert pa.concat_tables(parts)["n"].to_pylist() == list(range(ROWS))
+    assert list(stored.nothing.find().iter_arrow()) == []
+
+
+def test_misfit_closes_the_cursor(stored: Any) -> None:
+    stored.mixed.insert_many([{"_id": number, "a": number if number < 200 else "x"} for number in range(300)])
+    cursor = stored.mixed.find().batch_size(150)
+
+    with pytest.raises(
+        ColumnError, match=r"expected int32, found string at \$\.a of the document with _id 200"
+    ):
+        cursor.to_arrow()
+    assert not cursor.alive
+    assert pa.table(stored.mixed.find().to_arrow(misfit="string"))["a"].to_pylist()[199:201] == ["199", "x"]
+
+
+def test_asyncio_has_the_same_methods(stored: Any, standalone: Server) -> None:
+    async def play() -> None:
+        async with AsyncMongoClient[Any](standalone.uri) as client:
+            rows = client[stored.name].rows
+            assert (await rows.find().to_arrow()).num_rows == ROWS
+            cursor = await rows.aggregate([{"$match": {"n": {"$lt": 9}}}])
+            assert len(await cursor.to_arrow({"n": int})) == 9
+            sizes = [len(part) async for part in rows.find().iter_arrow(rows=200)]
+            assert sizes == [200, 200, 100]
+            assert len(await rows.find().to_polars()) == ROWS
+
+    asyncio.run(play())
+
+
+def test_libraries_read_tables(stored: Any) -> None:
+    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    cursor = stored.rows.find()
+
+    frame = cursor.to_polars()
+    assert frame["n"].sum() == ROWS * (ROWS - 1) // 2
+    assert list(frame["in"][3]["tags"]) == ["a", "b"]
+    assert isinstance(frame, polars.DataFrame)
+    # Null-only columns are kept (mongo-arrow 225), ids inside documents are read (219).
+    assert frame["none"].null_count() == ROWS
+    assert len(frame["in"][3]["id"]) == 12
+
+    pandas = stored.rows.find().to_pandas()
+    assert pandas["x"].sum() == ROWS * (ROWS - 1) / 4
+    arrays = stored.rows.find({}, {"_id": 0, "n": 1}).to_numpy()
+    assert arrays["n"].dtype == "int32"
+    assert arrays["n"].tolist() == list(range(ROWS))
+
+    connection = duckdb.connect()
+    connection.register("found", pa.table(stored.rows.find().to_arrow()))
+    answer = connection.sql("select sum(n), count(*) from found where x < 50").fetchall()
+    assert answer == [(4950, 100)]
+
+
+def test_names_of_pymongoarrow_do_what_they_do_there(stored: Any) -> None:
+    schema = Schema({"n": int, "x": float, "name": str})
+
+    table = find_arrow_all(stored.rows, {"n": {"$lt": 10}}, schema=schema)
+    assert table.schema.names == ["n", "x", "name"]
+    assert table["n"].to_pylist() == list(range(10))
+    assert aggregate_arrow_all(stored.rows, [{"$limit": 5}], schema=schema).num_rows == 5
+    assert find_pandas_all(stored.rows, {}, schema=schema)["n"].tolist() == list(range(ROWS))
+    assert find_polars_all(stored.rows, {}, schema=schema).shape == (ROWS, 3)
+    assert find_numpy_all(stored.rows, {}, schema=schema)["x"].tolist()[3] == 1.5
+    # As there, what does not fit is null.
+    assert find_arrow_all(stored.rows, {}, schema=Schema({"name": int}))["name"].null_count == ROWS
+
+
+def test_tables_are_written_as_documents(stored: Any) -> None:
+    table = stored.rows.find().to_arrow()
+
+    assert write(stored.copies, table) == {"insertedCount": ROWS}
+
+    query = {"n": 7}
+    copy, original = stored.copies.find_one(query), stored.rows.find_one(query)
+    assert copy["_id"] == original["_id"]
+    assert (copy["n"], copy["x"], copy["in"]["tags"]) == (7, 3.5, ["a", "b"])
+    assert write(stored.few, pa.table({"a": [1, None]}), exclude_none=True) == {"insertedCount": 2}
+    assert [sorted(each) for each in stored.few.find()] == [["_id", "a"], ["_id"]]
