@@ -91,6 +91,8 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         "bson: codec options and errors",
         ("mangonel.bson.codec_options", "mangonel.bson.errors"),
     ),
+    "arrow": ("arrow: tables of columns", ("mangonel.arrow",)),
+    "jsonl": ("jsonl: JSON lines", ("mangonel.jsonl",)),
     "bson-json": ("bson: extended JSON (json_util)", ("mangonel.bson.json_util",)),
     "gridfs": ("gridfs", ("mangonel.gridfs", "mangonel.gridfs.errors")),
     "gridfs-web": ("gridfs over HTTP", ("mangonel.gridfs.web.asgi", "mangonel.gridfs.web.tornado")),

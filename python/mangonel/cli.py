@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("mangonel.server.serve", "run a real mongod on loopback until Ctrl-C"),
     "doctor": ("mangonel.doctor.cli", "say what keeps a client from its deployment, and what to do"),
     "gridfs": ("mangonel.gridfs.cli", "store, fetch, list and remove files in a database"),
+    "import": ("mangonel.jsonl._import", "insert the documents of a file of JSON lines"),
+    "export": ("mangonel.jsonl._export", "write a collection to a file of JSON lines"),
     "odm": ("mangonel.odm.cli", "look after the indexes, schemas and documents of models"),
     "websessions": ("mangonel.websessions.cli", "look after a store of HTTP sessions"),
     "lab": ("mangonel.lab.cli", "compare this driver with its peers on this machine"),

@@ -18,6 +18,8 @@ LEAVES = {name: parser for name, parser in ALL.items() if not children(parser)}
 WITH_URI = {
     "mangonel doctor",
     "mangonel demo",
+    "mangonel import",
+    "mangonel export",
     *(f"mangonel gridfs {name}" for name in ("put", "get", "ls", "rm")),
     *(f"mangonel odm {name}" for name in ("indexes", "check", "diff", "pull", "migrate")),
     *(f"mangonel websessions {name}" for name in ("setup", "purge", "stats")),
@@ -28,6 +30,7 @@ WITH_OUTPUT = {
     "mangonel gridfs get",
     "mangonel odm pull",
     "mangonel odm schema",
+    "mangonel export",
     "mangonel completion",
     *(f"mangonel lab {name}" for name in ("first", "run", "report", "aa", "profile")),
 }

@@ -1,0 +1,16 @@
+"""JSON lines in and out: a collection to a file with a document of extended JSON on each line, and back.
+
+    >>> export_jsonl(client.shop.orders, "orders.jsonl.gz").documents
+    2
+    >>> import_jsonl(client.shop.copies, "orders.jsonl.gz").inserted
+    2
+
+Lines become BSON, and BSON lines, without Python objects in between. Files whose names end in `.gz` or `.zst` are
+compressed. Both go on where they stopped with `resume`.
+"""
+
+from mangonel.jsonl.errors import JSONLinesError
+from mangonel.jsonl.reading import Imported, import_jsonl
+from mangonel.jsonl.writing import Exported, export_jsonl
+
+__all__ = ["Exported", "Imported", "JSONLinesError", "export_jsonl", "import_jsonl"]

@@ -1,0 +1,251 @@
+"""Files of JSON lines into collections: pieces are read in turn, inserted by several threads, counted in order.
+
+A document without an `_id` gets one made of eight bytes of the import and the number of its line. So a line that is
+read again after a break is the same document, and the server refuses it as one that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from mangonel import _core
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.errors import BulkWriteError
+from mangonel.jsonl.errors import JSONLinesError
+from mangonel.jsonl.files import open_lines
+
+__all__ = ["Imported", "import_jsonl"]
+
+# Bytes that a thread takes at once, some thousand documents.
+_PIECE = 1 << 20
+# Pieces under way for each thread.
+_AHEAD = 2
+_DUPLICATE_KEY = 11000
+_REMEMBERED = 100
+
+
+@dataclass
+class Imported:
+    """What an import did."""
+
+    lines: int = 0
+    """Lines read by this call."""
+    inserted: int = 0
+    """Documents inserted by this call."""
+    present: int = 0
+    """Documents that were there from before the break, after `resume`."""
+    failed: int = 0
+    """Lines that are no document, or were refused, with `skip_errors`."""
+    problems: list[str] = field(default_factory=list)
+    """The first of what was wrong with those."""
+
+
+class _Piece(NamedTuple):
+    """Whole lines of the file, and where they stand."""
+
+    data: bytes
+    offset: int
+    first_line: int
+    lines: int
+
+
+@dataclass
+class _Done:
+    """What came of a piece."""
+
+    inserted: int = 0
+    duplicates: int = 0
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+
+def import_jsonl(
+    collection: Any,
+    source: str | os.PathLike[str],
+    *,
+    threads: int = 2,
+    skip_errors: bool = False,
+    resume: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Imported:
+    """Insert the documents of a file of JSON lines: extended JSON of either format, one document on each line.
+
+    Args:
+        collection: a collection of the blocking face.
+        source: the file; `.gz` and `.zst` are decompressed. Blank lines are passed over.
+        threads: how many parse and insert at the same time; the order of the documents is then not kept.
+        skip_errors: go on after a line that is no document or was refused, and count it.
+        resume: a file that remembers how far this import is; with one that an earlier call left, go on from there.
+            It is removed at the end.
+        progress: called with the bytes and the lines that are done.
+
+    Raises:
+        JSONLinesError: a line is no document, or was refused; lines before it are stored, some after it may be.
+        OSError: a file cannot be used.
+        OperationFailure, AutoReconnect: as for `insert_many`.
+
+    Example:
+        >>> export_jsonl(client.shop.orders, "orders.jsonl").documents
+        2
+        >>> import_jsonl(client.shop.copies, "orders.jsonl", threads=1).inserted
+        2
+    """
+    if type(threads) is not int or threads < 1:
+        raise ValueError(f"expected at least 1 thread, got {threads!r}")
+    path = Path(source)
+    state = _State(path, None if resume is None else Path(resume))
+    # Up to here an earlier call may have inserted more than it could note.
+    doubtful_end = state.offset + (threads * _AHEAD + 1) * _PIECE * 2 if state.is_resumed else 0
+    found = Imported()
+    waiting: deque[tuple[_Piece, Future[_Done]]] = deque()
+
+    def finish() -> None:
+        piece, future = waiting.popleft()
+        done = future.result()
+        if piece.offset < doubtful_end:
+            found.present += done.duplicates
+        found.lines += piece.lines
+        found.inserted += done.inserted
+        found.failed += len(done.problems)
+        for line, what in done.problems:
+            text = f"{path.name}, line {line + 1}: {what}"
+            if not skip_errors:
+                raise JSONLinesError(text)
+            if len(found.problems) < _REMEMBERED:
+                found.problems.append(text)
+        state.note(piece)
+        if progress is not None:
+            progress(state.offset, state.line)
+
+    with open_lines(path, "rb") as file, ThreadPoolExecutor(threads) as pool:
+        try:
+            for piece in _pieces(file, state.offset, state.line):
+                is_doubtful = piece.offset < doubtful_end
+                work = pool.submit(_insert, collection, piece, state.prefix, skip_errors, is_doubtful)
+                waiting.append((piece, work))
+                if len(waiting) >= threads * _AHEAD:
+                    finish()
+            while waiting:
+                finish()
+        finally:
+            # What has not begun need not begin.
+            pool.shutdown(wait=True, cancel_futures=True)
+    state.remove()
+    return found
+
+
+def _pieces(file: IO[bytes], offset: int, line: int) -> Iterator[_Piece]:
+    file.seek(offset)
+    rest = b""
+    while data := file.read(_PIECE):
+        end = data.rfind(b"\n") + 1
+        if not end:
+            rest += data
+            continue
+        piece = rest + data[:end]
+        rest = data[end:]
+        lines = piece.count(b"\n")
+        yield _Piece(piece, offset, line, lines)
+        offset += len(piece)
+        line += lines
+    if rest:
+        yield _Piece(rest, offset, line, 1)
+
+
+def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is_doubtful: bool) -> _Done:
+    done = _Done()
+    data, line = piece.data, piece.first_line
+    while True:
+        documents, problem = _core.documents_of_json_lines(data, prefix, line % 2**32)
+        lines = [line + at for at, document in enumerate(documents) if document is not None]
+        raw = [RawBSONDocument(document) for document in documents if document is not None]
+        if raw:
+            _insert_many(collection, raw, lines, done, is_doubtful)
+        if problem is None:
+            return done
+        number, what = problem
+        done.problems.append((line + number, what))
+        if not skip_errors:
+            return done
+        data = data.split(b"\n", number + 1)[number + 1] if data.count(b"\n") > number else b""
+        line += number + 1
+        if not data:
+            return done
+
+
+def _insert_many(
+    collection: Any, raw: list[RawBSONDocument], lines: list[int], done: _Done, is_doubtful: bool
+) -> None:
+    try:
+        collection.insert_many(raw, ordered=False)
+        done.inserted += len(raw)
+    except BulkWriteError as error:
+        details: Any = error.details
+        done.inserted += details["nInserted"]
+        for refused in details["writeErrors"]:
+            if (
+                is_doubtful
+                and refused["code"] == _DUPLICATE_KEY
+                and list(refused.get("keyPattern", "")) == ["_id"]
+            ):
+                done.duplicates += 1
+                continue
+            done.problems.append((lines[refused["index"]], refused["errmsg"]))
+
+
+class _State:
+    """How far an import is, kept in a file if one is named."""
+
+    def __init__(self, source: Path, path: Path | None) -> None:
+        self.offset = self.line = 0
+        # As ObjectIds begin: the seconds, then random bytes.
+        self.prefix = int(time.time()).to_bytes(4, "big") + os.urandom(4)
+        self._path = path
+        self._told = {"source": source.name, "size": source.stat().st_size}
+        self.is_resumed = path is not None and path.exists()
+        if path is not None and self.is_resumed:
+            self._read(path)
+        else:
+            self._write()
+
+    def _read(self, path: Path) -> None:
+        try:
+            kept = json.loads(path.read_text())
+            told = {name: kept[name] for name in self._told}
+            self.offset, self.line = int(kept["offset"]), int(kept["line"])
+            self.prefix = bytes.fromhex(kept["prefix"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise JSONLinesError(
+                f"expected the progress of an import in {path}, found something else"
+            ) from error
+        if told != self._told:
+            raise JSONLinesError(
+                f"{path} is of an import of another file: expected {self._told}, found {told}"
+            )
+
+    def note(self, piece: _Piece) -> None:
+        """Remember that a piece, and all before it, is stored."""
+        self.offset = piece.offset + len(piece.data)
+        self.line = piece.first_line + piece.lines
+        self._write()
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        kept = self._told | {"offset": self.offset, "line": self.line, "prefix": self.prefix.hex()}
+        # Replaced in one step, so that a break leaves the old or the new.
+        beside = self._path.with_name(f"{self._path.name}.new")
+        beside.write_text(json.dumps(kept))
+        beside.replace(self._path)
+
+    def remove(self) -> None:
+        """Forget: the import is whole."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)

@@ -1,0 +1,186 @@
+"""Files of JSON lines: what is exported is imported again, in each compression; both go on after a break."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mangonel import MongoClient, cli
+from mangonel.bson import Binary, Decimal128, Int64, MaxKey, ObjectId, Regex, Timestamp
+from mangonel.jsonl import JSONLinesError, export_jsonl, import_jsonl, reading
+from mangonel.jsonl.progress import Progress
+from mangonel.server import Server
+
+VALUES = [
+    {"_id": 1, "text": 'é\n\u2028"', "n": Int64(5), "x": 1.5, "d": Decimal128("1.50")},
+    {"_id": ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"), "when": datetime.datetime(2020, 1, 2), "none": None},
+    {"_id": "three", "b": Binary(b"ab", 128), "r": Regex("^a", "i"), "t": Timestamp(1, 2), "m": MaxKey()},
+    {"_id": 2.5, "deep": {"list": [1, {"a": []}]}},
+]
+
+
+@pytest.fixture
+def database(standalone: Server) -> Iterator[Any]:
+    with MongoClient[Any](standalone.uri) as client:
+        database = client[f"lines_{uuid.uuid4().hex[:8]}"]
+        yield database
+        client.drop_database(database.name)
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    return [{"_id": number, "text": "x" * 100} for number in range(count)]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst"])
+@pytest.mark.parametrize("mode", ["canonical", "relaxed"])
+def test_exported_documents_are_imported_again(database: Any, tmp_path: Path, ending: str, mode: str) -> None:
+    path = tmp_path / f"values{ending}"
+    database.values.insert_many(VALUES)
+
+    assert export_jsonl(database["values"], path, mode=mode).documents == len(VALUES)
+    assert import_jsonl(database.copies, path).inserted == len(VALUES)
+
+    stored = {str(value["_id"]): value for value in database.copies.find()}
+    assert stored == {str(value["_id"]): value for value in VALUES}
+
+
+def test_filter_and_projection_choose_what_is_exported(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    database.values.insert_many(many(10))
+
+    export_jsonl(database["values"], path, filter={"_id": {"$gte": 8}}, projection=["_id"], mode="plain")
+
+    assert path.read_text() == '{"_id":8}\n{"_id":9}\n'
+
+
+def test_blank_lines_are_passed_over_and_repeated_keys_keep_the_last_value(
+    database: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(b'\n{"_id": 1, "a": 1, "b": 2, "a": 3}\r\n   \n{"_id": 2}')
+
+    found = import_jsonl(database.odd, path)
+
+    assert (found.inserted, found.lines) == (2, 4)
+    assert list(database.odd.find_one(1).items()) == [("_id", 1), ("a", 3), ("b", 2)]
+
+
+@pytest.mark.parametrize("line", ['{"a": ', "[1]", '{"$oid": 5', "\udcff"])
+def test_wrong_line_is_named(database: Any, tmp_path: Path, line: str) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_bytes(b'{"_id": 1}\n' + line.encode("utf-8", "surrogateescape") + b'\n{"_id": 2}\n')
+
+    with pytest.raises(JSONLinesError, match=r"wrong\.jsonl, line 2: expected"):
+        import_jsonl(database.wrong, path)
+    assert database.wrong.count_documents({}) == 1
+
+
+def test_wrong_and_refused_lines_are_counted_when_errors_are_skipped(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_text('{"_id": 1}\nno\n{"_id": 2}\n{"_id": 1}\n{"_id": 3}\n')
+
+    found = import_jsonl(database.wrong, path, skip_errors=True)
+
+    assert (found.inserted, found.failed) == (3, 2)
+    assert sorted(problem.partition(":")[0][-1] for problem in found.problems) == ["2", "4"]
+
+
+def test_refused_line_is_named(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "twice.jsonl"
+    path.write_text('{"_id": 1}\n\n{"_id": 1}\n')
+
+    with pytest.raises(JSONLinesError, match="line 3: E11000"):
+        import_jsonl(database.twice, path)
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_import_goes_on_after_a_break_without_a_gap_or_a_double(
+    database: Any, tmp_path: Path, has_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_PIECE", 2_000)
+    path, progress = tmp_path / "many.jsonl", tmp_path / "progress"
+    documents = many(1_000)
+    path.write_text("".join(json.dumps(each if has_id else {"n": each["_id"]}) + "\n" for each in documents))
+
+    class Break(Exception):
+        pass
+
+    def break_at(size: int, lines: int) -> None:
+        if lines > 300:
+            raise Break
+
+    with pytest.raises(Break):
+        import_jsonl(database.many, path, resume=progress, progress=break_at)
+    before = database.many.count_documents({})
+    assert 300 < before < 1_000
+    found = import_jsonl(database.many, path, resume=progress)
+
+    assert found.inserted == 1_000 - before
+    assert found.present > 0
+    assert database.many.count_documents({}) == 1_000
+    assert not progress.exists()
+
+
+def test_progress_of_another_file_is_refused(database: Any, tmp_path: Path) -> None:
+    path, progress = tmp_path / "a.jsonl", tmp_path / "progress"
+    path.write_text("{}\n")
+    for text in (
+        '{"source": "b.jsonl", "size": 3, "offset": 0, "line": 0, "prefix": "0000000000000000"}',
+        "no",
+    ):
+        progress.write_text(text)
+        with pytest.raises(JSONLinesError, match="import"):
+            import_jsonl(database.a, path, resume=progress)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 40])
+def test_export_goes_on_after_the_last_whole_line(database: Any, tmp_path: Path, cut: int) -> None:
+    path, whole = tmp_path / "some.jsonl", tmp_path / "whole.jsonl"
+    # The ids are of many types, which an index holds in one order.
+    database.values.insert_many(VALUES + [{"_id": number} for number in range(3, 20)])
+    export_jsonl(database["values"], whole, resume=True)
+    path.write_bytes(whole.read_bytes()[: len(whole.read_bytes()) // 2 - cut])
+
+    export_jsonl(database["values"], path, resume=True)
+
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_compressed_export_cannot_go_on(database: Any, tmp_path: Path) -> None:
+    with pytest.raises(JSONLinesError, match="without compression"):
+        export_jsonl(database["values"], tmp_path / "a.jsonl.gz", resume=True)
+
+
+def test_commands_export_and_import(
+    database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.values.insert_many(many(5))
+    uri, path = f"{standalone.uri}", str(tmp_path / "copies.jsonl.gz")
+    where = ["--database", database.name]
+
+    assert cli.main(["export", uri, "values", "-o", path, "--filter", '{"_id": {"$lt": 3}}', *where]) == 0
+    assert cli.main(["import", uri, path, "--drop", *where]) == 0
+    assert database.copies.count_documents({}) == 3
+    assert cli.main(["import", uri, path, *where]) == 1
+
+    said = capsys.readouterr()
+    assert "3 documents written" in said.out
+    assert "3 documents inserted" in said.out
+    assert "copies.jsonl.gz, line " in said.err
+
+
+def test_progress_says_share_rate_and_time_left() -> None:
+    progress = Progress("orders.jsonl", 4_000_000, "bytes")
+    progress._begun = 100.0
+    progress(0, 0)
+    progress(1_000_000, 10)
+
+    assert progress.line(102.0) == (
+        "orders.jsonl [######..................]  25 % 10 documents, 1.0 MB, 0.5 MB/s, 0:06 left"
+    )
