@@ -25,7 +25,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         mangonel import mongodb://localhost/shop orders.jsonl.gz
         mangonel import mongodb://localhost/shop orders.jsonl --collection copies --resume orders.progress
         """,
-        failure="a line is no document or was refused, or the server or a file could not be used",
+        failure="lines are no documents or were refused, or the server or a file could not be used",
     )
     add_uri(parser, "the deployment and the database")
     parser.add_argument("file", metavar="FILE", help="what to read")

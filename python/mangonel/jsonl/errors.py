@@ -8,4 +8,4 @@ __all__ = ["JSONLinesError"]
 
 
 class JSONLinesError(PyMongoError, ValueError):
-    """A line is no document, or was refused; or a file cannot be gone on with. The message says which and where."""
+    """Lines are no documents, or were refused; or a file cannot be gone on with. The message says which and where."""

@@ -1,7 +1,7 @@
 """Files of JSON lines into collections: pieces are read in turn, inserted by several threads, counted in order.
 
-A document without an `_id` gets one made of eight bytes of the import and the number of its line. So a line that is
-read again after a break is the same document, and the server refuses it as one that it has.
+A document without an `_id` gets one made of eight bytes of the import and the number of its line. So lines
+read again after a break are the same documents, which the server refuses as it has them.
 """
 
 from __future__ import annotations
@@ -81,13 +81,14 @@ def import_jsonl(
         collection: a collection of the blocking face.
         source: the file; `.gz` and `.zst` are decompressed. Blank lines are passed over.
         threads: how many parse and insert at the same time; the order of the documents is then not kept.
-        skip_errors: go on after a line that is no document or was refused, and count it.
+        skip_errors: go on after lines that are no documents or were refused, and count them.
         resume: a file that remembers how far this import is; with one that an earlier call left, go on from there.
             It is removed at the end.
         progress: called with the bytes and the lines that are done.
 
     Raises:
-        JSONLinesError: a line is no document, or was refused; lines before it are stored, some after it may be.
+        JSONLinesError: one of the lines is no document, or was refused; those before it are stored, some after it
+            may be.
         OSError: a file cannot be used.
         OperationFailure, AutoReconnect: as for `insert_many`.
 

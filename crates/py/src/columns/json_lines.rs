@@ -6,7 +6,7 @@ use pyo3::types::{PyBytes, PyList};
 /// An element of an ObjectId with the name `_id`.
 const ID_BYTES: usize = 1 + 4 + 12;
 
-/// Documents by line, None for blank lines; and the number from 0 of the line that is wrong, with what is wrong.
+/// Documents by line, None for blank lines; and the number from 0 of the first wrong line, with what is wrong.
 type Parsed<'py> = (Bound<'py, PyList>, Option<(usize, String)>);
 
 /// Return the BSON of each line up to the first that is wrong. A document without an `_id` gets an ObjectId of the eight
