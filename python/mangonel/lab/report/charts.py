@@ -6,14 +6,12 @@ Knows figures and names only, nothing of results.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
 
 from mangonel.lab.statistics import Estimate
 
@@ -89,10 +87,20 @@ def rate(value: float) -> str:
     return f"{value / 1000:.3g}k" if value >= 10_000 else f"{value:,.0f}" if value >= 100 else number(value)
 
 
+@functools.cache
 def _macros() -> Any:
+    # Here, since tables take their words from this module and need no template.
+    from jinja2 import Environment, FileSystemLoader
+
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     environment.globals.update(short=_short, number=number)
     return environment.get_template("charts.jinja").module
+
+
+def _draw(macro: str, *values: Any) -> str:
+    """Return what a macro makes, which no template escapes."""
+    drawn: str = getattr(_macros(), macro)(*values)
+    return drawn
 
 
 def bars(
@@ -101,7 +109,7 @@ def bars(
     limits: Sequence[tuple[str, float]] = (),
     words: Callable[[float], str] = duration,
     told: str = "Bars, shorter is faster",
-) -> Markup:
+) -> str:
     """Draw figures as bars with their intervals, and limits as dashed lines across them."""
     ends = [row.figure.value + (row.more or 0.0) for row in rows if row.figure]
     top = max([*ends, *(value for _, value in limits)], default=1.0) * 1.18 or 1.0
@@ -110,23 +118,23 @@ def bars(
     ticks = [turn * step for turn in range(1, int(top / step) + 1)]
     each = [f"{row.name} {row.shown(words)}" for row in rows]
     each += [f"limit {name} {words(value)}" for name, value in limits]
-    return Markup(MACROS.bars(title, f"{told}: {'; '.join(each)}", rows, limits, top, ticks, words))
+    return _draw("bars", title, f"{told}: {'; '.join(each)}", rows, limits, top, ticks, words)
 
 
-def lines(title: str, told: str, series: Sequence[Series], x: Axis, y: Axis, across: str = "") -> Markup:
+def lines(title: str, told: str, series: Sequence[Series], x: Axis, y: Axis, across: str = "") -> str:
     """Draw series as lines over two axes, with a legend."""
     each = [
         f"{line.name} " + ", ".join(f"{x.words(at)} {y.words(value)}" for at, value in line.points)
         for line in series[:LINES]
     ]
-    return Markup(MACROS.lines(title, f"{told}: {'; '.join(each)}", series[:LINES], x, y, across))
+    return _draw("lines", title, f"{told}: {'; '.join(each)}", series[:LINES], x, y, across)
 
 
-def percentiles(title: str, series: Sequence[Series]) -> Markup:
+def percentiles(title: str, series: Sequence[Series]) -> str:
     """Draw latencies over percentiles; the axis is 1/(1-p), so that each further nine takes the same room."""
     values = [value for line in series for _, value in line.points if value > 0]
     if not values:
-        return Markup()
+        return ""
     most = max(_nines(at) for line in series for at, _ in line.points)
 
     def place(at: float) -> float:
@@ -139,7 +147,7 @@ def percentiles(title: str, series: Sequence[Series]) -> Markup:
     return lines(title, "Latency by percentile", series, axis, logarithmic(values, BOTTOM, TOP, duration))
 
 
-def rates(title: str, series: Sequence[Series]) -> Markup:
+def rates(title: str, series: Sequence[Series]) -> str:
     """Draw µs at p99 over the rate that was offered, both logarithmic."""
     x = logarithmic(
         [at for each in series for at, _ in each.points], LEFT, WIDTH - EDGE, lambda v: f"{rate(v)}/s"
@@ -161,7 +169,7 @@ def front(dots: Sequence[Series]) -> list[Series]:
     )
 
 
-def dots(title: str, series: Sequence[Series], across: str, upwards: str) -> Markup:
+def dots(title: str, series: Sequence[Series], across: str, upwards: str) -> str:
     """Draw one dot each of rate and cost on logarithmic axes, a line through the front, and a key with the figures.
 
     Who stands on the front is beaten by nobody in both figures at once; limits are diamonds and beat nobody. Between
@@ -178,20 +186,20 @@ def dots(title: str, series: Sequence[Series], across: str, upwards: str) -> Mar
         rows.append((dot.name, speed, cost, f"{dot.kind} beaten" if where == "beaten" else dot.kind, figures))
         told.append(f"{dot.name} {figures}, {where}")
     words = f"{upwards} against {across}: {'; '.join(told)}"
-    return Markup(MACROS.dots(title, words, rows, [dot.points[0] for dot in best], x, y, across))
+    return _draw("dots", title, words, rows, [dot.points[0] for dot in best], x, y, across)
 
 
-def lead(title: str, peer: str, times: Estimate | None, most: float) -> Markup:
+def lead(title: str, peer: str, times: Estimate | None, most: float) -> str:
     """Draw one bar: how many times as fast as a peer, whose own speed is a dashed line at 1; `most` ends the scale."""
     words = f"{times.words(number).replace(' [', 'x [')} as fast as {peer}" if times else "no peer was there"
-    return Markup(MACROS.lead(title, words, times, max(most, 1.2)))
+    return _draw("lead", title, words, times, max(most, 1.2))
 
 
 def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str) -> str:
     """Return a chart by itself, for a page that has no style for it: a row each of title, peer and times as fast."""
     most = min(12.0, max((times.value for _, _, times in rows if times), default=1.0) * 1.1)
     told = "; ".join(f"{title} {number(times.value)} times {peer}" for title, peer, times in rows if times)
-    return f"{MACROS.picture(told, rows, style, most)}\n"
+    return f"{_draw('picture', told, rows, style, most)}\n"
 
 
 def style(name: str, size: int = 12) -> str:
@@ -205,7 +213,7 @@ def style(name: str, size: int = 12) -> str:
     )
 
 
-def strips(title: str, rows: Sequence[Series]) -> Markup:
+def strips(title: str, rows: Sequence[Series]) -> str:
     """Draw every round as a dot, from left to right as they were played, above or below the contender's own median.
 
     A point is the minute and the ratio to the median; a hollow dot is a round that was disturbed.
@@ -220,7 +228,7 @@ def strips(title: str, rows: Sequence[Series]) -> Markup:
         replace(row, points=[(at, max(-1.0, min(1.0, _doublings(value)))) for at, value in row.points])
         for row in rows
     ]
-    return Markup(MACROS.strips(title, told, drawn, first, last, f"after {number(last - first)} min"))
+    return _draw("strips", title, told, drawn, first, last, f"after {number(last - first)} min")
 
 
 def logarithmic(values: Sequence[float], start: float, end: float, words: Callable[[float], str]) -> Axis:
@@ -252,6 +260,3 @@ def _short(name: str, letters: int) -> str:
 
 def _nines(percentile: float) -> float:
     return min(4.0, -math.log10(max(1e-4, 1 - percentile / 100)))
-
-
-MACROS = _macros()

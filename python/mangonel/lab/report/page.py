@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
-
 from mangonel.lab import comparisons, noise, originals, registry, scores, table
 from mangonel.lab.comparisons import is_ours
 from mangonel.lab.fingerprint import machine, placement
@@ -38,6 +35,8 @@ COUNTED = ("insert", "query", "update", "delete", "getmore", "command", "request
 
 def render(content: dict[str, Any]) -> str:
     """Return the page of what `results.load` returned."""
+    from jinja2 import Environment, FileSystemLoader
+
     results, found = Results(content), content["fingerprint"]
     parts: dict[str, list[dict[str, Any]]] = {}
     for experiment, part, rows in results.parts():
@@ -55,7 +54,7 @@ def render(content: dict[str, Any]) -> str:
     )
     environment.globals["kind"] = _kind
     return environment.get_template("page.html").render(
-        style=Markup((HERE / "page.css").read_text()),
+        style=(HERE / "page.css").read_text(),
         date=found["date"],
         commit=found["commit"],
         where=_where(results, share),
@@ -113,7 +112,7 @@ def _where(results: Results, share: float | None) -> str:
     return f"{machine(found)}, MongoDB {server}, {found['date'][:10]}.{slowed} {told}".strip()
 
 
-def _lead(found: comparisons.Finding, most: float) -> Markup:
+def _lead(found: comparisons.Finding, most: float) -> str:
     name, times = (found.best.name, found.best.times) if found.best else ("", None)
     return charts.lead(found.comparison.title, name, times, most)
 
@@ -214,7 +213,7 @@ def _by_percentile(row: Row) -> list[tuple[float, float]]:
     return [*points, (100.0, max(worst))] if points and worst else points
 
 
-def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, Markup]]:
+def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
     """Yield a caption and a chart of throughput against each cost that enough rows have."""
     first = rows[0]
     if first.key[0] not in PLOTTED or first.judge not in ("wall", "client") or first.unit == "process":
@@ -239,7 +238,7 @@ def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, Markup]]:
             )
 
 
-def _offered(results: Results, name: str) -> Iterator[tuple[str, Markup]]:
+def _offered(results: Results, name: str) -> Iterator[tuple[str, str]]:
     """Yield a caption and a chart of latency for each group of parts of an experiment that have a rate."""
     groups: dict[str, dict[str, list[Row]]] = {}
     for experiment, part, rows in results.parts() if name in OFFERED else ():
