@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import decimal
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
+from annotated_types import Ge
 
 from mangonel.odm import (
     Connection,
@@ -20,6 +21,7 @@ from mangonel.odm import (
     field,
     inc,
     max_,
+    mul,
     push,
     set_,
     size,
@@ -74,6 +76,20 @@ def test_an_update_is_converted_to_what_its_field_stores() -> None:
     assert str(inc(Thing.price, 2).value) == "2"
     assert set_(Thing.label, None).value is None
     assert set_(Thing.anything, {"a": 1}).value == {"a": 1}
+
+
+def test_an_amount_is_not_bound_by_the_limits_of_its_field() -> None:
+    class Stock(Document):
+        count: Annotated[int, Ge(0)] = 0
+        price: Annotated[decimal.Decimal, Ge(0)] = decimal.Decimal(0)
+
+    assert inc(Stock.count, -2).value == -2
+    assert str(inc(Stock.price, -2).value) == "-2"
+    assert mul(Stock.count, -1).value == -1
+    with pytest.raises(ValidationError, match=r"expected int, got bool at \$\.count"):
+        inc(Stock.count, True)
+    with pytest.raises(ValidationError, match=">= 0"):
+        set_(Stock.count, -1)
 
 
 @pytest.mark.parametrize(

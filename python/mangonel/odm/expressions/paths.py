@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mangonel import _core
-from mangonel.bson import ObjectId
+from mangonel.bson import Decimal128, ObjectId
 from mangonel.odm._registry import is_document, is_embedded_instance
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.changes import Update
@@ -154,6 +154,17 @@ class Path(Operand, Generic[T]):
             self._is_element if is_element is None else is_element,
             self._key,
         )
+
+    def _amount(self, by: Any) -> Any:
+        """What an update adds to a number or multiplies it by: of its type, whatever bounds the number itself has."""
+        field = self._field()
+        if self._is_element or field.type not in (int, float, decimal.Decimal):
+            return self._stored(by)
+        if type(by) is int and field.type is not int:
+            by = field.type(by)
+        if not isinstance(by, field.type) or isinstance(by, bool):
+            raise ValidationError(f"expected {_type_name(field)}, got {type(by).__name__} at $.{self._key}")
+        return Decimal128(by) if isinstance(by, decimal.Decimal) else by
 
     def _compare(self, operator: str, value: Any) -> Expr:
         return Expr({self._key: {operator: self._dump(value)}})

@@ -73,7 +73,7 @@ def inc(field: Any, by: Any = 1) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$inc", path._key, path._stored(by))
+    return Update("$inc", path._key, path._amount(by))
 
 
 @overload
@@ -92,7 +92,7 @@ def mul(field: Any, by: Any) -> Update:
         1
     """
     path = path_of(field)
-    return Update("$mul", path._key, path._stored(by))
+    return Update("$mul", path._key, path._amount(by))
 
 
 def min_(field: T, value: T) -> Update:

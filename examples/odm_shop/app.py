@@ -1,0 +1,161 @@
+"""A shop: stock that is never sold twice, orders that stand or fall as a whole, a report. Each step on both faces.
+
+    pip install "mangonel[odm]"
+    MONGODB_URI="mongodb://localhost:27017/shop?replicaSet=rs0" python app.py
+
+Transactions need a replica set; `mangonel serve --replicas 1` starts one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, MaxLen
+
+from mangonel.odm import (
+    Connection,
+    Document,
+    Embedded,
+    Index,
+    Indexed,
+    ObjectId,
+    Ref,
+    Sequence,
+    Timestamps,
+    connect,
+    desc,
+    field,
+    inc,
+    set_,
+)
+
+
+class OutOfStock(Exception):
+    """There is less of a product than was asked for."""
+
+
+class Customer(Document):
+    name: Annotated[str, MaxLen(80)]
+    email: Annotated[str, Indexed(unique=True)]
+
+
+class Product(Document):
+    name: Annotated[str, MaxLen(120)]
+    price: Annotated[Decimal, Ge(0)]
+    stock: Annotated[int, Ge(0)] = 0
+
+
+class Line(Embedded):
+    product: Ref[Product]
+    name: str
+    price: Decimal
+    count: Annotated[int, Ge(1)]
+
+
+class Order(Timestamps):
+    __indexes__: ClassVar[list[Index]] = [Index("customer", desc("created_at"))]
+    customer: Ref[Customer] = field(on_delete="deny")
+    lines: list[Line]
+    total: Decimal
+    state: Literal["new", "shipped", "cancelled"] = "new"
+    number: Annotated[int | None, Sequence()] = None
+
+
+@dataclass
+class Sold:
+    """A row of the report."""
+
+    name: str
+    count: int
+
+
+Basket = Mapping[ObjectId, int]
+
+
+def line_of(product: Product | None, count: int) -> Line:
+    """The line of an order for a product whose stock was taken."""
+    if product is None:
+        raise OutOfStock
+    return Line(product=product, name=product.name, price=product.price, count=count)
+
+
+def order_of(customer: Customer, lines: list[Line]) -> Order:
+    total = sum((line.price * line.count for line in lines), Decimal(0))
+    return Order(customer=customer, lines=lines, total=total)
+
+
+def in_stock(id: ObjectId, count: int) -> Any:
+    """The query for a product of which there is enough: to look and to take is one step."""
+    return Product.find(Product.id == id, Product.stock >= count)
+
+
+def buy(db: Connection, customer: Customer, basket: Basket) -> Order:
+    """Take products and store the order: all of it or nothing, tried again when others were faster."""
+
+    def attempt() -> Order:
+        taken = [(in_stock(id, n).find_and_update(inc(Product.stock, -n)), n) for id, n in basket.items()]
+        return order_of(customer, [line_of(product, n) for product, n in taken]).save()
+
+    return db.run(attempt)
+
+
+async def abuy(db: Connection, customer: Customer, basket: Basket) -> Order:
+    async def attempt() -> Order:
+        taken = [
+            (await in_stock(id, n).afind_and_update(inc(Product.stock, -n)), n) for id, n in basket.items()
+        ]
+        return await order_of(customer, [line_of(product, n) for product, n in taken]).asave()
+
+    made: Order = await db.arun(attempt)
+    return made
+
+
+def cancel(db: Connection, order: Order) -> bool:
+    """Give the products of an order back; False when it was shipped or cancelled before."""
+    with db.transaction():
+        if not Order.find(Order.id == order.id, Order.state == "new").update(set_(Order.state, "cancelled")):
+            return False
+        for line in order.lines:
+            Product.find(Product.id == line.product.id).update(inc(Product.stock, line.count))
+    return True
+
+
+async def acancel(db: Connection, order: Order) -> bool:
+    async with db.transaction():
+        if not await Order.find(Order.id == order.id, Order.state == "new").aupdate(
+            set_(Order.state, "cancelled")
+        ):
+            return False
+        for line in order.lines:
+            await Product.find(Product.id == line.product.id).aupdate(inc(Product.stock, line.count))
+    return True
+
+
+BEST = [
+    {"$unwind": "$lines"},
+    {"$group": {"_id": "$lines.name", "count": {"$sum": "$lines.count"}}},
+    {"$project": {"_id": 0, "name": "$_id", "count": 1}},
+    {"$sort": {"count": -1, "name": 1}},
+]
+
+
+def best(limit: int = 10) -> list[Sold]:
+    """What sold best, of orders that were not cancelled."""
+    return Order.find(Order.state != "cancelled").aggregate([*BEST, {"$limit": limit}], Sold)
+
+
+async def abest(limit: int = 10) -> list[Sold]:
+    return await Order.find(Order.state != "cancelled").aaggregate([*BEST, {"$limit": limit}], Sold)
+
+
+if __name__ == "__main__":
+    db = connect(os.environ.get("MONGODB_URI", "mongodb://localhost:27017/shop?replicaSet=rs0"))
+    ada = Customer.find(Customer.email == "ada@example.org").first()
+    ada = ada or Customer(name="Ada", email="ada@example.org").save()
+    tea = Product(name="Tea", price=Decimal("3.50"), stock=2).save()
+    print("order", buy(db, ada, {tea.id: 2}).total, "left", tea.reload().stock, best(3))
+    db.close()
