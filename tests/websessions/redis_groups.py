@@ -67,8 +67,8 @@ def cluster() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def guarded_by_sentinel() -> Iterator[tuple[str, Engine]]:
-    """Yield the URL of a master with a replica, and the master."""
+def guarded_by_sentinel() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the URL of a master with a replica, and what kills the master."""
     with ExitStack() as stack:
         master = server(stack)
         server(stack, "--replicaof", "127.0.0.1", str(master.port))
@@ -82,7 +82,14 @@ def guarded_by_sentinel() -> Iterator[tuple[str, Engine]]:
         sentinel.start()
         knows = "SENTINEL", "REPLICAS", "app"
         until(stack, sentinel.port, lambda client: len(client.execute_command(*knows)) == 1)
-        yield f"redis+sentinel://127.0.0.1:{sentinel.port}/app/0", master
+
+        def kill() -> None:
+            # A busy machine alone must not make it give a master up, so it becomes impatient only now.
+            with contextlib.closing(Redis(port=sentinel.port, protocol=2)) as client:
+                client.execute_command("SENTINEL", "SET", "app", "down-after-milliseconds", "100")
+            master.kill()
+
+        yield f"redis+sentinel://127.0.0.1:{sentinel.port}/app/0", kill
 
 
 def _is_followed(client: Any) -> bool:
@@ -92,5 +99,5 @@ def _is_followed(client: Any) -> bool:
 def _configure(path: Path, port: int, master: int) -> None:
     path.write_text(
         f"port {port}\nbind 127.0.0.1\nsentinel monitor app 127.0.0.1 {master} 1\n"
-        "sentinel down-after-milliseconds app 300\nsentinel failover-timeout app 2000\n"
+        "sentinel down-after-milliseconds app 60000\nsentinel failover-timeout app 2000\n"
     )

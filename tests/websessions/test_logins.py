@@ -109,6 +109,7 @@ def test_a_change_of_the_password_ends_the_logins_with_the_old_one(framework: st
 
 
 @stores
+@pytest.mark.each_once("name", "codec")
 @pytest.mark.parametrize("codec", ["msgpack", "json", "bson"])
 async def test_a_fingerprint_is_kept_over_renewals_and_unreadable(
     codec: str, name: str, store_url: Callable[[str], str]

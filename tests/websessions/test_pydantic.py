@@ -55,6 +55,7 @@ def is_as_changed(shop: Shop) -> bool:
 
 
 @codecs
+@pytest.mark.each_once("name", "codec")
 @pytest.mark.parametrize("name", [*STORES, "cookie"])
 async def test_a_pydantic_model_comes_back_as_it_was(
     name: str, codec: str, store_url: Callable[[str], str]

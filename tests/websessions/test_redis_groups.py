@@ -80,14 +80,14 @@ def test_the_blocking_side_lists_and_ends_too(url: str) -> None:
 
 async def test_after_a_failover_sentinel_leads_to_the_new_master() -> None:
     try:
-        with guarded_by_sentinel() as (url, master):
+        with guarded_by_sentinel() as (url, kill):
             sessions: WebSessions[Any] = WebSessions(url + "?wait=1", events=lambda event: None)
             member, gone = Browser(sessions), Browser(sessions)
             await member.login("ada")
             await gone.login("bob")
             old = gone.cookie
             await gone.logout()  # heard by the replica, as is what came before
-            master.kill()
+            kill()
             deadline = time.monotonic() + 60
             while True:
                 try:

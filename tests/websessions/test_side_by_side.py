@@ -32,6 +32,7 @@ def opened(name: str, store_url: Callable[[str], str], **settings: Any) -> WebSe
 
 
 @stores
+@pytest.mark.each_once("name", "model")
 @pytest.mark.parametrize("model", [None, Counts])
 async def test_requests_side_by_side_count_every_one(
     name: str, model: Any, store_url: Callable[[str], str]
