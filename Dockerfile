@@ -16,11 +16,12 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock pyproject.toml README.md LICENSE THIRD-PARTY-LICENSES.md mangonel.cdx.json ./
 COPY crates crates
 COPY python python
+COPY packaging packaging
 # A member of the workspace; nothing of it is installed.
 COPY tools/instructions tools/instructions
 # Debian 12 has Python 3.11, and so has the second stage.
 RUN python3 -m venv /opt/mangonel \
-    && /opt/mangonel/bin/pip install --no-cache-dir ".[demo]"
+    && /opt/mangonel/bin/pip install --no-cache-dir ./packaging/mangonel-lab ".[demo]"
 
 FROM debian:bookworm-slim
 # mongod wants libcurl and OpenSSL 3.

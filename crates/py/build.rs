@@ -2,23 +2,33 @@
 //! interpreter agree with what `codec/layout.rs` knows of `dict`.
 use std::process::Command;
 
+/// Names the folder of the headers where the wheel is for another machine, whose interpreter cannot be asked: that of the
+/// same version on this one. The structures are the same on every system of 64 bits.
+const HEADERS: &str = "MANGONEL_PYTHON_HEADERS";
+
 fn main() {
     pyo3_build_config::use_pyo3_cfgs();
     println!("cargo::rustc-check-cfg=cfg(dict_layout)");
     println!("cargo::rerun-if-changed=layout.c");
-    if let Some(folder) = headers() {
-        if agree(&folder) {
-            println!("cargo::rustc-cfg=dict_layout");
-        } else {
-            println!(
-                "cargo::warning=dicts go through the C API: the headers in {folder} are missing or not as known"
-            );
-        }
+    println!("cargo::rerun-if-env-changed={HEADERS}");
+    let Some(folder) = headers() else {
+        println!("cargo::warning=dicts go through the C API: no interpreter to ask for headers, and no {HEADERS}");
+        return;
+    };
+    if agree(&folder) {
+        println!("cargo::rustc-cfg=dict_layout");
+    } else {
+        println!(
+            "cargo::warning=dicts go through the C API: the headers in {folder} are missing or not as known"
+        );
     }
 }
 
-/// The folder of the interpreter's headers, where there is an interpreter to ask.
+/// The folder of the interpreter's headers, where it is named or there is an interpreter to ask.
 fn headers() -> Option<String> {
+    if let Ok(folder) = std::env::var(HEADERS) {
+        return Some(folder);
+    }
     let executable = pyo3_build_config::get().executable()?;
     let asked = Command::new(executable)
         .args(["-c", "import sysconfig; print(sysconfig.get_path('include'))"])
@@ -27,9 +37,13 @@ fn headers() -> Option<String> {
     Some(String::from_utf8(asked.stdout).ok()?.trim().to_owned())
 }
 
-/// Compiles the assertions of `layout.c`.
+/// Compiles the assertions of `layout.c`, by this machine's compiler where the headers are this machine's.
 fn agree(folder: &str) -> bool {
-    let compiler = cc::Build::new().cargo_metadata(false).try_get_compiler();
+    let mut build = cc::Build::new();
+    if let (Ok(_), Ok(host)) = (std::env::var(HEADERS), std::env::var("HOST")) {
+        build.host(&host).target(&host);
+    }
+    let compiler = build.cargo_metadata(false).try_get_compiler();
     compiler.is_ok_and(|compiler| {
         let mut command = compiler.to_command();
         command.args(["-fsyntax-only", "-w", "-I", folder, "layout.c"]);

@@ -42,6 +42,8 @@ EXPECTED = {
 }
 WRONG_USE = {"mangonel.errors": "InvalidURI"}
 UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
+# What is not in everybody's wheel; the extra of the command's own name brings it.
+APART = ("mangonel.lab", "mangonel.demo", "mangonel.engines")
 # What of `pip install "mangonel[…]"` brings a module; of the others the command's own name does.
 EXTRAS = {"dns": "srv", "publicsuffixlist": "srv", "botocore": "aws", "cryptography": "sealing"}
 
@@ -167,6 +169,8 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
     Args:
         extra: of `pip install "mangonel[…]"`, what brings the modules that the command needs.
     """
+    if isinstance(error, ModuleNotFoundError) and error.name in APART:
+        return f'the command {extra} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("mangonel"):
         extra = EXTRAS.get(error.name.partition(".")[0], extra)
         return f'{error.name} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE

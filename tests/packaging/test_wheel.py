@@ -24,7 +24,9 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+LAB = tomllib.loads((ROOT / "packaging" / "mangonel-lab" / "pyproject.toml").read_text())
 MATURIN = Path(sys.executable).parent / "maturin"
 
 builds = pytest.mark.skipif(
@@ -66,6 +68,13 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> 
     for command in ([programs / "mangonel"], [programs / "python", "-m", "mangonel"]):
         assert run(*command, "--version", cwd=tmp_path) == f"mangonel {version()}\n"
         assert "doctor" in run(*command, "--help", cwd=tmp_path)
+    for name in ("lab", "demo"):
+        refused = subprocess.run(
+            [programs / "mangonel", name], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert refused.returncode == 1
+        expected = f'mangonel {name}: the command {name} is not installed; pip install "mangonel[{name}]"\n'
+        assert refused.stderr == expected
 
 
 @builds
@@ -79,6 +88,7 @@ def test_the_wheel_carries_the_licences_and_the_bill_of_materials(wheel: Path) -
         assert any(name.endswith(f".dist-info/{part}") for name in names), part
     assert "License-Expression: Apache-2.0" in text
     assert not [name for name in names if re.search(r"\.(rs|orig|pyc)$|__pycache__", name)]
+    assert not [name for name in names if re.match(r"mangonel/(lab|engines|demo)/", name)]
     for extra in PROJECT["optional-dependencies"]:
         assert f"Provides-Extra: {extra}\n" in text
 
@@ -98,6 +108,19 @@ def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> No
     assert not [name for name in names if re.search(r"\.(so|pyd|pyc)$|^(target|\.venv)/", name)]
 
 
+def test_the_lab_is_a_distribution_of_what_the_wheel_leaves_out_in_the_same_version() -> None:
+    left_out = {rule["path"].removesuffix("/**/*") for rule in PYPROJECT["tool"]["maturin"]["exclude"]}
+    assert {rule["format"] for rule in PYPROJECT["tool"]["maturin"]["exclude"]} == {"wheel"}
+    taken_in = LAB["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert {path.removeprefix("../../") for path in taken_in} == left_out
+    assert {f"python/{path}" for path in taken_in.values()} == left_out
+    assert LAB["project"]["version"] == version()
+    assert LAB["project"]["dependencies"] == [f"mangonel=={version()}"]
+    assert LAB["project"]["requires-python"] == PROJECT["requires-python"]
+    for extra in ("lab", "demo"):
+        assert f"mangonel-lab=={version()}" in PROJECT["optional-dependencies"][extra]
+
+
 def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
     # The development environment holds all of them, so what is asked for was resolved together there.
     installed = {
@@ -107,6 +130,8 @@ def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
         for text in requirements:
             requirement = Requirement(text)
             name = requirement.name.lower().replace("_", "-").replace(".", "-")
+            if name == "mangonel-lab":
+                continue  # Ours as well; the test before this one is about it.
             if name == "mangonel":
                 assert requirement.extras <= PROJECT["optional-dependencies"].keys(), text
             elif requirement.marker is None or requirement.marker.evaluate():

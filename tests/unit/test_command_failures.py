@@ -136,3 +136,13 @@ def test_a_store_that_is_away_is_named_without_its_password(
     said = capsys.readouterr().err
     assert said.startswith(f"mangonel websessions {action}: {store.partition(':')[0]}:")
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("name", ["lab", "demo"])
+def test_a_command_that_is_not_in_everybodys_wheel_says_what_brings_it(name: str) -> None:
+    missing = ModuleNotFoundError(f"No module named 'mangonel.{name}'", name=f"mangonel.{name}")
+    said, status = explain(missing, name)
+    assert (said, status) == (
+        f'the command {name} is not installed; pip install "mangonel[{name}]"',
+        1,
+    )
