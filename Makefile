@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel
+.PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -146,6 +146,15 @@ third-party:    ## Write the licences and the bill of materials of what is linke
 wheel: build    ## Build the wheel for this Python and the source distribution, into dist/
 	$(BIN)/maturin build --release --locked --strip --sdist --interpreter $(BIN)/python --out dist
 
+$(VENV)/wheels/.requirements: requirements/wheels.txt
+	test -x $(VENV)/wheels/bin/python || $(PYTHON) -m venv $(VENV)/wheels
+	$(VENV)/wheels/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/wheels.txt
+	touch $@
+
+# Rust's own libraries for the other systems: rustup target add, for each that is built for.
+wheels: $(VENV)/wheels/.requirements    ## Build and check the wheels of all systems, into dist/: WHEELS="manylinux-x86_64 --python 3.13"
+	$(VENV)/wheels/bin/python tools/wheels.py $(WHEELS)
+
 stubs:    ## Write the types of both faces from the definitions
 	$(PYTHON) tools/stubs.py
 
@@ -188,7 +197,7 @@ fmt:    ## Format everything
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --quiet .
 
-lock: $(VENV)/.requirements    ## Resolve requirements/{dev,run,docs}.in into their .txt
+lock: $(VENV)/.requirements    ## Resolve requirements/{dev,run,docs,wheels}.in into their .txt
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.in
 	$(VENV)/lock/bin/pip freeze > requirements/dev.txt && rm -rf $(VENV)/lock
@@ -198,6 +207,9 @@ lock: $(VENV)/.requirements    ## Resolve requirements/{dev,run,docs}.in into th
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/docs.in
 	$(VENV)/lock/bin/pip freeze > requirements/docs.txt && rm -rf $(VENV)/lock
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/wheels.in
+	$(VENV)/lock/bin/pip freeze > requirements/wheels.txt && rm -rf $(VENV)/lock
 
 demo: build    ## Run the demo application with a replica set of its own, at http://127.0.0.1:8000
 	$(BIN)/mangonel demo $(ARGS)

@@ -12,7 +12,9 @@ fn main() {
     println!("cargo::rerun-if-changed=layout.c");
     println!("cargo::rerun-if-env-changed={HEADERS}");
     let Some(folder) = headers() else {
-        println!("cargo::warning=dicts go through the C API: no interpreter to ask for headers, and no {HEADERS}");
+        println!(
+            "cargo::warning=dicts go through the C API: no interpreter to ask for headers, and no {HEADERS}"
+        );
         return;
     };
     if agree(&folder) {

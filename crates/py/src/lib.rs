@@ -7,14 +7,29 @@ mod native;
 mod odm;
 mod thread_end;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// The Rust half of mangonel; its public face is the `mangonel` package.
 // The codec's caches are guarded by the GIL, so a free-threaded interpreter has to take it back.
+// tests/unit/test_gil.py names what would have to change.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    if cfg!(Py_GIL_DISABLED) {
+        insist_on_gil(module.py())?;
+    }
     codec::register(module)?;
     driver::register(module)?;
     columns::register(module)?;
     odm::register(module)
+}
+
+/// Refuses a free-threaded interpreter that was told to go on without its lock whatever modules need.
+fn insist_on_gil(py: Python<'_>) -> PyResult<()> {
+    if py.import("sys")?.call_method0("_is_gil_enabled")?.extract()? {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "expected the interpreter's lock to be on, found it switched off; start Python without PYTHON_GIL=0 and -X gil=0",
+    ))
 }

@@ -1,0 +1,166 @@
+"""Build the wheels of all systems on this one: `make wheels`, or `tools/wheels.py manylinux-x86_64 --python 3.13`.
+
+zig is the C compiler and linker for every target, so that neither containers nor other machines are needed. Each wheel
+is looked at before it counts: its name, which symbols of the C library it wants, what is in it. Whether it runs is for
+tools/smoke.py to say, on a machine of its kind. There is none for Windows: the core's sockets are POSIX's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+MINORS = ("3.11", "3.12", "3.13", "3.14")
+
+
+class Target(NamedTuple):
+    """A kind of wheel.
+
+    Args:
+        triple: what Rust calls it.
+        policy: what the wheel promises, as `auditwheel` calls it; empty where that knows nothing of it.
+        tag: how the wheel's name ends.
+    """
+
+    triple: str
+    policy: str
+    tag: str
+
+
+TARGETS = {
+    "manylinux-x86_64": Target(
+        "x86_64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_x86_64.manylinux2014_x86_64"
+    ),
+    "manylinux-aarch64": Target(
+        "aarch64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_aarch64.manylinux2014_aarch64"
+    ),
+    "musllinux-x86_64": Target("x86_64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_x86_64"),
+    "musllinux-aarch64": Target("aarch64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_aarch64"),
+    "macos": Target("universal2-apple-darwin", "", "universal2"),
+}
+
+# What a wheel of everybody's must not hold, and what it must.
+FORBIDDEN = re.compile(r"\.(rs|orig|pyc)$|__pycache__|^mangonel/(lab|engines|demo)/")
+NEEDED = ("/py.typed", "/THIRD-PARTY-LICENSES.md", "/mangonel.cdx.json", "/entry_points.txt")
+
+
+class Problem(Exception):
+    """A wheel could not be built, or is not as it should be."""
+
+
+def main() -> int:
+    """Build what was asked for; return 1 when anything of it failed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)} (default: all)"
+    )
+    parser.add_argument(
+        "--python", action="append", metavar="X.Y", help="of this version (default: all found)"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder for the wheels")
+    options = parser.parse_args()
+    if unknown := set(options.targets) - TARGETS.keys():
+        parser.error(f"expected targets of {', '.join(TARGETS)}, found {', '.join(sorted(unknown))}")
+    headers = dict(find_headers(options.python or MINORS))
+    is_good = True
+    for minor in options.python or MINORS:
+        if minor not in headers:
+            # Without headers the wheel would be built without the dict layout, half as fast, and say nothing.
+            print(f"{minor}: not built, no interpreter of it with headers is on this machine")
+            is_good = is_good and not options.python
+            continue
+        for name in options.targets or TARGETS:
+            try:
+                wheel = build(TARGETS[name], minor, headers[minor], options.out)
+                print(
+                    f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB, {'; '.join(look_at(wheel, TARGETS[name]))}"
+                )
+            except Problem as problem:
+                print(f"{name} {minor}: {problem}")
+                is_good = False
+    return 0 if is_good else 1
+
+
+def find_headers(minors: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the versions that have an interpreter with headers here, and the folder of these."""
+    ask = "import os, sysconfig; f = sysconfig.get_path('include'); print(f if os.path.exists(f + '/Python.h') else '')"
+    for minor in minors:
+        installed = sorted(Path.home().glob(f".pyenv/versions/{minor}.*/bin/python3"))
+        for interpreter in [shutil.which(f"python{minor}"), *map(str, installed)]:
+            if interpreter is None:
+                continue
+            # A command of pyenv's is there for every version, and refuses those that are not chosen.
+            said = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=False)
+            if said.returncode == 0 and said.stdout.strip():
+                yield minor, said.stdout.strip()
+                break
+
+
+def build(target: Target, minor: str, headers: str, out: Path) -> Path:
+    """Return the new wheel."""
+    out.mkdir(parents=True, exist_ok=True)
+    abi = "cp" + minor.replace(".", "")
+    command = ["maturin", "build", "--release", "--locked", "--strip", "--zig", "--target", target.triple]
+    command += ["--interpreter", f"python{minor}", "--out", str(out)]
+    if target.policy:
+        command += ["--compatibility", target.policy]
+    environment = {**os.environ, "MANGONEL_PYTHON_HEADERS": headers}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Problem(done.stderr[-2000:])
+    if "dicts go through the C API" in done.stderr:
+        raise Problem(f"expected the headers in {headers} to have the known dict layout, found others")
+    wheels = [path for path in out.glob(f"*-{abi}-{abi}-*.whl") if path.stem.endswith(target.tag)]
+    if len(wheels) != 1:
+        raise Problem(f"expected one wheel *-{abi}-{abi}-*{target.tag}.whl, found {len(wheels)}")
+    return wheels[0]
+
+
+def look_at(wheel: Path, target: Target) -> Iterator[str]:
+    """Yield what was found to be right.
+
+    Raises:
+        Problem: something is not.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    if wrong := [name for name in names if FORBIDDEN.search(name)]:
+        raise Problem(f"expected the stack alone in the wheel, found {wrong[0]} and {len(wrong) - 1} more")
+    if missing := [part for part in NEEDED if not any(name.endswith(part) for name in names)]:
+        raise Problem(f"expected {missing[0]} in the wheel, found none")
+    modules = [name for name in names if re.search(r"\.(so|pyd|dylib)$", name)]
+    if len(modules) != 1:
+        raise Problem(f"expected one extension module in the wheel, found {len(modules)}")
+    yield f"{len(names)} files"
+    if not target.policy:
+        return
+    done = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", str(wheel)], capture_output=True, text=True, check=False
+    )
+    said = " ".join(done.stdout.split())
+    found = re.search(r'consistent with the following platform tag: "(\w+)"', said)
+    if done.returncode or found is None:
+        raise Problem(f"auditwheel: {said or done.stderr}")
+    # A lower version of the C library than was promised is as good.
+    if version_of(found[1]) > version_of(target.policy):
+        raise Problem(f"expected {target.policy}, auditwheel says {found[1]}")
+    yield f"auditwheel: {found[1]}"
+
+
+def version_of(policy: str) -> tuple[int, ...]:
+    """Return the version of the C library that a policy names."""
+    return tuple(int(number) for number in re.findall(r"_(\d+)", policy)[:2])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
