@@ -37,12 +37,8 @@ class Target(NamedTuple):
 
 
 TARGETS = {
-    "manylinux-x86_64": Target(
-        "x86_64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_x86_64.manylinux2014_x86_64"
-    ),
-    "manylinux-aarch64": Target(
-        "aarch64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_aarch64.manylinux2014_aarch64"
-    ),
+    "manylinux-x86_64": Target("x86_64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_x86_64"),
+    "manylinux-aarch64": Target("aarch64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_aarch64"),
     "musllinux-x86_64": Target("x86_64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_x86_64"),
     "musllinux-aarch64": Target("aarch64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_aarch64"),
     "macos": Target("universal2-apple-darwin", "", "universal2"),
