@@ -73,6 +73,7 @@ __all__ = [
     "Waiter",
     "WordQuestion",
     "_fast_paths",
+    "_fast_paths_hold",
     "_set_dict_layout",
     "ask",
     "decode",
@@ -204,6 +205,7 @@ def reseed_object_ids() -> None: ...
 
 # The ways around the C API that the self-test at import allowed, each "on", or "off: " and why.
 def _fast_paths() -> dict[str, str]: ...
+def _fast_paths_hold() -> dict[str, bool]: ...
 
 # For tests: switches the use of the interpreter's dict layout; tells whether it is on.
 def _set_dict_layout(is_on: bool) -> bool: ...

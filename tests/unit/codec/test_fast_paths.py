@@ -48,6 +48,10 @@ def test_fast_paths_are_on_where_versions_were_compared() -> None:
         assert _core._fast_paths() == {"dicts": "on", "objects": "on"}
 
 
+def test_all_that_fast_paths_make_behaves_as_what_the_interpreter_makes() -> None:
+    assert _core._fast_paths_hold() == {"dicts": True, "objects": True}
+
+
 def test_the_environment_switches_dicts_off_and_it_is_said() -> None:
     assert _printed(MANGONEL_DICT_LAYOUT="0") == "off: MANGONEL_DICT_LAYOUT is 0"
 

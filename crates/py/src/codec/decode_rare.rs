@@ -9,7 +9,7 @@ use super::fault::{Fault, Kind, Problem, as_invalid, found, invalid, unknown_typ
 use super::make::{self, Made, owned};
 use super::object_id;
 use super::options::{Codec, DatetimeConversion, UuidRepresentation};
-use super::types::uuid_types;
+use super::types::{own_types, uuid_types};
 
 const UUID_LEGACY: u8 = 3;
 const UUID: u8 = 4;
@@ -30,11 +30,21 @@ impl<'a, 'py> Decoder<'a, 'py> {
     #[inline(never)]
     pub(super) fn rare_value(&mut self, kind: u8, end: usize) -> Made<'py> {
         let (py, at) = (self.py, self.position);
-        let types = self.codec.types;
-        let made = match kind {
+        // Those without a class of their own first.
+        match kind {
             0x05 => return self.binary(end),
             // Undefined.
-            0x06 => Ok(py.None().into_bound(py)),
+            0x06 => return Ok(py.None().into_bound(py)),
+            // Symbol.
+            0x0E => {
+                let bytes = self.string_bytes(end)?;
+                return self.text(bytes, at);
+            }
+            0x0F => return self.code_with_scope(end),
+            _ => {}
+        }
+        let types = own_types(py)?;
+        let made = match kind {
             0x0B => {
                 let pattern = self.cstring(end)?;
                 let flags = self.regex_flags(end)?;
@@ -52,12 +62,6 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 let code = self.text(bytes, at)?;
                 types.code.build([code, py.None().into_bound(py)], py)
             }
-            // Symbol.
-            0x0E => {
-                let bytes = self.string_bytes(end)?;
-                self.text(bytes, at)
-            }
-            0x0F => return self.code_with_scope(end),
             0x11 => {
                 let inc = u32::from_le_bytes(self.take(end)?);
                 let time = u32::from_le_bytes(self.take(end)?);
@@ -68,7 +72,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 if !types.decimal128.is_direct() {
                     let class = types.decimal128.class(py);
                     let bytes = super::bytes_of(py, &bytes)?;
-                    return Ok(class.call_method1(&types.name.from_bid, (bytes,))?);
+                    return Ok(class.call_method1(&self.codec.types.name.from_bid, (bytes,))?);
                 }
                 let number = u128::from_le_bytes(bytes);
                 let (high, low) = ((number >> 64) as u64, number as u64);
@@ -152,7 +156,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             return Ok(data);
         }
         let subtype = make::short_int(self.py, subtype.into())?;
-        self.codec.types.binary.build([data, subtype], self.py)
+        own_types(self.py)?.binary.build([data, subtype], self.py)
     }
 
     fn regex_flags(&mut self, end: usize) -> Result<i64, Fault> {
@@ -196,7 +200,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         if self.position != end {
             return Err(invalid(self.position, "scope ends before its code does"));
         }
-        self.codec.types.code.build([code, scope], self.py)
+        own_types(self.py)?.code.build([code, scope], self.py)
     }
 
     /// `RawBSONDocument` keeps the bytes: the caller's own object, a view of a large part of it, or a copy.
@@ -220,8 +224,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     /// Turns a document with `$ref` and `$id` into a DBRef, unless their types say that it is none.
     #[inline(never)]
     pub(super) fn dbref(&self, made: Bound<'py, PyAny>) -> Made<'py> {
-        let types = self.codec.types;
-        let name = &types.name;
+        let name = &self.codec.types.name;
         let collection = made.get_item(&name.dollar_ref)?;
         let id = made.get_item(&name.dollar_id)?;
         let has_database = made.contains(&name.dollar_db)?;
@@ -237,7 +240,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         if has_database {
             made.del_item(&name.dollar_db)?;
         }
-        Ok(types.dbref.bind(self.py).call1((collection, id, database, made))?)
+        Ok(own_types(self.py)?.dbref.bind(self.py).call1((collection, id, database, made))?)
     }
 
     /// Dates that are aware, out of range or wanted as `DatetimeMS`.
@@ -257,7 +260,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             DatetimeConversion::Datetime => false,
         };
         if as_millis {
-            return codec.types.datetime_ms.build([make::int(self.py, millis)?], self.py);
+            return own_types(self.py)?.datetime_ms.build([make::int(self.py, millis)?], self.py);
         }
         let none = self.py.None();
         let zone = if codec.tz_aware { &codec.types.utc } else { &none };

@@ -15,7 +15,7 @@ use super::encode::{Encoder, Name};
 use super::fault::{Fault, Kind, found, raised};
 use super::make;
 use super::options::UuidRepresentation;
-use super::types::{is_uuid, known_uuid_types};
+use super::types::{is_pattern, is_uuid, known_uuid_types, own_types};
 
 /// `_type_marker` of the BSON classes, ours and other libraries'.
 mod marker {
@@ -37,7 +37,7 @@ impl<'py> Encoder<'_, 'py> {
     /// Writes a value that is mostly of one of our own classes: those are read without their attributes.
     #[inline(never)]
     pub(super) fn own_value(&mut self, kind: usize, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
-        let types = self.codec.types;
+        let types = own_types(self.py)?;
         if let Some(scope) = types.code.read(value, 0) {
             return self.code(kind, value, &scope);
         }
@@ -132,7 +132,7 @@ impl<'py> Encoder<'_, 'py> {
         } else if let Ok(date) = value.cast::<PyDateTime>() {
             let millis = self.millis(date)?;
             return self.put(kind, 0x09, &millis.to_le_bytes());
-        } else if value.is_instance(self.codec.types.pattern.bind(self.py))? {
+        } else if is_pattern(value)? {
             let name = &self.codec.types.name;
             return self.regex(kind, &value.getattr(&name.pattern)?, &value.getattr(&name.flags)?);
         } else if is_uuid(value)? {

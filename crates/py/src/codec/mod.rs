@@ -61,6 +61,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(json::json_dumps, module)?)?;
     module.add_function(wrap_pyfunction!(set_dict_layout, module)?)?;
     module.add_function(wrap_pyfunction!(fast_paths, module)?)?;
+    module.add_function(wrap_pyfunction!(fast_paths_hold, module)?)?;
     module.add_function(wrap_pyfunction!(reseed_object_ids, module)?)
 }
 
@@ -312,6 +313,13 @@ fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
 #[pyo3(name = "_fast_paths")]
 fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     selftest::found().into_py_dict(py)
+}
+
+/// Compare all that these ways make with what the interpreter makes, for tests; tell of each whether nothing differed.
+#[pyfunction]
+#[pyo3(name = "_fast_paths_hold")]
+fn fast_paths_hold(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    selftest::hold(py).into_py_dict(py)
 }
 
 /// Runs `action` on bytes that cannot change, and the object that holds them: a `bytes` object, a view of one, or none

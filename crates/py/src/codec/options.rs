@@ -147,7 +147,12 @@ impl Codec {
             Ok((!map.is_empty()).then(|| map.unbind()))
         };
         let tzinfo = optional(options.getattr("tzinfo")?);
-        let dates = options.getattr("datetime_conversion")?.extract::<i64>()?;
+        // Without making a member of it, for which `enum` would have to be imported; options of other packages have none.
+        let dates = match options.getattr_opt("_datetime_conversion")? {
+            Some(number) => number,
+            None => options.getattr("datetime_conversion")?,
+        };
+        let dates = dates.extract::<i64>()?;
         let uuid = options.getattr("uuid_representation")?.extract::<i64>()?;
         let errors = options.getattr("unicode_decode_error_handler")?;
         let errors = errors.cast::<PyString>()?.to_str()?;

@@ -1,5 +1,7 @@
 //! Decides at import whether `objects` and `layout` may be used: what they make must behave in every way as what the
 //! interpreter makes. A failed check switches them off, everything goes through the constructors, and `found` says why.
+//! At import a few samples are made, which takes a quarter of a millisecond; the tests make all of them, by `hold`.
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use pyo3::ffi;
@@ -26,6 +28,65 @@ const WORDS: [&str; 5] = [
     "on",
 ];
 
+/// What is made and compared.
+struct Samples {
+    /// Sizes of dicts.
+    sizes: &'static [usize],
+    /// How far the ends of the integers' range are shifted.
+    shifts: &'static [u32],
+    /// Milliseconds since 1970.
+    dates: &'static [i64],
+    /// Lengths of strings.
+    lengths: &'static [usize],
+    /// Makes a list of dicts named `tables`.
+    tables: &'static CStr,
+}
+
+/// One of each way: tables of every kind, indices of one and of two bytes, integers of one, two and three digits.
+const FEW: Samples = Samples {
+    sizes: &[1, 6, 171],
+    shifts: &[0, 2, 33, 63],
+    dates: &[-1, 1_600_000_000_123],
+    lengths: &[2, 15, 100],
+    tables: c"class Sample: pass
+sample = Sample()
+sample.first = 1
+holes = dict.fromkeys('abc')
+del holes['a']
+tables = [{}, sample.__dict__, holes, {'a': 1, 2: 'b'}]",
+};
+
+/// Sizes on both sides of each growth of the table, and of the change to two-byte indices; tables of str keys, of others,
+/// split between instances, with holes, grown and emptied.
+const ALL: Samples = Samples {
+    sizes: &[1, 2, 4, 5, 6, 10, 11, 21, 22, 85, 86, 170, 171, 342],
+    shifts: &{
+        let mut shifts = [0; 64];
+        let mut shift = 0;
+        while shift < 64 {
+            shifts[shift] = shift as u32;
+            shift += 1;
+        }
+        shifts
+    },
+    dates: &[datetime::MIN_MILLIS, -1, 0, 1, 951_782_399_999, 1_600_000_000_123, datetime::MAX_MILLIS],
+    lengths: &[2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 100, 1000],
+    tables: c"class Sample: pass
+samples = [Sample(), Sample()]
+for sample in samples:
+    sample.first, sample.second = [1], 2
+split = samples[0].__dict__
+strings = {f'key {i}': i for i in range(50)}
+holes = {**strings}
+for i in (0, 7, 49): del holes[f'key {i}']
+grown = {**holes, **{f'more {i}': [i] for i in range(400)}}
+mixed = {'a': 1, 2: 'b', None: [3]}
+emptied = {**strings}
+emptied.clear()
+emptied['again'] = 1
+tables = [{}, {'one': 1}, split, strings, holes, grown, mixed, emptied, dict.fromkeys('abc')]",
+};
+
 /// Runs the self-test and switches on what passed it and the environment does not forbid.
 pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     // SAFETY: `py` shows that the GIL is held; the import may be done again, and leaves an error where it fails.
@@ -38,17 +99,14 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
         return Ok(());
     }
     // SAFETY: the structures are those of the headers this module was built with, for CPython as it is usually built.
-    let are_objects_right =
-        unsafe { dates(py).unwrap_or(false) && ints(py).unwrap_or(false) && strings(py).unwrap_or(false) };
+    let are_objects_right = unsafe { objects_pass(py, &FEW) };
     objects::switch(are_objects_right);
     OBJECTS.store(if are_objects_right { ON } else { FAILED }, Ordering::Relaxed);
     // SAFETY: looked at only where the build compared the structures with the headers of this minor version (`dict_layout`),
     // which is the interpreter's (`is_usual`).
     let dicts = if !cfg!(dict_layout) {
         OTHER_HEADERS
-    } else if !unsafe {
-        layout::learn_empty_dicts() && dicts(py).unwrap_or(false) && walks(py).unwrap_or(false)
-    } {
+    } else if !unsafe { layout::learn_empty_dicts() && dicts_pass(py, &FEW) } {
         FAILED
     } else if std::env::var_os("MANGONEL_DICT_LAYOUT").is_some_and(|value| value == "0") {
         SWITCHED_OFF
@@ -60,6 +118,36 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     // What a failed check left behind is no error of the import's.
     drop(PyErr::take(py));
     Ok(())
+}
+
+/// Makes all samples, and tells whether each of what is on, by name, behaves as it must.
+pub(super) fn hold(py: Python<'_>) -> [(&'static str, bool); 2] {
+    let is_on = |found: &AtomicU8| found.load(Ordering::Relaxed) >= SWITCHED_OFF;
+    // SAFETY: what is on, or only switched off, was found at import to be for this interpreter.
+    unsafe {
+        [
+            ("objects", !is_on(&OBJECTS) || objects_pass(py, &ALL)),
+            ("dicts", !is_on(&DICTS) || dicts_pass(py, &ALL)),
+        ]
+    }
+}
+
+/// # Safety
+/// The structures must be those of this interpreter, and the C API of datetime imported.
+unsafe fn objects_pass(py: Python<'_>, samples: &Samples) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        dates(py, samples.dates).unwrap_or(false)
+            && ints(py, samples.shifts).unwrap_or(false)
+            && strings(py, samples.lengths).unwrap_or(false)
+    }
+}
+
+/// # Safety
+/// The structures must be those of this interpreter.
+unsafe fn dicts_pass(py: Python<'_>, samples: &Samples) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { dicts(py, samples.sizes).unwrap_or(false) && walks(py, samples.tables).unwrap_or(false) }
 }
 
 /// What the self-test found: the fast ways by name, each "on" or why not.
@@ -102,9 +190,8 @@ const BUILT_FOR: u8 = if cfg!(Py_3_14) {
 
 /// # Safety
 /// The structures must be those of this interpreter.
-unsafe fn dicts(py: Python<'_>) -> PyResult<bool> {
-    // Sizes on both sides of each growth of the table, and of the change to two-byte indices.
-    for size in [1, 2, 4, 5, 6, 10, 11, 21, 22, 85, 86, 170, 171, 342] {
+unsafe fn dicts(py: Python<'_>, sizes: &[usize]) -> PyResult<bool> {
+    for &size in sizes {
         let expected = PyDict::new(py);
         let template = PyDict::new(py);
         for index in 0..size {
@@ -151,30 +238,11 @@ unsafe fn dicts(py: Python<'_>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// Walks over tables of every kind: of str keys, of others, split between instances, with holes, grown and emptied.
-///
 /// # Safety
 /// The structures must be those of this interpreter.
-unsafe fn walks(py: Python<'_>) -> PyResult<bool> {
+unsafe fn walks(py: Python<'_>, tables: &CStr) -> PyResult<bool> {
     let names = PyDict::new(py);
-    py.run(
-        c"class Sample: pass
-samples = [Sample(), Sample()]
-for sample in samples:
-    sample.first, sample.second = [1], 2
-split = samples[0].__dict__
-strings = {f'key {i}': i for i in range(50)}
-holes = {**strings}
-for i in (0, 7, 49): del holes[f'key {i}']
-grown = {**holes, **{f'more {i}': [i] for i in range(400)}}
-mixed = {'a': 1, 2: 'b', None: [3]}
-emptied = {**strings}
-emptied.clear()
-emptied['again'] = 1
-tables = [{}, {'one': 1}, split, strings, holes, grown, mixed, emptied, dict.fromkeys('abc')]",
-        Some(&names),
-        None,
-    )?;
+    py.run(tables, Some(&names), None)?;
     let Some(tables) = names.get_item("tables")? else { return Ok(false) };
     for table in tables.try_iter()? {
         let table = table?.cast_into::<PyDict>()?;
@@ -195,8 +263,8 @@ tables = [{}, {'one': 1}, split, strings, holes, grown, mixed, emptied, dict.fro
 
 /// # Safety
 /// The structures must be those of this interpreter, and the C API of datetime imported.
-unsafe fn dates(py: Python<'_>) -> PyResult<bool> {
-    for millis in [datetime::MIN_MILLIS, -1, 0, 1, 951_782_399_999, 1_600_000_000_123, datetime::MAX_MILLIS] {
+unsafe fn dates(py: Python<'_>, dates: &[i64]) -> PyResult<bool> {
+    for &millis in dates {
         // SAFETY: by the caller's promise; the milliseconds are in range.
         let (made, expected) = unsafe {
             let made = Bound::from_owned_ptr_or_err(py, objects::naive_datetime(millis))?;
@@ -216,7 +284,7 @@ unsafe fn dates(py: Python<'_>) -> PyResult<bool> {
 
 /// # Safety
 /// The structures must be those of this interpreter.
-unsafe fn ints(py: Python<'_>) -> PyResult<bool> {
+unsafe fn ints(py: Python<'_>, shifts: &[u32]) -> PyResult<bool> {
     let body = PyDict::new(py);
     body.set_item("__slots__", pyo3::types::PyTuple::empty(py))?;
     let class = py.get_type::<pyo3::types::PyType>().call1((
@@ -228,7 +296,7 @@ unsafe fn ints(py: Python<'_>) -> PyResult<bool> {
         return Ok(false);
     }
     let before = references(&class);
-    for shift in 0..64 {
+    for &shift in shifts {
         for value in [i64::MIN >> shift, i64::MAX >> shift, 1 << shift, 0] {
             // SAFETY: by the caller's promise; the class was just checked.
             let made =
@@ -250,10 +318,10 @@ unsafe fn ints(py: Python<'_>) -> PyResult<bool> {
 
 /// # Safety
 /// The structures must be those of this interpreter.
-unsafe fn strings(py: Python<'_>) -> PyResult<bool> {
+unsafe fn strings(py: Python<'_>, lengths: &[usize]) -> PyResult<bool> {
     objects::learn_ascii(py)?;
     let size = py.import("sys")?.getattr("getsizeof")?;
-    for length in [2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 100, 1000] {
+    for &length in lengths {
         let text: String = (0..length).map(|index| char::from(b' ' + (index * 7 % 95) as u8)).collect();
         // SAFETY: by the caller's promise; the text is ASCII.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, objects::ascii(text.as_bytes()))? };

@@ -7,8 +7,18 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use super::recipe::Recipe;
 
-/// Classes and names, kept for the life of the process.
+/// Classes and names of most documents, kept for the life of the process.
 pub(super) struct Types {
+    pub int64: Py<PyType>,
+    /// Int64 is laid out as int.
+    pub int64_is_plain: bool,
+    pub mapping: Py<PyAny>,
+    pub utc: Py<PyAny>,
+    pub name: Names,
+}
+
+/// The package's own classes, ten modules that many programs never need; kept for the life of the process.
+pub(super) struct OwnTypes {
     pub binary: Recipe,
     pub code: Recipe,
     pub regex: Recipe,
@@ -16,16 +26,9 @@ pub(super) struct Types {
     pub datetime_ms: Recipe,
     pub decimal128: Recipe,
     pub dbref: Py<PyType>,
-    pub int64: Py<PyType>,
-    /// Int64 is laid out as int.
-    pub int64_is_plain: bool,
     /// The classes have no state, so one instance serves all.
     pub min_key: Py<PyAny>,
     pub max_key: Py<PyAny>,
-    pub pattern: Py<PyType>,
-    pub mapping: Py<PyAny>,
-    pub utc: Py<PyAny>,
-    pub name: Names,
 }
 
 /// Interned attribute and field names.
@@ -63,42 +66,12 @@ fn load(py: Python<'_>) -> PyResult<Types> {
     if let Some(error) = PyErr::take(py) {
         return Err(error);
     }
-    let class = |module: &str, name: &str| -> PyResult<Py<PyType>> {
-        let module = py.import(format!("mangonel.bson.{module}").as_str())?;
-        Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
-    };
     let name = |text: &str| PyString::intern(py, text).unbind();
-    let text = |text: &str| PyString::new(py, text).into_any();
-    let number = |value: i64| -> PyResult<Bound<'_, PyAny>> { Ok(value.into_pyobject(py)?.into_any()) };
-    let sample_scope = pyo3::types::PyDict::new(py).into_any();
-    let int64 = class("int64", "Int64")?;
-    let halves = [number(0x3040_1234_5678_9ABC)?, number(0x0123_4567_89AB_CDEF)?];
-    let decimal128 = class("decimal128", "Decimal128")?.into_bound(py);
-    let sample = decimal128.call1((pyo3::types::PyTuple::new(py, &halves)?,))?;
-    let decimal128 = Recipe::probe_made(decimal128, &sample, &halves)?;
+    let int64 = class(py, "int64", "Int64")?;
     Ok(Types {
-        binary: Recipe::probe(
-            class("binary", "Binary")?.into_bound(py),
-            &[pyo3::types::PyBytes::new(py, b"recipe").into_any(), number(0x1234 & 0x7F)?],
-        )?,
-        code: Recipe::probe(class("code", "Code")?.into_bound(py), &[text("recipe"), sample_scope])?,
-        regex: Recipe::probe(class("regex", "Regex")?.into_bound(py), &[text("recipe"), number(18)?])?,
-        timestamp: Recipe::probe(
-            class("timestamp", "Timestamp")?.into_bound(py),
-            &[number(0x1234_5678)?, number(0x2345_6789)?],
-        )?,
-        datetime_ms: Recipe::probe(
-            class("datetime_ms", "DatetimeMS")?.into_bound(py),
-            &[number(0x1234_5678)?],
-        )?,
-        decimal128,
-        dbref: class("dbref", "DBRef")?,
         int64_is_plain: super::objects::is_plain_int(int64.as_ptr().cast()),
         int64,
-        min_key: class("min_key", "MinKey")?.call0(py)?,
-        max_key: class("max_key", "MaxKey")?.call0(py)?,
-        pattern: py.import("re")?.getattr("Pattern")?.cast_into::<PyType>()?.unbind(),
-        mapping: py.import("collections.abc")?.getattr("Mapping")?.unbind(),
+        mapping: py.import("_collections_abc")?.getattr("Mapping")?.unbind(),
         utc: py.import("mangonel.bson.tz_util")?.getattr("utc")?.unbind(),
         name: Names {
             id: name("_id"),
@@ -120,6 +93,54 @@ fn load(py: Python<'_>) -> PyResult<Types> {
             from_bid: name("from_bid"),
             astimezone: name("astimezone"),
         },
+    })
+}
+
+fn class(py: Python<'_>, module: &str, name: &str) -> PyResult<Py<PyType>> {
+    let module = py.import(format!("mangonel.bson.{module}").as_str())?;
+    Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
+}
+
+static OWN_TYPES: PyOnceLock<OwnTypes> = PyOnceLock::new();
+
+/// The package's own classes, imported by the first call.
+#[inline]
+pub(super) fn own_types(py: Python<'_>) -> PyResult<&'static OwnTypes> {
+    match OWN_TYPES.get(py) {
+        Some(types) => Ok(types),
+        None => OWN_TYPES.get_or_try_init(py, || load_own(py)),
+    }
+}
+
+#[cold]
+fn load_own(py: Python<'_>) -> PyResult<OwnTypes> {
+    let class = |module: &str, name: &str| class(py, module, name);
+    let text = |text: &str| PyString::new(py, text).into_any();
+    let number = |value: i64| -> PyResult<Bound<'_, PyAny>> { Ok(value.into_pyobject(py)?.into_any()) };
+    let sample_scope = PyDict::new(py).into_any();
+    let halves = [number(0x3040_1234_5678_9ABC)?, number(0x0123_4567_89AB_CDEF)?];
+    let decimal128 = class("decimal128", "Decimal128")?.into_bound(py);
+    let sample = decimal128.call1((pyo3::types::PyTuple::new(py, &halves)?,))?;
+    let decimal128 = Recipe::probe_made(decimal128, &sample, &halves)?;
+    Ok(OwnTypes {
+        binary: Recipe::probe(
+            class("binary", "Binary")?.into_bound(py),
+            &[pyo3::types::PyBytes::new(py, b"recipe").into_any(), number(0x1234 & 0x7F)?],
+        )?,
+        code: Recipe::probe(class("code", "Code")?.into_bound(py), &[text("recipe"), sample_scope])?,
+        regex: Recipe::probe(class("regex", "Regex")?.into_bound(py), &[text("recipe"), number(18)?])?,
+        timestamp: Recipe::probe(
+            class("timestamp", "Timestamp")?.into_bound(py),
+            &[number(0x1234_5678)?, number(0x2345_6789)?],
+        )?,
+        datetime_ms: Recipe::probe(
+            class("datetime_ms", "DatetimeMS")?.into_bound(py),
+            &[number(0x1234_5678)?],
+        )?,
+        decimal128,
+        dbref: class("dbref", "DBRef")?,
+        min_key: class("min_key", "MinKey")?.call0(py)?,
+        max_key: class("max_key", "MaxKey")?.call0(py)?,
     })
 }
 
@@ -153,13 +174,27 @@ pub(super) fn known_uuid_types(py: Python<'_>) -> Option<&'static UuidTypes> {
 /// Whether `value` is a UUID. Imports nothing: before somebody has imported `uuid` there are none.
 pub(super) fn is_uuid(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
-    if UUID_TYPES.get(py).is_none() {
-        let loaded = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-        // A module that is being imported is listed before it has its classes.
-        let is_ready = loaded.get_item("uuid")?.is_some_and(|module| module.hasattr("UUID").unwrap_or(false));
-        if !is_ready {
-            return Ok(false);
-        }
+    if UUID_TYPES.get(py).is_none() && loaded(py, "uuid", "UUID")?.is_none() {
+        return Ok(false);
     }
     value.is_instance(uuid_types(py)?.class.class(py))
+}
+
+/// Whether `value` is a compiled regular expression. Imports nothing: before somebody has imported `re` there are none.
+pub(super) fn is_pattern(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static PATTERN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = value.py();
+    if PATTERN.get(py).is_none() {
+        let Some(found) = loaded(py, "re", "Pattern")? else { return Ok(false) };
+        // Another thread may have been quicker, with the same class.
+        let _ = PATTERN.set(py, found.unbind());
+    }
+    PATTERN.get(py).map_or(Ok(false), |class| value.is_instance(class.bind(py)))
+}
+
+/// A class of a module, if that was imported.
+fn loaded<'py>(py: Python<'py>, module: &str, class: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    // A module that is being imported is listed before it has its classes.
+    modules.get_item(module)?.map_or(Ok(None), |module| module.getattr_opt(class))
 }
