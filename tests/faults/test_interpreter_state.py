@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults import programs
-from tools.scripted_server import Hang, Reply, ScriptedServer
+from tools.scripted_server import Close, Hang, Reply, ScriptedServer
 
 EMPTY = {"ok": 1, "cursor": {"id": 0, "ns": "shop.orders", "firstBatch": []}}
 ROUNDS = 30
@@ -141,15 +141,17 @@ def test_a_drop_leaves_a_pending_exception_alone_and_gives_up_what_was_held(
 
 
 SIGNALS = """
-import signal, warnings
+import signal, types, warnings
 
 class Alarm(Exception):
     pass
 
 def ring(*_):
+    "Another alarm may ring where a call returns, also in here; so an alarm is counted where nothing more is called."
     global rung
-    rung += 1
-    raise Alarm(rung)
+    alarm = Alarm(rung + 1)
+    rung = alarm.args[0]
+    raise alarm
 
 rung = 0
 known = set()  # the numbers of the alarms that somebody was told of
@@ -163,33 +165,39 @@ def hear(error):
             known.add(error.args[0])
         error = error.__context__
 
-def ignore(unraisable):
-    "Python has nobody to raise it to out of a finalizer; whatever else is ignored was eaten by the driver."
-    assert isinstance(unraisable.exc_value, Alarm), unraisable
-    hear(unraisable.exc_value)
-    if getattr(unraisable.object, "__name__", "") != "__del__":
-        sys.__unraisablehook__(unraisable)
-
-sys.unraisablehook = ignore
+# What Python has nobody to raise to, as out of a finalizer. Not a function of Python's, for alarms would ring in that.
+unraisable = []
+sys.unraisablehook = unraisable.append
 signal.signal(signal.SIGALRM, ring)
 deadline = time.monotonic() + float(sys.argv[2])
 pause = 0
 try:
     while time.monotonic() < deadline:
+        # What rings while another one is heard is heard one level higher.
         try:
-            pause = (pause + 7) % 400
-            signal.setitimer(signal.ITIMER_REAL, 0.0005 + pause / 1e6, 0.02)
-            while time.monotonic() < deadline:
-                list(orders.find({"number": 1}, batch_size=1))
+            try:
+                pause = (pause + 7) % 400
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + pause / 1e6, 0.02)
+                while time.monotonic() < deadline:
+                    list(orders.find({"number": 1}, batch_size=1))
+            except Alarm as error:
+                hear(error)
         except Alarm as error:
             hear(error)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
 except Alarm as error:
     hear(error)
 signal.setitimer(signal.ITIMER_REAL, 0)
-lost = set(range(1, rung + 1)) - known
-# NOTES: on a loaded machine the reference path lost one of 1435, in two of some 150 runs, and it is not known where.
-assert known <= set(range(1, rung + 1)) and len(lost) <= max(1, rung // 1000), (rung, lost)
+for ignored in unraisable:
+    hear(ignored.exc_value)
+    # Whatever else is ignored was eaten by the driver.
+    assert isinstance(ignored.exc_value, Alarm), ignored
+    is_finalizer = getattr(ignored.object, "__name__", "") == "__del__"
+    # One that was never begun, of which Python warns when it is dropped.
+    assert is_finalizer or isinstance(ignored.object, types.CoroutineType), ignored
+ignored = None
+unraisable.clear()  # their frames hold what they interrupted
+assert known == set(range(1, rung + 1)), (rung, known ^ set(range(1, rung + 1)))
 assert rung > 20, rung
 assert orders.find_one() is None
 nothing_is_held()
@@ -223,3 +231,76 @@ def test_a_connection_that_another_thread_closed_is_given_up_without_a_complaint
     server: ScriptedServer,
 ) -> None:
     programs.must_end_well(programs.run(HEAD + LOSES_ITS_SOCKET, server.uri))
+
+
+INTERRUPTED_CLOSING = """
+class Alarm(Exception):
+    pass
+
+class Transport:
+    calls = 0
+
+    def close(self):
+        "What a signal handler raises here comes while another exception is handled, and has that for its context."
+        self.calls += 1
+        if self.calls == 1:
+            try:
+                [].pop()
+            except IndexError:
+                raise Alarm
+
+transport = Transport()
+exchange = core.begin(operation(find="orders"), core.open_shard(None))
+exchange.handle_connected(transport, -1)
+found = None
+try:
+    try:
+        {}["missing"]
+    except KeyError:
+        exchange.close()
+        for _ in range(1000):
+            pass
+except Alarm as error:
+    found = error
+assert transport.calls == 2, transport.calls
+contexts = []
+while found is not None:
+    contexts.append(type(found).__name__)
+    found = found.__context__
+assert contexts == ["Alarm", "IndexError", "KeyError"], contexts
+"""
+
+
+def test_a_connection_is_closed_and_nothing_lost_where_a_signal_handler_interrupts_that(
+    server: ScriptedServer,
+) -> None:
+    programs.must_end_well(programs.run(HEAD + INTERRUPTED_CLOSING, server.uri))
+
+
+INTERRUPTED_LABEL = """
+from mangonel import errors
+
+class Alarm(Exception):
+    pass
+
+def ring(self, label):
+    raise Alarm
+
+errors.PyMongoError._add_error_label = ring
+try:
+    orders.insert_one({"_id": 1})
+except Alarm as error:
+    assert isinstance(error.__context__, errors.AutoReconnect), repr(error.__context__)
+else:
+    raise AssertionError("the alarm was swallowed")
+"""
+
+
+def test_an_exception_that_comes_while_an_error_is_labelled_is_raised_after_it() -> None:
+    with ScriptedServer() as server:
+        # Writes to a replica set may be tried again, of which their errors tell by a label.
+        server.hello |= {"setName": "rs0", "hosts": ["{}:{}".format(*server.address)]}
+        server.hello |= {"isWritablePrimary": True, "logicalSessionTimeoutMinutes": 30}
+        server.on("find", Reply(EMPTY))
+        server.on("insert", Close())
+        programs.must_end_well(programs.run(HEAD + INTERRUPTED_LABEL, server.uri))

@@ -10,7 +10,7 @@ from ssl import SSLError, SSLWantReadError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from socket import socket
+    from _socket import socket
     from ssl import MemoryBIO, SSLObject
     from typing import Any
 

@@ -6,7 +6,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from socket import socket
+    from _socket import socket
+    from types import ModuleType
     from typing import Any
 
     from mangonel._faces.port import Address
@@ -16,10 +17,21 @@ _KEEPALIVE_INTERVAL_S = 10
 _KEEPALIVE_PROBES = 9
 
 
+def _socket_module() -> ModuleType:
+    """Return the native half of `socket`, which is imported quicker, or what somebody made of `socket`."""
+    socket = sys.modules.get("socket")
+    # Another thread may be in the middle of its import. gevent and those who redirect connections put theirs there.
+    for name in ("socket", "getaddrinfo"):
+        if getattr(getattr(socket, name, None), "__module__", "socket") != "socket":
+            return socket  # type: ignore[return-value]
+    import _socket
+
+    return _socket
+
+
 def resolve(address: Address) -> list[tuple[int, Any]]:
     """Return the families and socket addresses that `address` stands for. Blocks while names are looked up."""
-    import socket
-
+    socket = _socket_module()
     host, port = address
     if port is None:
         return [(socket.AF_UNIX, host)]
@@ -33,8 +45,7 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
 
 def tune(sock: socket) -> None:
     """Set what every connection wants: no delay of small messages, and probes on a connection that is idle for long."""
-    import socket
-
+    socket = _socket_module()
     if sock.family == getattr(socket, "AF_UNIX", None):
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,11 +66,15 @@ def open_socket(address: Address, timeout: float | None) -> socket:
     Raises:
         OSError: no address could be connected to; the last one's failure. `TimeoutError` when it took too long.
     """
-    import socket
+    module = _socket_module()
+    make = module.socket
+    if module.__name__ == "_socket":
+        from mangonel._faces.native_socket import NativeSocket
 
+        make = NativeSocket
     failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, found none")
     for family, target in resolve(address):
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock: socket = make(family, module.SOCK_STREAM)
         try:
             sock.settimeout(timeout)
             sock.connect(target)

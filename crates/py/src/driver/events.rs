@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use super::descriptions::{address_of, object_id, server, topology};
-use super::failure;
+use super::{failure, interpreter};
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -52,7 +52,8 @@ fn shown_json(py: Python<'_>, document: &[u8], longest: usize, hidden: Vec<Strin
 /// Calls the publisher for one event. What listeners raise, the publisher has dealt with.
 pub fn publish(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) {
     if let Err(error) = call(py, publisher, event) {
-        error.write_unraisable(py, Some(publisher));
+        // A listener's own errors the publisher has shown already.
+        interpreter::raise_soon(py, error, publisher);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use mangonel_proto::error::{Failure, ProtocolError};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyConnectionResetError, PyMemoryError};
+use pyo3::exceptions::{PyAttributeError, PyConnectionResetError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
+use super::interpreter;
 use crate::codec::{self, Codec};
 
 fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
@@ -132,10 +133,15 @@ fn time_limit(py: Python<'_>, message: &str) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// Adds an error label that only the client can know of.
-pub fn add_label(py: Python<'_>, error: &PyErr, label: &str) {
-    // Only exceptions of `mangonel.errors` can take one; a failure to add it must not hide the error.
-    let _ = error.value(py).call_method1("_add_error_label", (label,));
+/// Returns the error with a label that only the client can know of; or what came between, as a signal handler's exception
+/// does, with the error as its context.
+pub fn labelled(py: Python<'_>, error: PyErr, label: &str) -> PyErr {
+    match error.value(py).call_method1("_add_error_label", (label,)) {
+        Ok(_) => error,
+        // Only exceptions of `mangonel.errors` can take one.
+        Err(missing) if missing.is_instance_of::<PyAttributeError>(py) => error,
+        Err(other) => interpreter::following(py, other, &error),
+    }
 }
 
 /// The server's code for a time limit that is over.

@@ -106,8 +106,7 @@ extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mu
 /// Raises in the main thread, soon, what one of the driver's own calls raised that raise nothing themselves: it is the
 /// exception of a signal handler, such as a `KeyboardInterrupt`, which nobody else would hear of.
 pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
-    // A lock that was released twice, a loop that was closed: the calls' own, and known to do no harm.
-    if is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>()) {
+    if is_of_a_signal_handler(py, &error) {
         let value = error.clone_ref(py).into_value(py).into_any();
         if call_soon(py, raise_now, value).is_none() {
             return;
@@ -116,16 +115,94 @@ pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     error.write_unraisable(py, Some(object));
 }
 
+/// Whether what such a call raised can only be the exception of a signal handler; these run in the main thread alone.
+pub fn is_of_a_signal_handler(py: Python<'_>, error: &PyErr) -> bool {
+    // A lock that was released twice, a loop that was closed: the calls' own, and known to do no harm.
+    is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>())
+}
+
 /// For the interpreter to call, its lock held, with a reference to an exception to take over.
 extern "C" fn raise_now(error: *mut c_void) -> c_int {
     let error: *mut ffi::PyObject = error.cast();
     // SAFETY: only `raise_soon` hands this function on, with a live exception, whose class is alive with it; the
-    // interpreter takes a reference of its own.
+    // interpreter takes a reference of its own. What it replaces is put back behind the exception's own context.
     unsafe {
+        let own = ffi::PyException_GetContext(error);
+        // Takes what is handled at this moment for the context, whatever was it before.
         ffi::PyErr_SetObject(ffi::Py_TYPE(error).cast(), error);
+        if !own.is_null() {
+            let handled = ffi::PyException_GetContext(error);
+            ffi::PyException_SetContext(error, own);
+            if !handled.is_null() {
+                append_context(error, handled);
+                ffi::Py_DECREF(handled);
+            }
+        }
         ffi::Py_DECREF(error);
     }
     -1
+}
+
+/// Returns the later one of two errors, with the earlier one at the end of its contexts, so that neither is lost.
+pub fn following(py: Python<'_>, later: PyErr, earlier: &PyErr) -> PyErr {
+    // SAFETY: both are exceptions, alive as long as the two errors, and `py` shows that the interpreter's lock is held.
+    unsafe { append_context(later.value(py).as_ptr(), earlier.value(py).as_ptr()) };
+    later
+}
+
+/// Puts `earlier` at the end of the contexts of `later`; nowhere if it is among them, and makes no circle.
+///
+/// # Safety
+/// The interpreter's lock must be held; both must be live exceptions.
+unsafe fn append_context(later: *mut ffi::PyObject, earlier: *mut ffi::PyObject) {
+    // SAFETY: each is kept alive by the one before it, which is not changed on the way; only the last one is, and it takes a
+    // reference of its own.
+    unsafe {
+        if is_in_contexts(earlier, later) {
+            return;
+        }
+        let mut last = later;
+        for _ in 0..MOST_CONTEXTS {
+            let next = context_of(last);
+            if next.is_null() || is_in_contexts(earlier, next) {
+                ffi::Py_INCREF(earlier);
+                ffi::PyException_SetContext(last, earlier);
+                return;
+            }
+            last = next;
+        }
+    }
+}
+
+/// How far contexts are followed: a program may have made a circle of them.
+const MOST_CONTEXTS: u32 = 1_000;
+
+/// Whether `wanted` is `error` or one of its contexts.
+///
+/// # Safety
+/// As for `append_context`.
+unsafe fn is_in_contexts(mut error: *mut ffi::PyObject, wanted: *mut ffi::PyObject) -> bool {
+    for _ in 0..MOST_CONTEXTS {
+        if error.is_null() || error == wanted {
+            break;
+        }
+        // SAFETY: by the caller's promise; each is kept alive by the one before it.
+        error = unsafe { context_of(error) };
+    }
+    error == wanted
+}
+
+/// The context of an exception, or null; borrowed from it.
+///
+/// # Safety
+/// As for `append_context`.
+unsafe fn context_of(error: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: by the caller's promise; the exception goes on holding what it has.
+    unsafe {
+        let context = ffi::PyException_GetContext(error);
+        ffi::Py_XDECREF(context);
+        context
+    }
 }
 
 #[cfg(target_os = "linux")]

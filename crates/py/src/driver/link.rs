@@ -21,6 +21,9 @@ use super::waiter::Waiter;
 /// the operation that meets it.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
+/// How often the face is asked to end a connection when the exceptions of signal handlers interrupt it.
+const ENDING_TRIES: u32 = 3;
+
 /// One connection. It is itself the buffer to receive into: `link.received(sock.recv_into(link))`.
 #[pyclass(module = "mangonel._core", weakref)]
 pub struct Link {
@@ -184,9 +187,19 @@ impl Link {
 
     /// Lets the face close what [`end`](Self::end) took out, or wake the thread that waits in it.
     pub(crate) fn finish(py: Python<'_>, ending: Option<(Py<PyAny>, &'static str)>) {
-        if let Some((transport, method)) = ending
-            && let Err(error) = transport.call_method0(py, method)
-        {
+        let Some((transport, method)) = ending else { return };
+        // The exception of a signal handler may come before anything was done, and nobody else will close the connection.
+        // It is raised afterwards: what is to be raised soon would interrupt the next try.
+        let mut errors = Vec::new();
+        for _ in 0..ENDING_TRIES {
+            let Err(error) = transport.call_method0(py, method) else { break };
+            let is_foreign = interpreter::is_of_a_signal_handler(py, &error);
+            errors.push(error);
+            if !is_foreign {
+                break;
+            }
+        }
+        for error in errors {
             interpreter::raise_soon(py, error, transport.bind(py));
         }
     }

@@ -1,5 +1,6 @@
 //! The core's machines as Python classes. Decides nothing about the protocol and waits for nothing.
 
+mod answer;
 mod auth;
 pub(crate) mod batch;
 mod chunks;

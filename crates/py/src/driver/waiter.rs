@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
 
+use super::interpreter;
+
 /// The loop whose reader callback runs a task, and the waits that ended meanwhile.
 type Reading = (Py<PyAny>, Vec<Py<Waiter>>);
 
@@ -59,7 +61,10 @@ impl Waiter {
             result = match result {
                 Ok(()) => Self::run(waiter, State::Arrived),
                 // The loop is about to stop; it may be run again.
-                Err(error) => Self::schedule(waiter, State::Arrived).and(Err(error)),
+                Err(error) => Err(match Self::schedule(waiter, State::Arrived) {
+                    Ok(_) => error,
+                    Err(later) => interpreter::following(py, later, &error),
+                }),
             };
         }
         result

@@ -1,0 +1,196 @@
+//! What an exchange answers when it is done: the reply read as the operation asked for it, or the failure as an exception.
+
+use mangonel_bson::{RawDocument, RawValue};
+use mangonel_proto::error::Failure;
+use mangonel_proto::message::read_reply;
+use mangonel_proto::reply::CursorFacts;
+use pyo3::prelude::*;
+
+use super::batch::Batch;
+use super::exchange::Exchange;
+use super::failure;
+use super::operation::Reading;
+use super::session::ImplicitSession;
+use crate::codec::{self, Codec};
+
+/// Keys of a write's reply that say nothing about the write.
+const GOSSIP: &[&str] = &["ok", "$clusterTime", "operationTime", "opTime", "electionId"];
+
+impl Exchange {
+    pub(super) fn failure(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        if let (Failure::Unanswered, Some(error)) = (failure, &self.cause) {
+            return PyErr::from_value(error.bind(py).clone());
+        }
+        let error = if *failure == Failure::Command {
+            match self
+                .body(py)
+                .and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get()))
+            {
+                Ok(reply) => failure::refused(py, reply, || self.time_limits(py)),
+                Err(error) => error,
+            }
+        } else if let Failure::Network { message, timed_out: true } = failure {
+            failure::late(py, message, || self.time_limits(py))
+        } else {
+            failure::to_python(py, failure)
+        };
+        let mut error = self.labelled(py, error);
+        if self.inner.is_retryable_write_error() {
+            error = failure::labelled(py, error, "RetryableWriteError");
+        }
+        if self.inner.is_overload_error() {
+            error = failure::labelled(py, error, "SystemOverloadedError");
+            error = failure::labelled(py, error, "RetryableError");
+        }
+        if let Some(cause) = &self.cause {
+            error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
+        }
+        error
+    }
+
+    /// The configured time limits, as the errors of time-outs name them.
+    pub(super) fn time_limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let limits = self.core.get().peek(|state| {
+            let options = state.client.options();
+            [options.timeout, options.socket_timeout, options.connect_timeout]
+                .map(|limit| limit.map(|limit| limit.as_secs_f64()))
+        });
+        py.import("mangonel._faces.deadline")?
+            .getattr("limits_by_name")?
+            .call1((limits[0], limits[1], limits[2]))
+    }
+
+    pub(super) fn labelled(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        match self.inner.label() {
+            Some(label) => failure::labelled(py, error, label),
+            None => error,
+        }
+    }
+
+    pub(super) fn body(&self, py: Python<'_>) -> PyResult<RawDocument<'_>> {
+        let reply =
+            read_reply(&self.reply).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        Ok(reply.body)
+    }
+
+    pub(super) fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+        codec::decode_document(py, bytes, self.codec.get())
+    }
+
+    /// Decodes a value that is not a document, by way of one that holds it.
+    pub(super) fn decode_alone(&self, py: Python<'_>, value: RawValue<'_>) -> PyResult<Py<PyAny>> {
+        let mut wrapped = Vec::new();
+        let start = mangonel_bson::begin_document(&mut wrapped);
+        mangonel_bson::append_value(&mut wrapped, "value", value);
+        mangonel_bson::end_document(&mut wrapped, start);
+        Ok(self.decode(py, &wrapped)?.bind(py).get_item("value")?.unbind())
+    }
+
+    pub(super) fn value(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
+        let found = body.get("value").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        match found {
+            Some(RawValue::Document(document)) => self.decode(py, document.as_bytes()),
+            Some(RawValue::Null) | None => Ok(py.None()),
+            Some(other) => self.decode_alone(py, other),
+        }
+    }
+
+    pub(super) fn first(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
+        let cursor = self.inner.facts().cursor.as_ref();
+        let cursor = cursor
+            .ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        let batch = RawDocument::from_bytes(&body.as_bytes()[cursor.batch.clone()])
+            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        match batch.iter().next() {
+            None => Ok(py.None()),
+            Some(Ok(element)) => match element.value {
+                RawValue::Document(document) => self.decode(py, document.as_bytes()),
+                _ => {
+                    Err(failure::protocol_error(py, "expected a document in firstBatch, found another type"))
+                }
+            },
+            Some(Err(error)) => Err(failure::protocol_error(py, &error.to_string())),
+        }
+    }
+
+    /// Raises when a write or its write concern failed.
+    pub(super) fn check_writes(&self, py: Python<'_>) -> PyResult<()> {
+        if self.inner.facts().has_write_errors {
+            let reply = self.write(py, self.body(py)?)?;
+            return Err(self.labelled(py, failure::write_refused(py, reply)));
+        }
+        Ok(())
+    }
+
+    /// A write's reply without its gossip.
+    pub(super) fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
+        codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::default_for(py)?.get())
+    }
+
+    pub(super) fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // What a reply without a cursor means depends on the command, so its caller decides.
+        let Some(cursor) = self.inner.facts().cursor.clone() else { return Ok(py.None()) };
+        self.batch_of(py, &cursor)
+    }
+
+    /// The array `databases` as if it were a cursor's last batch.
+    pub(super) fn databases(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let body = self.body(py)?;
+        let found = body.get("databases").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let Some(RawValue::Array(array)) = found else {
+            return Err(failure::protocol_error(py, "expected databases in the reply, found none"));
+        };
+        // The array borrows from the body, so the distance of the two is its offset.
+        let start = array.as_bytes().as_ptr() as usize - body.as_bytes().as_ptr() as usize;
+        let cursor = CursorFacts {
+            id: 0,
+            namespace: 0..0,
+            batch: start..start + array.as_bytes().len(),
+            post_batch_resume_token: None,
+        };
+        self.batch_of(py, &cursor)
+    }
+
+    pub(super) fn batch_of(&mut self, py: Python<'_>, cursor: &CursorFacts) -> PyResult<Py<PyAny>> {
+        let offset = read_reply(&self.reply).map(|reply| reply.body_start).unwrap_or_default();
+        let session = self.inner.take_session();
+        let session = session
+            .map(|session| Py::new(py, ImplicitSession::new(self.core.clone_ref(py), session)))
+            .transpose()?;
+        self.has_handed_over = self.inner.keeps_link();
+        let pinned = self.inner.keeps_link().then(|| self.inner.link().map(|link| link.0)).flatten();
+        let mut batch = Batch::new(
+            std::mem::take(&mut self.reply),
+            offset,
+            cursor,
+            self.codec.clone_ref(py),
+            session,
+            pinned,
+            self.reading == Reading::RawBatch,
+        );
+        batch.is_streaming = self.inner.more_to_come();
+        batch.server = self.inner.server().map(ToString::to_string).unwrap_or_default();
+        Ok(Py::new(py, batch)?.into_any())
+    }
+
+    pub(super) fn with_batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let rest = without(py, self.body(py)?, &["cursor"])?;
+        let reply = self.decode(py, &rest)?;
+        let batch = if self.inner.facts().cursor.is_some() { self.batch(py)? } else { py.None() };
+        Ok((reply, batch).into_pyobject(py)?.into_any().unbind())
+    }
+}
+
+/// Copies a document without some of its keys.
+fn without(py: Python<'_>, body: RawDocument<'_>, keys: &[&str]) -> PyResult<Vec<u8>> {
+    let mut kept = Vec::new();
+    let start = mangonel_bson::begin_document(&mut kept);
+    for element in body.iter() {
+        let element = element.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        if !keys.contains(&element.key) {
+            mangonel_bson::append_value(&mut kept, element.key, element.value);
+        }
+    }
+    mangonel_bson::end_document(&mut kept, start);
+    Ok(kept)
+}

@@ -1,0 +1,55 @@
+"""Whose sockets the blocking face opens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from mangonel._faces.native_socket import NativeSocket
+from mangonel._faces.sockets import open_socket
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()
+
+
+def test_a_socket_that_is_dropped_is_closed_without_a_warning(address: tuple[str, int]) -> None:
+    opened = open_socket(address, 5)
+    descriptor = opened.fileno()
+
+    # A warning would run Python code, and lose what a signal handler raises in it.
+    assert type(opened) is NativeSocket
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del opened
+    assert not warned
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_sockets_are_those_that_somebody_put_into_the_module(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Redirected(socket.socket):
+        pass
+
+    monkeypatch.setattr(socket, "socket", Redirected)
+    opened = open_socket(address, 5)
+
+    assert type(opened) is Redirected
+    opened.close()
+
+
+def test_names_are_looked_up_by_what_somebody_put_into_the_module(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _name, *rest: look_up(address[0], *rest))
+
+    open_socket(("name.that.nobody.has.test", address[1]), 5).close()
