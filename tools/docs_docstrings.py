@@ -17,8 +17,9 @@ class Inherited(Extension):
             return
         for module_name in ("mangonel.api", "mangonel.gridfs.api"):
             module, read = importlib.import_module(module_name), pkg[module_name.partition(".")[2]]
-            for name, cls in vars(module).items():
-                if inspect.isclass(cls) and cls.__module__ == module_name and name in read.members:
+            for name in read.members:
+                cls = getattr(module, name, None)
+                if inspect.isclass(cls) and cls.__module__ == module_name:
                     _complete(read[name], cls)
 
 

@@ -12,6 +12,7 @@ files are written, and nothing of the package is imported.
 from __future__ import annotations
 
 import ast
+import collections.abc
 import copy
 import json
 import re
@@ -24,6 +25,8 @@ WIDTH = 110
 
 # The modules whose public classes are written; each joins definitions with a face, class by class.
 TARGETS = ("mangonel.api", "mangonel.gridfs.api")
+# Whose classes a target names as its own.
+PARTS = {"mangonel.api": ("mangonel._api.blocking_client", "mangonel._api.blocking", "mangonel._api.aio")}
 
 # Methods that hand their arguments on to a constructor: their stub shows its signature, without the first argument.
 # A parameter that the method itself names keeps the method's own annotation.
@@ -159,6 +162,8 @@ class Module:
         """Return the module and name that `name` is imported from, or None for a builtin."""
         if name in self.imports:
             module, original = self.imports[name]
+            if module in STAND_INS and hasattr(collections.abc, original):
+                return "collections.abc", original
             return STAND_INS.get(module, module), original
         return (self.name, name) if name in self.own else None
 
@@ -169,6 +174,8 @@ def parse(name: str) -> Module:
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     module = Module(name)
     _collect(ast.parse(path.read_text()).body, module)
+    for part in PARTS.get(name, ()):
+        _collect(ast.parse(SOURCES.joinpath(*part.split(".")).with_suffix(".py").read_text()).body, module)
     return module
 
 

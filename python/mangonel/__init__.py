@@ -5,6 +5,7 @@ Names are loaded at first use, so that `import mangonel.bson` does not load the 
 
 from __future__ import annotations
 
+from mangonel import _light
 from mangonel._version import __version__, get_version_string, version, version_tuple
 
 TYPE_CHECKING = False
@@ -123,15 +124,9 @@ def has_c() -> bool:
     return True
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return __import__(f"mangonel.{name}", fromlist=[name])
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mangonel' has no attribute {name!r}")
-    value = getattr(__import__(f"mangonel.{_HOMES[name]}", fromlist=[name]), name)
-    # The next access finds it without coming here.
-    globals()[name] = value
-    return value
+__getattr__ = _light.late_names(
+    __name__, {name: f"mangonel.{home}" for name, home in _HOMES.items()}, tuple(_MODULES)
+)
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,27 @@
-"""Stand-ins for what classes and aliases take from `typing` at run time; type checkers see the real ones.
+"""What keeps the import short: light origins of common names, stand-ins for `typing`, and names that are loaded late.
 
-Importing `typing` takes longer than everything else in this package together, and `import mangonel` has a
-budget. Must not know: anything else of the package.
+The first client of a process has a budget, and `typing`, `collections`, `enum` and `re` take longer than it. So a
+module that it needs takes `Mapping`, `deque` and their like from here, and what it only may need it declares with
+`late_names` (names of a module) or `LateClass` (a class attribute): imported at first use. Type checkers see the
+originals. Must not know: anything else of the package.
 """
 
 from __future__ import annotations
 
+import sys
 from types import GenericAlias
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque as deque
+    from collections.abc import Callable as Callable
+    from collections.abc import ItemsView as ItemsView
+    from collections.abc import Iterable as Iterable
+    from collections.abc import Iterator as Iterator
+    from collections.abc import Mapping as Mapping
+    from collections.abc import MutableMapping as MutableMapping
+    from collections.abc import Sequence as Sequence
+    from collections.abc import Set as Set
     from typing import Any as Any
     from typing import Generic as Generic
     from typing import Protocol as Protocol
@@ -17,6 +29,16 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as TypeVar
 else:
+    # The native half of `collections` and the module behind `collections.abc`; the interpreter's start has loaded both.
+    from _collections import deque as deque
+    from _collections_abc import ItemsView as ItemsView
+    from _collections_abc import Iterable as Iterable
+    from _collections_abc import Iterator as Iterator
+    from _collections_abc import Mapping as Mapping
+    from _collections_abc import MutableMapping as MutableMapping
+    from _collections_abc import Sequence as Sequence
+    from _collections_abc import Set as Set
+
     # Only aliases and bases are evaluated, and nobody asks them what they hold.
     Any = object
 
@@ -36,3 +58,56 @@ else:
     def TypeVar(name: str, *_constraints: object, **_options: object) -> str:  # noqa: N802
         """Return a placeholder: nothing here looks at type parameters at run time."""
         return name
+
+
+def late_names(module: str, homes: dict[str, str], submodules: tuple[str, ...] = ()) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names are defined elsewhere and imported at first use.
+
+    Args:
+        module: the module's own name.
+        homes: name -> the module that defines it.
+        submodules: its modules that are names of it as well.
+    """
+
+    def load(name: str) -> Any:
+        if name in submodules:
+            return __import__(f"{module}.{name}", fromlist=[name])
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        found = _import(homes[name], name)
+        # The next access finds it without coming here.
+        setattr(sys.modules[module], name, found)
+        return found
+
+    return load
+
+
+def _import(home: str, name: str) -> Any:
+    return getattr(__import__(home, fromlist=[name]), name)
+
+
+if TYPE_CHECKING:
+    # A class attribute is what it becomes.
+    LateClass: Any
+else:
+
+    class LateClass:
+        """A class attribute that is a class of another module, imported at first use.
+
+        Args:
+            home: the module that defines it.
+            name: its name there.
+        """
+
+        __slots__ = ("_home", "_name", "_owner", "_place")
+
+        def __init__(self, home: str, name: str) -> None:
+            self._home, self._name = home, name
+
+        def __set_name__(self, owner: type, place: str) -> None:
+            self._owner, self._place = owner, place
+
+        def __get__(self, _instance: object, _owner: type | None = None) -> Any:
+            found = _import(self._home, self._name)
+            setattr(self._owner, self._place, found)
+            return found

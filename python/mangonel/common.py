@@ -5,7 +5,7 @@ PyMongo keeps these under the same names in its `common`; programs in the field 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from mangonel._light import Mapping, MutableMapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

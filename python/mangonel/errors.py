@@ -37,8 +37,7 @@ Specs: server-discovery-and-monitoring (error codes), crud (write errors), clien
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from mangonel._light import Mapping
 from mangonel.bson.errors import InvalidDocument
 
 TYPE_CHECKING = False

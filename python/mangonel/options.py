@@ -5,8 +5,6 @@ Knows no URI syntax and no client. Spec: uri-options; names and defaults are PyM
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from mangonel._options import checks as check
 from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.common import (
@@ -30,18 +28,30 @@ from mangonel.errors import ConfigurationError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any, NamedTuple
+    from typing import Any
 
-    class Option(NamedTuple):
-        name: str
-        check: Callable[[str, Any], Any]
-        default: Any
-        goes_to: str
-        aliases: tuple[str, ...] = ()
 
-else:
-    # One row of the table; `goes_to` names the part of ClientOptions that reads it.
-    Option = namedtuple("Option", "name check default goes_to aliases", defaults=((),))
+class Option:
+    """One row of the table; `goes_to` names the part of ClientOptions that reads it."""
+
+    __slots__ = ("aliases", "check", "default", "goes_to", "name")
+
+    def __init__(
+        self,
+        name: str,
+        check: Callable[[str, Any], Any],
+        default: Any,
+        goes_to: str,
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.check, self.default, self.goes_to, self.aliases = (
+            name,
+            check,
+            default,
+            goes_to,
+            aliases,
+        )
+
 
 _optional = check.optional
 _string_or_none = _optional(validate_string)

@@ -5,8 +5,7 @@ Specs: server-selection, max-staleness.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from mangonel._light import Mapping
 from mangonel.errors import ConfigurationError
 
 TYPE_CHECKING = False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from mangonel._light import Any, TypeVar
+from mangonel._light import Any, Mapping, Sequence, TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import _thread
 import sys
 from _thread import allocate_lock
-from collections import deque
-from collections.abc import Callable
 from math import inf
 from time import monotonic
 
+from mangonel._light import deque
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mangonel import _core
     from mangonel._faces.blocking import BlockingPort
 

@@ -10,7 +10,6 @@ import sys
 import time
 from _thread import allocate_lock
 from _weakref import ref
-from collections.abc import Callable, Coroutine
 
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE
@@ -22,7 +21,8 @@ from mangonel.errors import ProtocolError, PyMongoError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from socket import socket
+    from _socket import socket
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from mangonel._faces.port import Address
@@ -279,9 +279,11 @@ class _Transport:
 
     def close(self) -> None:
         """Close the connection; a thread that waits in it wakes with an error."""
-        # Closing alone would leave a thread inside recv waiting.
-        self.interrupt()
-        self.sock.close()
+        # Closing alone would leave a thread inside recv waiting. A signal handler may raise in either.
+        try:
+            self.interrupt()
+        finally:
+            self.sock.close()
 
     def interrupt(self) -> None:
         """Wake the thread that waits in the connection; the descriptor stays its own until it comes out."""

@@ -6,13 +6,12 @@ A *port* runs operations (one command each) and flows (several in a row). On a b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-
 from mangonel._light import Protocol, TypeVar
 from mangonel.errors import BugError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
     from mangonel import _core
@@ -90,3 +89,11 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
     raise BugError(
         "expected a blocking flow to run to its end, found it suspended; it awaits something foreign"
     )
+
+
+def address_of(server: str) -> tuple[str, int | None]:
+    """Return host and port of an address as the core writes it; a UNIX socket has no port."""
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit():
+        return server, None
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from mangonel._light import Mapping, MutableMapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

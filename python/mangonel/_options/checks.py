@@ -6,8 +6,7 @@ out as seconds, as PyMongo's attributes have them. Spec: uri-options.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
-
+from mangonel._light import Mapping, MutableMapping, Sequence
 from mangonel.common import validate_boolean, validate_integer, validate_string
 from mangonel.errors import ConfigurationError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Mapping
+from mangonel._light import ItemsView, Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from mangonel import _light
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,32 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+
+    from mangonel.bson._enumerations import BinaryVectorDtype as BinaryVectorDtype
+
+__all__ = [
+    "ALL_UUID_REPRESENTATIONS",
+    "ALL_UUID_SUBTYPES",
+    "BINARY_SUBTYPE",
+    "COLUMN_SUBTYPE",
+    "CSHARP_LEGACY",
+    "FUNCTION_SUBTYPE",
+    "JAVA_LEGACY",
+    "MD5_SUBTYPE",
+    "OLD_BINARY_SUBTYPE",
+    "OLD_UUID_SUBTYPE",
+    "PYTHON_LEGACY",
+    "SENSITIVE_SUBTYPE",
+    "STANDARD",
+    "USER_DEFINED_SUBTYPE",
+    "UUID_REPRESENTATION_NAMES",
+    "UUID_SUBTYPE",
+    "VECTOR_SUBTYPE",
+    "Binary",
+    "BinaryVector",
+    "BinaryVectorDtype",
+    "UuidRepresentation",
+]
 
 BINARY_SUBTYPE = 0
 """Plain bytes; decoded to `bytes`, not to Binary."""
@@ -73,15 +99,11 @@ UUID_REPRESENTATION_NAMES = {
 }
 
 
-class BinaryVectorDtype(Enum):
-    """The type of a vector's elements; the value is the byte that stands for it."""
+__getattr__ = _light.late_names(__name__, {"BinaryVectorDtype": "mangonel.bson._enumerations"})
 
-    INT8 = b"\x03"
-    """Signed, 8 bits."""
-    FLOAT32 = b"\x27"
-    """IEEE 754, 32 bits."""
-    PACKED_BIT = b"\x10"
-    """Eight elements of one bit in each byte; given and read as bytes, 0 to 255."""
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 class BinaryVector:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from mangonel._light import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

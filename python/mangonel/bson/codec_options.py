@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import abc
 import datetime
-import enum
-from collections import namedtuple
-from collections.abc import MutableMapping
+from _operator import itemgetter
 
-from mangonel._light import TypeVar
+from mangonel import _light
+from mangonel._light import MutableMapping, TypeVar
 from mangonel.bson.binary import (
     ALL_UUID_REPRESENTATIONS,
     UUID_REPRESENTATION_NAMES,
@@ -23,15 +22,33 @@ if TYPE_CHECKING:
     from collections.abc import (
         Callable,
         Iterable,
+        Iterator,
         Mapping,
     )
     from typing import Any, ClassVar, Generic, Self
 
+    from mangonel.bson._enumerations import DatetimeConversion as DatetimeConversion
+
     _Fallback = Callable[[Any], Any]
+
+__all__ = [
+    "ALL_UUID_REPRESENTATIONS",
+    "DEFAULT_CODEC_OPTIONS",
+    "UUID_REPRESENTATION_NAMES",
+    "CodecOptions",
+    "DatetimeConversion",
+    "TypeCodec",
+    "TypeDecoder",
+    "TypeEncoder",
+    "TypeRegistry",
+    "UuidRepresentation",
+]
 
 _DocumentType = TypeVar("_DocumentType", bound="Mapping[str, Any]", default="dict[str, Any]")
 
 _RAW_BSON_DOCUMENT_MARKER = 101
+# `DatetimeConversion.DATETIME`.
+_DATETIME: Any = 1
 
 
 class TypeEncoder(abc.ABC):
@@ -144,17 +161,11 @@ def _check_type_encoder(codec: TypeEncoder) -> None:
             )
 
 
-class DatetimeConversion(int, enum.Enum):
-    """What BSON dates become. Python's datetime covers the years 1 to 9999, BSON far more."""
+__getattr__ = _light.late_names(__name__, {"DatetimeConversion": "mangonel.bson._enumerations"})
 
-    DATETIME = 1
-    """datetime; a date out of range raises InvalidBSON."""
-    DATETIME_CLAMP = 2
-    """datetime; a date out of range becomes the nearest one that fits."""
-    DATETIME_MS = 3
-    """DatetimeMS, always."""
-    DATETIME_AUTO = 4
-    """datetime where it fits, DatetimeMS where not."""
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 if TYPE_CHECKING:
@@ -176,9 +187,12 @@ if TYPE_CHECKING:
             raise NotImplementedError
 
 else:
-    _BaseCodecOptions = namedtuple(
-        "_BaseCodecOptions",
-        [
+
+    class _BaseCodecOptions(tuple):
+        """What `namedtuple` would make; the last field's default is a number, since `enum` takes long to import."""
+
+        __slots__ = ()
+        _fields = (
             "document_class",
             "tz_aware",
             "uuid_representation",
@@ -186,8 +200,43 @@ else:
             "tzinfo",
             "type_registry",
             "datetime_conversion",
-        ],
-    )
+        )
+        __match_args__ = _fields
+
+        document_class = property(itemgetter(0))
+        tz_aware = property(itemgetter(1))
+        uuid_representation = property(itemgetter(2))
+        unicode_decode_error_handler = property(itemgetter(3))
+        tzinfo = property(itemgetter(4))
+        type_registry = property(itemgetter(5))
+        # For the codec, to which a member is its number.
+        _datetime_conversion = property(itemgetter(6))
+
+        @property
+        def datetime_conversion(self) -> DatetimeConversion | None:
+            kept = self[6]
+            if kept is not _DATETIME:
+                return kept
+            from mangonel.bson._enumerations import DatetimeConversion
+
+            return DatetimeConversion.DATETIME
+
+        def __iter__(self) -> Iterator[Any]:
+            yield from self[:6]
+            yield self.datetime_conversion
+
+        @classmethod
+        def _make(cls, values: Iterable[Any]) -> Self:
+            return cls(*values)
+
+        def _asdict(self) -> dict[str, Any]:
+            return {name: getattr(self, name) for name in self._fields}
+
+        def _replace(self, **kwargs: Any) -> Self:
+            return type(self)(**{**self._asdict(), **kwargs})
+
+        def __getnewargs__(self) -> tuple[Any, ...]:
+            return tuple(self)
 
 
 class CodecOptions(_BaseCodecOptions[_DocumentType]):
@@ -222,7 +271,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
         unicode_decode_error_handler: str = "strict",
         tzinfo: datetime.tzinfo | None = None,
         type_registry: TypeRegistry | None = None,
-        datetime_conversion: DatetimeConversion | None = DatetimeConversion.DATETIME,
+        datetime_conversion: DatetimeConversion | None = _DATETIME,
     ) -> Self:
         chosen: Any = dict if document_class is None else document_class
         if chosen is not dict:

@@ -5,8 +5,7 @@ Must not know: the layout of BSON beyond a document's length and its last byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from mangonel._light import Mapping
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS, CodecOptions
 from mangonel.bson.errors import InvalidBSON
 

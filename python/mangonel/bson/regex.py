@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T", str, bytes)
 
+RE_TYPE = re.Pattern
+
 _FLAGS: dict[str, int] = {
     "i": re.IGNORECASE,
     "l": re.LOCALE,

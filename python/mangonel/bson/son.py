@@ -18,7 +18,7 @@ _Value = TypeVar("_Value")
 
 def _plain(value: Any) -> Any:
     """Return `value` with every SON and mapping in it, down through lists, as a plain dict."""
-    from collections.abc import Mapping
+    from mangonel._light import Mapping
 
     if isinstance(value, list):
         return [_plain(item) for item in value]

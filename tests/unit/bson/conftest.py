@@ -52,7 +52,7 @@ def _world(package: str) -> dict[str, Any]:
     names |= {name: getattr(root, name) for name in root.__all__}
     for name in _MODULES.split():
         module = names[name] = importlib.import_module(f"{package}.{name}")
-        public = (key for key in vars(module) if not key.startswith("_"))
+        public = (key for key in {*vars(module), *getattr(module, "__all__", ())} if not key.startswith("_"))
         names |= {key: getattr(module, key) for key in public if isinstance(getattr(module, key), type)}
     names["OID"] = names["ObjectId"](_OID)
     names["east"] = names["FixedOffset"](60, "east")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from _weakref import ref
-from collections import deque
 
 from mangonel import _core
 from mangonel._faces.background import Background
+from mangonel._light import deque
 from mangonel._shared.operation import build_operation
 
 TYPE_CHECKING = False

@@ -8,9 +8,9 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._core import KIND_SELECTION, READ_DATABASES
 from mangonel._faces.deadline import is_in_block, timeout
+from mangonel._faces.port import address_of
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import PLAIN, AdministeredSource
-from mangonel._shared.cursors.cursor import address_of
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel.read_preferences import ReadPreference

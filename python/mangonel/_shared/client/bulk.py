@@ -7,7 +7,6 @@ from mangonel._shared.returns import Returns
 from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
-from mangonel.results import ClientBulkWriteResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.results import ClientBulkWriteResult
     from mangonel.write_concern import WriteConcern
 
 

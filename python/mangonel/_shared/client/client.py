@@ -19,7 +19,7 @@ from mangonel._shared.client import fork_and_exit
 from mangonel._shared.client.abandoned_cursors import AbandonedCursors
 from mangonel._shared.client.admin import ClientAdministration
 from mangonel._shared.client.bulk import ClientBulkWrite
-from mangonel._shared.cursors.watch import WatchedClient
+from mangonel._shared.cursors.watch_client import WatchedClient
 from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel.auth import has_secret, without_frames

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-
 from mangonel._core import KIND_RETRYABLE_WRITE, READ_VALUE
-from mangonel._light import Generic
+from mangonel._light import Generic, Mapping, Sequence, Set
 from mangonel._options.index_keys import hint_document, index_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.collection.write_support import check_command_size

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mangonel._core import KIND_READ, READ_FIRST, Operation
-from mangonel._light import Generic
+from mangonel._light import Generic, Mapping
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND

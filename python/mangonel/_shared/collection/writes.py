@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
 from mangonel import _core
 from mangonel._core import REPLIES_NONE, REPLIES_ONE
-from mangonel._light import Generic
+from mangonel._light import Generic, Iterable, Iterator, Mapping
 from mangonel._shared.collection.bulk import CollectionBulkWrite
 from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
 from mangonel._shared.collection.updates import CollectionUpdates

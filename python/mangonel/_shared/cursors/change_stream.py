@@ -6,12 +6,10 @@ with it another cursor goes on where the lost one stopped. Spec: change-streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_WITH_BATCH
 from mangonel._faces.deadline import check_wait
-from mangonel._light import Generic
+from mangonel._light import Generic, Mapping
 from mangonel._options.checks import non_negative_integer
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import preference_in, session_of

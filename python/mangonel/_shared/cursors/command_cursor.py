@@ -5,10 +5,8 @@ Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mangonel._core import READ_RAW_BATCH
-from mangonel._light import Generic
+from mangonel._light import Generic, Mapping
 from mangonel._shared.cursors.cursor import BatchedCursor
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation

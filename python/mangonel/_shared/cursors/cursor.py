@@ -16,6 +16,7 @@ from mangonel._core import (
     REPLIES_ONE,
 )
 from mangonel._faces.deadline import anew
+from mangonel._faces.port import address_of
 from mangonel._light import Generic
 from mangonel._shared.cursors.columns import ColumnsOfCursor
 from mangonel._shared.operation import build_operation
@@ -384,11 +385,3 @@ def become(batch: _core.Batch, shape: Any) -> None:
     # The mapper stands above this floor, and is asked for by name by whoever wants its objects.
     shapes = importlib.import_module("mangonel.odm.model.shapes")
     batch.become(_core.odm_shape(*shapes.model_of(shape)))
-
-
-def address_of(server: str) -> tuple[str, int | None]:
-    """Return host and port of an address as the core writes it; a UNIX socket has no port."""
-    host, colon, port = server.rpartition(":")
-    if not colon or not port.isdigit():
-        return server, None
-    return host.removeprefix("[").removesuffix("]"), int(port)

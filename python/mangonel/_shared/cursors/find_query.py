@@ -5,9 +5,7 @@ Spec: crud (find), find-getmore-killcursors-commands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from mangonel._light import Generic
+from mangonel._light import Generic, Mapping
 from mangonel._options.index_keys import bounds, hint_document, index_document, index_list
 from mangonel._shared.cursors.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
 from mangonel._shared.returns import Returns

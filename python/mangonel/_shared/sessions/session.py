@@ -6,12 +6,12 @@ Spec: sessions, causal-consistency, transactions, transactions-convenient-api.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextvars import ContextVar
 
 from mangonel import _core
 from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
 from mangonel._faces.deadline import anew
+from mangonel._light import Mapping
 from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions

@@ -1,0 +1,85 @@
+"""The classes of the blocking face but the client: for each noun, the definition joined with the face."""
+
+from __future__ import annotations
+
+from mangonel._core import BlockingCursor
+from mangonel._light import Any
+from mangonel._shared.client.database import _Database
+from mangonel._shared.collection.collection import _Collection
+from mangonel._shared.cursors.change_stream import (
+    _ChangeStream,
+    _ClusterChangeStream,
+    _CollectionChangeStream,
+    _DatabaseChangeStream,
+)
+from mangonel._shared.cursors.command_cursor import _CommandCursor, _RawBatchCommandCursor
+from mangonel._shared.cursors.find_cursor import _Cursor, _RawBatchCursor
+from mangonel._shared.cursors.iteration import BlockingChanges, BlockingIteration
+from mangonel._shared.cursors.plain_cursor import Joinable
+from mangonel._shared.sessions.contexts import BlockingBinding, BlockingSession, BlockingTransaction
+from mangonel._shared.sessions.session import _ClientSession
+
+
+class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=Joinable):
+    __module__ = "mangonel.api"
+    __doc__ = _Cursor.__doc__
+
+
+class RawBatchCursor(BlockingIteration[Any], _RawBatchCursor[Any], BlockingCursor):
+    __module__ = "mangonel.api"
+    __doc__ = _RawBatchCursor.__doc__
+
+
+class CommandCursor(BlockingIteration[Any], _CommandCursor[Any], BlockingCursor):
+    __module__ = "mangonel.api"
+    __doc__ = _CommandCursor.__doc__
+
+
+class RawBatchCommandCursor(BlockingIteration[Any], _RawBatchCommandCursor[Any], BlockingCursor):
+    __module__ = "mangonel.api"
+    __doc__ = _RawBatchCommandCursor.__doc__
+
+
+class ChangeStream(BlockingChanges[Any], _ChangeStream[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _ChangeStream.__doc__
+
+
+class CollectionChangeStream(ChangeStream, _CollectionChangeStream[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _CollectionChangeStream.__doc__
+
+
+class DatabaseChangeStream(ChangeStream, _DatabaseChangeStream[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _DatabaseChangeStream.__doc__
+
+
+class ClusterChangeStream(DatabaseChangeStream, _ClusterChangeStream[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _ClusterChangeStream.__doc__
+
+
+class Collection(_Collection[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _Collection.__doc__
+    _cursor_class = Cursor
+    _raw_cursor_class = RawBatchCursor
+    _command_cursor_class = CommandCursor
+    _raw_command_cursor_class = RawBatchCommandCursor
+    _change_stream_class = CollectionChangeStream
+
+
+class Database(_Database[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _Database.__doc__
+    _collection_class = Collection
+    _command_cursor_class = CommandCursor
+    _change_stream_class = DatabaseChangeStream
+
+
+class ClientSession(BlockingSession, _ClientSession):
+    __module__ = "mangonel.api"
+    __doc__ = _ClientSession.__doc__
+    _binding_class = BlockingBinding
+    _transaction_class = BlockingTransaction

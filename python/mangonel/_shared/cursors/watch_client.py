@@ -1,0 +1,76 @@
+"""Change streams of a whole deployment, and how each stream is opened. Spec: change-streams."""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.base import CommandSource
+from mangonel._shared.returns import Returns
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel._shared.cursors.change_stream import _ClusterChangeStream
+    from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.bson.timestamp import Timestamp
+    from mangonel.typings import _CollationIn, _Pipeline
+
+
+async def open_flow(stream_class: type[Any], *arguments: Any) -> Any:
+    """Make a stream of any kind, and open its cursor: what happens from then on is in it."""
+    stream = stream_class(*arguments)
+    await stream._open_flow()
+    return stream
+
+
+class WatchedClient(CommandSource, Generic[_DocumentType]):
+    """Change streams of a deployment."""
+
+    _database_class: type[Any]
+    _change_stream_class: type[Any]
+
+    def watch(
+        self,
+        pipeline: _Pipeline | None = None,
+        full_document: str | None = None,
+        resume_after: Mapping[str, Any] | None = None,
+        max_await_time_ms: int | None = None,
+        batch_size: int | None = None,
+        collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None,
+        session: _ClientSession | None = None,
+        start_after: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
+        full_document_before_change: str | None = None,
+        show_expanded_events: bool | None = None,
+    ) -> Returns[_ClusterChangeStream[_DocumentType]]:
+        """Follow the changes in all collections of the deployment but those of `admin`, `local` and `config`.
+
+        Takes the arguments of `Collection.watch` and raises the same.
+
+        Example:
+            >>> with client.watch() as stream:
+            ...     print(stream.next()["ns"])
+        """
+        return self._port.flow(
+            open_flow(
+                self._change_stream_class,
+                self._database_class(self, "admin"),
+                1,
+                self._database_class(self, "admin")["$cmd.aggregate"],
+                pipeline,
+                full_document,
+                resume_after,
+                max_await_time_ms,
+                batch_size,
+                collation,
+                start_at_operation_time,
+                session,
+                start_after,
+                comment,
+                full_document_before_change,
+                show_expanded_events,
+            )
+        )
