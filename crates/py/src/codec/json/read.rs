@@ -12,6 +12,7 @@ use super::super::key_cache::KeyCache;
 use super::super::make::{self, owned};
 use super::super::name::LONGEST;
 use super::super::options::{Codec, DatetimeConversion, UuidRepresentation};
+use super::super::types::own_types;
 use super::super::{bytes_of, datetime, object_id, objects, text};
 use super::{CANONICAL, Found, MAX_DEPTH, Stop, of_call};
 
@@ -324,7 +325,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     fn decimal(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
-        let recipe = &self.codec.types.decimal128;
+        let recipe = &own_types(self.py)?.decimal128;
         let Some(text) = self.plain().filter(|_| recipe.is_direct()) else { return Ok(None) };
         let is_usual = text.iter().all(|c| matches!(c, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
         let Some(text) = std::str::from_utf8(text).ok().filter(|_| is_usual) else { return Ok(None) };
@@ -356,7 +357,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             return Ok(Some(data));
         }
         let subtype = make::short_int(self.py, subtype.into())?;
-        Ok(Some(self.codec.types.binary.build([data, subtype], self.py)?))
+        Ok(Some(own_types(self.py)?.binary.build([data, subtype], self.py)?))
     }
 
     fn binary_parts(&mut self) -> Option<(&'a [u8], &'a [u8])> {
@@ -371,7 +372,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     fn timestamp(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
         let Some((time, inc)) = self.timestamp_parts() else { return Ok(None) };
         let parts = [make::natural(self.py, time.into())?, make::natural(self.py, inc.into())?];
-        Ok(Some(self.codec.types.timestamp.build(parts, self.py)?))
+        Ok(Some(own_types(self.py)?.timestamp.build(parts, self.py)?))
     }
 
     fn timestamp_parts(&mut self) -> Option<(u32, u32)> {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::super::layout::Fields;
-use super::super::types::{Types, is_uuid};
+use super::super::types::{Types, is_pattern, is_uuid, own_types};
 use super::super::{datetime, make, object_id};
 use super::{CANONICAL, Found, LEGACY, MAX_DEPTH, Stop, of_call};
 
@@ -291,11 +291,11 @@ impl<'a, 'py> Writer<'a, 'py> {
     /// Values of our own classes, of `re` and `uuid`.
     #[inline(never)]
     fn rare(&mut self, value: &Bound<'py, PyAny>, depth: u32) -> Found<()> {
-        let types = self.types;
         if let Ok(bytes) = value.cast_exact::<PyBytes>() {
             self.binary(bytes.as_bytes(), 0);
             return Ok(());
         }
+        let types = own_types(self.py)?;
         if let Some(subtype) = types.binary.read_attribute(value, 0)
             && let (Ok(subtype), Ok(bytes)) = (subtype.extract::<u8>(), value.cast::<PyBytes>())
         {
@@ -338,14 +338,15 @@ impl<'a, 'py> Writer<'a, 'py> {
         }
         let class = value.get_type();
         if class.is(types.dbref.bind(self.py)) {
-            let document = value.call_method0(&types.name.as_doc).map_err(|error| of_call(self.py, error))?;
+            let document =
+                value.call_method0(&self.types.name.as_doc).map_err(|error| of_call(self.py, error))?;
             // A SON, which adds nothing to a dict.
             return self.dict(document.cast::<PyDict>().map_err(|_| Stop::Unusual)?, depth, false);
         }
         let is_known = class.is(types.min_key.bind(self.py).get_type())
             || class.is(types.max_key.bind(self.py).get_type())
             || class.is(types.regex.class(self.py))
-            || class.is(types.pattern.bind(self.py))
+            || is_pattern(value)?
             || (is_uuid(value)? && class.is(super::super::types::uuid_types(self.py)?.class.class(self.py)));
         if !is_known {
             return Err(Stop::Unusual);
