@@ -82,7 +82,7 @@ test-pythons:    ## The tests of Python on each interpreter that is found: PYTHO
 	for python in $(PYTHONS); do $(MAKE) --no-print-directory test-python PYTHON=$$python || exit 1; done
 
 test-rust:    ## The tests of the core, which need neither Python nor a server
-	cargo test --locked --quiet -p mangonel-bson -p mangonel-proto
+	cargo test --locked --quiet -p mangonel-bson -p mangonel-columns -p mangonel-proto
 
 # What PyMongo's suite is bounded to here, on both drivers: `make pymongo-suite` runs all of it, which takes an hour.
 # Six of asyncio, so that they share no process with the same tests of the blocking face.

@@ -3,7 +3,7 @@
 //! Text that only looks like a wrapper, such as a DBRef or a `$regex` query operator, stays a document.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::base64;
 use super::parse::{Json, parse};
@@ -31,10 +31,25 @@ type Members<'a> = [(Cow<'a, str>, Json<'a>)];
 /// [`crate::ErrorKind::OutOfRange`] for numbers that do not fit and keys with a zero byte;
 /// [`crate::ErrorKind::TooDeep`] beyond [`crate::MAX_DEPTH`] values inside each other.
 pub fn parse_json(text: &str) -> Result<Vec<u8>> {
-    let Json::Object(members) = parse(text)? else {
+    document_of(parse(text)?, text.len())
+}
+
+/// As [`parse_json`], but of a key that repeats the last value counts, as in Python: repeated fields of a document
+/// would be kept by the server, and read by nobody.
+///
+/// # Errors
+/// As for [`parse_json`].
+pub fn parse_json_distinct(text: &str) -> Result<Vec<u8>> {
+    let mut value = parse(text)?;
+    drop_repeats(&mut value);
+    document_of(value, text.len())
+}
+
+fn document_of(value: Json<'_>, size: usize) -> Result<Vec<u8>> {
+    let Json::Object(members) = value else {
         return Err(Error::syntax("expected a JSON object for a document, found another value"));
     };
-    let mut out = Vec::with_capacity(text.len());
+    let mut out = Vec::with_capacity(size);
     let start = begin_document(&mut out);
     push_members(&members, MAX_DEPTH, &mut out)?;
     end_document(&mut out, start);
@@ -44,31 +59,44 @@ pub fn parse_json(text: &str) -> Result<Vec<u8>> {
 /// `depth` is how many documents may still lie inside each other, this one included.
 fn push_members(members: &Members<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
-    let repeats = repeats(members);
-    for (at, (key, value)) in members.iter().enumerate() {
+    for (key, value) in members {
         check_key(key)?;
-        let value = match repeats.get(key.as_ref()) {
-            Some((first, _)) if *first != at => continue,
-            Some((_, last)) => last,
-            None => value,
-        };
         push_value(key, value, depth, out).map_err(|e| e.under(key))?;
     }
     Ok(())
 }
 
-/// Keys that stand more than once: where first, and the last value, which counts.
-fn repeats<'m, 'a>(members: &'m Members<'a>) -> HashMap<&'m str, (usize, &'m Json<'a>)> {
-    let mut found = HashMap::new();
-    let is_few = members.len() <= FEW;
-    let is_once = |at: usize, key: &str| members[..at].iter().all(|(other, _)| other != key);
-    if is_few && members.iter().enumerate().all(|(at, (key, _))| is_once(at, key)) {
-        return found;
+/// Leaves the last value of keys that repeat, where the first stood.
+fn drop_repeats(value: &mut Json<'_>) {
+    match value {
+        Json::Array(values) => values.iter_mut().for_each(drop_repeats),
+        Json::Object(members) => {
+            members.iter_mut().for_each(|(_, value)| drop_repeats(value));
+            if has_repeats(members) {
+                let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
+                let mut kept: Vec<(Cow<'_, str>, Json<'_>)> = Vec::with_capacity(members.len());
+                for (key, value) in std::mem::take(members) {
+                    match places.get(&key) {
+                        Some(at) => kept[*at].1 = value,
+                        None => {
+                            places.insert(key.clone(), kept.len());
+                            kept.push((key, value));
+                        }
+                    }
+                }
+                *members = kept;
+            }
+        }
+        _ => {}
     }
-    for (at, (key, value)) in members.iter().enumerate() {
-        found.entry(key.as_ref()).or_insert((at, value)).1 = value;
+}
+
+fn has_repeats(members: &Members<'_>) -> bool {
+    if members.len() > FEW {
+        let mut seen = HashSet::new();
+        return !members.iter().all(|(key, _)| seen.insert(key.as_ref()));
     }
-    found
+    members.iter().enumerate().any(|(at, (key, _))| members[..at].iter().any(|(other, _)| other == key))
 }
 
 fn push_value(key: &str, value: &Json<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {

@@ -8,5 +8,5 @@ pub mod python;
 mod text;
 mod write;
 
-pub use convert::parse_json;
+pub use convert::{parse_json, parse_json_distinct};
 pub use write::{JsonMode, write_json, write_json_value};

@@ -1,5 +1,5 @@
 //! Lines of extended JSON to BSON, without Python objects for their values and without the GIL.
-use mangonel_bson::{RawDocument, parse_json};
+use mangonel_bson::{RawDocument, parse_json_distinct};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -30,7 +30,7 @@ pub(super) fn documents_of_json_lines<'py>(
                 documents.push(None);
                 continue;
             }
-            match parse_json(text) {
+            match parse_json_distinct(text) {
                 Ok(document) => {
                     let line = first_line.wrapping_add(number as u32);
                     documents.push(Some(with_id(document, id_prefix, line)));
