@@ -136,3 +136,14 @@ def test_asyncio_module_offers_the_twin_of_each_blocking_class(name: str) -> Non
     blocking = importlib.import_module(f"mangonel.{name.removeprefix('asynchronous.')}").__all__
 
     assert {twin.removeprefix("Async") for twin in twins} == set(blocking)
+
+
+def test_no_module_of_the_mapper_takes_the_place_of_a_name() -> None:
+    # An import of the module would put it where `from mangonel.odm import name` looks first.
+    import pkgutil
+
+    import mangonel.odm
+
+    assert {module.name for module in pkgutil.iter_modules(mangonel.odm.__path__)} & {
+        *mangonel.odm.__all__
+    } == set()

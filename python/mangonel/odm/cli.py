@@ -181,7 +181,7 @@ def _migrate(database: Any, options: argparse.Namespace) -> int:
 
 
 def _pull(database: Any, options: argparse.Namespace) -> int:
-    from mangonel.odm.pull import Writer
+    from mangonel.odm.pulled import Writer
 
     names = options.collection or sorted(
         name for name in database.list_collection_names() if not name.startswith("system.")
