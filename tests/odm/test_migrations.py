@@ -144,7 +144,7 @@ def test_two_migrations_of_one_number_are_refused(folder: Path) -> None:
 def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
     server: Any, database: Any, folder: Path
 ) -> None:
-    count = 1500
+    count = 600
     database.things.insert_many([{"_id": n, "n": n, "w": 0} for n in range(count)])
     (folder / "0002_rename.py").unlink()
     url = f"{server.uri.split('/?')[0]}/{database.name}"
@@ -155,7 +155,7 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
     def write(which: int) -> None:
         with MongoClient(server.uri) as client:
             while not is_over.is_set():
-                id = (written[which] * 7 + which * 750) % count
+                id = (written[which] * 7 + which * 300) % count
                 client[database.name].things.update_one({"_id": id}, {"$inc": {"w": 1}})
                 written[which] += 1
 
@@ -163,7 +163,7 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
     for writer in writers:
         writer.start()
     try:
-        for kill_at in (50, 500, 1000):
+        for kill_at in (50, 300):
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             for line in process.stdout:

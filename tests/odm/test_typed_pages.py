@@ -1,4 +1,4 @@
-"""What type checkers say about the pages of the documentation: nothing. Each page is one program, as when it runs."""
+"""What type checkers say about the pages of the documentation and about the examples: nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docs.pages import blocks, pages
-from odm.type_checkers import mypy_reports, pyright_reports
+from odm.type_checkers import ROOT, mypy_reports, pyright_reports
 
 PAGES = [page for page in pages() if "odm" in page.parts]
 
@@ -55,6 +55,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             path = folder / (page.stem.replace("-", "_") + "_page.py")
             path.write_text(code)
             made.append(path)
+    for name in ("odm_shop", "odm_blog"):
+        path = folder / f"{name}.py"
+        path.write_text((ROOT / "examples" / name / "app.py").read_text())
+        made.append(path)
     return made
 
 
