@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 import datetime
-from _operator import itemgetter
 
 from mangonel import _light
 from mangonel._light import MutableMapping, TypeVar
@@ -187,6 +186,8 @@ if TYPE_CHECKING:
             raise NotImplementedError
 
 else:
+    # The native half of `collections`.
+    from _collections import _tuplegetter
 
     class _BaseCodecOptions(tuple):
         """What `namedtuple` would make; the last field's default is a number, since `enum` takes long to import."""
@@ -203,17 +204,18 @@ else:
         )
         __match_args__ = _fields
 
-        document_class = property(itemgetter(0))
-        tz_aware = property(itemgetter(1))
-        uuid_representation = property(itemgetter(2))
-        unicode_decode_error_handler = property(itemgetter(3))
-        tzinfo = property(itemgetter(4))
-        type_registry = property(itemgetter(5))
+        document_class = _tuplegetter(0, "The class that documents become.")
+        tz_aware = _tuplegetter(1, "Whether dates become aware datetimes.")
+        uuid_representation = _tuplegetter(2, "How UUIDs are stored, one of UuidRepresentation.")
+        unicode_decode_error_handler = _tuplegetter(3, "What is done with bytes that are not UTF-8.")
+        tzinfo = _tuplegetter(4, "The time zone of aware datetimes, or None for UTC.")
+        type_registry = _tuplegetter(5, "The hooks for the user's own types.")
         # For the codec, to which a member is its number.
-        _datetime_conversion = property(itemgetter(6))
+        _datetime_conversion = _tuplegetter(6, "What dates become, as a number or a member.")
 
         @property
         def datetime_conversion(self) -> DatetimeConversion | None:
+            """What dates become, one of DatetimeConversion."""
             kept = self[6]
             if kept is not _DATETIME:
                 return kept
