@@ -84,8 +84,8 @@ class ColumnsOfCursor:
     ) -> Returns[_core.ArrowTable]:
         """Return the documents that are left as a table of columns, made straight from their BSON.
 
-        Any library that reads Arrow takes it without copying: `pyarrow.table(table)`, `polars.DataFrame(table)`,
-        `duckdb.sql("from table")`. None of them is needed to make it. The GIL is released while columns are built.
+        Any library that reads Arrow takes it without copying: `pyarrow.table(found)`, `polars.DataFrame(found)`,
+        `duckdb.sql("from found")`. None of them is needed to make it. The GIL is released while columns are built.
 
         Args:
             schema: names and types of the columns: a mapping, a `mangonel.arrow.Schema` or a `pyarrow.Schema`. Other
