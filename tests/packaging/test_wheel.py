@@ -70,7 +70,12 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> 
         assert "doctor" in run(*command, "--help", cwd=tmp_path)
     for name in ("lab", "demo"):
         refused = subprocess.run(
-            [programs / "mangonel", name], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [programs / "mangonel", name],
+            cwd=tmp_path,
+            env={key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert refused.returncode == 1
         expected = f'mangonel {name}: the command {name} is not installed; pip install "mangonel[{name}]"\n'
