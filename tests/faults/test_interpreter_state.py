@@ -236,6 +236,38 @@ def test_a_connection_that_another_thread_closed_is_given_up_without_a_complaint
     programs.must_end_well(programs.run(HEAD + LOSES_ITS_SOCKET, server.uri))
 
 
+LOST_AT_THE_END = """
+def sent():
+    exchange = core.begin(operation(find="orders", filter={"slow": 1}), port._shard)
+    while exchange.step == _core.CONNECT or exchange.is_handshake:
+        port._connect(exchange) if exchange.step == _core.CONNECT else port._talk(exchange)
+    _core.send_some(exchange, 0)
+    exchange.handle_sent()
+    return exchange
+
+class Late:
+    "Is dropped with the module's names, when the interpreter says that it is initialized no more."
+    def __init__(self):
+        self.held = sent()
+
+    def __del__(self, print=print):
+        self.held = None
+        for _ in range(1000):
+            print(end="")
+        print("late")
+
+late = Late()
+"""
+
+
+def test_what_finalizers_drop_and_refuse_at_the_very_end_does_not_abort_the_process(
+    server: ScriptedServer,
+) -> None:
+    ended = programs.run(HEAD + LOST_AT_THE_END, server.uri)
+    programs.must_end_well(ended)
+    assert ended.stdout == "late\n"
+
+
 INTERRUPTED_CLOSING = """
 class Alarm(Exception):
     pass

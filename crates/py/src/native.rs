@@ -41,10 +41,22 @@ pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) 
     match body(py) {
         Ok(value) => value,
         Err(error) => {
-            // pyo3 counts its own entries only. Without one it would put off what the error lets go of until the next.
-            Python::attach(|py| error.restore(py));
+            counted(py, |py| error.restore(py));
             failed
         }
+    }
+}
+
+/// Runs the body where pyo3 knows that references may be let go of: it counts its own entries only, and would put them
+/// off until the next.
+pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> T {
+    let mut body = Some(body);
+    let result = Python::try_attach(|py| body.take().map(|body| body(py))).flatten();
+    match (result, body) {
+        (Some(result), _) => result,
+        // pyo3 enters no interpreter that ends, whose finalizers call us still.
+        (None, Some(body)) => body(py),
+        (None, None) => unreachable!("the body was run and returned nothing"),
     }
 }
 

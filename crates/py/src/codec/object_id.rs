@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 
 use super::cell::GilCell;
 use super::fault::error_class;
-use crate::native::{enter, free, make_class, slot};
+use crate::native::{counted, enter, free, make_class, slot};
 
 /// An instance. Subclasses append to it.
 #[repr(C)]
@@ -279,6 +279,9 @@ unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
 }
 
 /// Declares functions that the interpreter calls with an instance and nothing else that matters, each around a safe one.
+///
+/// # Safety
+/// The functions are for this class's table alone: called with a live instance of it, and with the GIL held.
 macro_rules! called_with_an_instance {
     ($($name:ident($($ignored:ty)?) => $body:ident;)*) => {$(
         unsafe extern "C" fn $name(object: *mut ffi::PyObject $(, _: $ignored)?) -> *mut ffi::PyObject {
@@ -394,10 +397,7 @@ unsafe extern "C" fn is_valid(_: *mut ffi::PyObject, value: *mut ffi::PyObject) 
         let is_valid = value.is_truthy()?
             && match parse(value) {
                 Ok(_) => true,
-                // As in `enter`: the error is let go of where pyo3 knows that it may.
-                Err(error) => {
-                    Python::attach(|py| if is_refusal(py, &error)? { Ok(false) } else { Err(error) })?
-                }
+                Err(error) => counted(py, |py| if is_refusal(py, &error)? { Ok(false) } else { Err(error) })?,
             };
         Ok(is_valid.into_pyobject(py)?.to_owned().into_any())
     })

@@ -93,7 +93,8 @@ fn call_soon(
 
 /// For the interpreter to call, its lock held and no exception pending, with a reference to take over.
 extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mut c_void) -> c_int {
-    Python::attach(|py| {
+    // An interpreter that ends calls this too. Nothing is left to do for it then, and the reference goes with it.
+    Python::try_attach(|py| {
         // SAFETY: the reference that `deliver_soon` handed on, once, with this function.
         let owner = unsafe { Bound::from_owned_ptr(py, owner.cast()) };
         if let Ok(owner) = owner.cast::<T>() {
