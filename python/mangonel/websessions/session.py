@@ -506,7 +506,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             UsageError: it was changed before the block.
 
         Example:
-            >>> async with websession.lock():
+            >>> with websession.lock():  # async with, where requests are coroutines
             ...     websession["queue"] = [*websession.get("queue", ()), "order 66"]
         """
         from mangonel.websessions.lock import Lock

@@ -223,6 +223,8 @@ def csrf_exempt(view: View) -> View:
         view: a function.
 
     Example:
+        >>> from flask import Flask
+        >>> app = Flask("shop")
         >>> @app.post("/hook")
         ... @csrf_exempt
         ... def hook():
