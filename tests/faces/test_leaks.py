@@ -220,11 +220,12 @@ def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str,
             # What was still on its way when the task was cancelled is swept up a moment later.
             await asyncio.sleep(4)
 
-    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
-        runner.run(steps())
-
     def open_cursors() -> int:
         status = standalone.members[0].run_command({"serverStatus": 1}, timeout=30)
         return int(status["metrics"]["cursor"]["open"]["total"])
 
-    eventually(lambda: open_cursors() == 0)
+    # Tests that cut connections leave some on the shared server.
+    before = open_cursors()
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(steps())
+    eventually(lambda: open_cursors() <= before, f"no more than {before} open cursors")

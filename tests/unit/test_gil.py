@@ -34,6 +34,8 @@ CELLS = {
 SHARED = {
     "codec/cell.rs Sync for GilCell": "its users are the rows above",
     "driver/ready.rs Sync for Methods": "never written, so it needs no lock",
+    "odm/json.rs Send for Names": "made once and read, its pointers never followed, so it needs no lock",
+    "odm/json.rs Sync for Names": "made once and read, its pointers never followed, so it needs no lock",
     "odm/plan.rs Send for ModelRef": "a model's plan, slots and spare instances are cells",
     "odm/plan.rs Sync for ModelRef": "a model's plan, slots and spare instances are cells",
 }
