@@ -84,7 +84,10 @@ class Parser(argparse.ArgumentParser):
         self._is_within = True
         try:
             found, unknown = self.parse_known_intermixed_args(args, namespace)
-            if self.uri is None or not self._is_misplaced(found):
+            if self.uri is None:
+                return found, unknown
+            if not self._is_misplaced(found):
+                self._refuse_uri_alone(found)
                 return found, unknown
             usual, self.uri.nargs = self.uri.nargs, argparse.SUPPRESS
             try:
@@ -99,6 +102,17 @@ class Parser(argparse.ArgumentParser):
         assert self.uri is not None
         given, words = getattr(found, self.uri.dest), self._get_positional_actions()
         return len(words) > 1 and given != self.uri.default and "://" not in given
+
+    def _refuse_uri_alone(self, found: argparse.Namespace) -> None:
+        """Where one word is missing, argparse leaves out the URI and takes it for the other one."""
+        for action in self._get_positional_actions():
+            given = getattr(found, action.dest, None)
+            if (
+                action is not self.uri
+                and isinstance(given, str)
+                and given.startswith(("mongodb://", "mongodb+srv://"))
+            ):
+                self.error(f"expected {action.metavar or action.dest} after the URI {given}")
 
 
 def add_command(

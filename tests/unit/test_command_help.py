@@ -112,3 +112,14 @@ def test_a_uri_may_be_left_out_where_a_usual_one_is_known(
     assert options["uri"] == uri
     names = ("files", "name", "experiments") if "put" not in words else ("files",)
     assert next((options[name] for name in names if name in options), None) == rest
+
+
+@pytest.mark.parametrize("line", ["export mongodb://h/x", "gridfs get mongodb://h/x", "import mongodb://h/x"])
+def test_a_uri_is_not_taken_for_the_word_that_is_missing(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = line.split()
+    with pytest.raises(SystemExit) as refused:
+        parser_of([words[0]]).parse_args(words)
+    assert refused.value.code == 2
+    assert "after the URI mongodb://h/x" in capsys.readouterr().err
