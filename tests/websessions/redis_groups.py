@@ -14,6 +14,7 @@ from redis import Redis
 
 from mangonel.engines.engine import PORT, Engine, accepts
 from mangonel.engines.programs import find_program
+from mangonel.server.process import free_port
 
 SLOTS = 16_384
 TIMEOUT = 60.0
@@ -53,13 +54,15 @@ def until(stack: ExitStack, port: int, is_so: Callable[[Any], bool]) -> None:
 def cluster() -> Iterator[str]:
     """Yield the URL of a cluster."""
     with ExitStack() as stack:
-        engines = [server(stack, "--cluster-enabled", "yes") for _ in range(3)]
+        # Their usual port among themselves is one that any connection of this machine may have.
+        buses = [free_port() for _ in range(3)]
+        engines = [server(stack, "--cluster-enabled", "yes", "--cluster-port", str(bus)) for bus in buses]
         for number, engine in enumerate(engines):
             client = stack.enter_context(contextlib.closing(Redis(port=engine.port, protocol=2)))
             own = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", own[0], own[-1])
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            client.execute_command("CLUSTER", "MEET", "127.0.0.1", engines[0].port)
+            client.execute_command("CLUSTER", "MEET", "127.0.0.1", engines[0].port, buses[0])
         for engine in engines:
             until(stack, engine.port, lambda client: client.cluster("INFO")["cluster_state"] == "ok")
             until(stack, engine.port, lambda client: len(client.cluster("NODES")) == 3)
