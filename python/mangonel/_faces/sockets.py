@@ -23,7 +23,7 @@ def _socket_module() -> ModuleType:
     # Another thread may be in the middle of its import. gevent and those who redirect connections put theirs there.
     for name in ("socket", "getaddrinfo"):
         if getattr(getattr(socket, name, None), "__module__", "socket") != "socket":
-            return socket  # type: ignore[return-value]
+            return socket  # type: ignore[return-value]  # it has the names, so it is a module
     import _socket
 
     return _socket

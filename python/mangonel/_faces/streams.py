@@ -239,6 +239,7 @@ async def until_done(sent: asyncio.Future[Any], waiter: Waiter) -> None:
     """
     try:
         # A server that closes in the middle of a message is noticed by the reader, not by the writer.
+        # Futures of two result types, of which `wait` takes one.
         await asyncio.wait((sent, waiter), return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
         if not sent.done():
             waiter.result()

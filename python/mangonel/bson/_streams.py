@@ -154,7 +154,7 @@ class BSON(bytes):
         """Return `document` as BSON; see the function `encode`."""
         return cls(encode(document, check_keys, codec_options))
 
-    def decode(  # type: ignore[override]
+    def decode(  # type: ignore[override]  # bytes decode to text; PyMongo's name
         self, codec_options: CodecOptions[Any] = DEFAULT_CODEC_OPTIONS
     ) -> dict[str, Any]:
         """Return the document; see the function `decode`."""

@@ -369,7 +369,7 @@ class Refs(Generic[T]):
             return self.ids == other.ids
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python says that a list cannot be hashed
 
     def __repr__(self) -> str:
         name = self._maker.target_name if self._maker is not None else "?"
