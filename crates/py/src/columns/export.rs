@@ -116,10 +116,11 @@ unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
     // SAFETY: called once, by the capsule that `stream` made, whose pointer is the box it leaked. A consumer that moved the
     // stream out has set `release` to null.
     unsafe {
-        let pointer = ffi::PyCapsule_GetPointer(capsule, STREAM.as_ptr()).cast::<ArrowArrayStream>();
-        if pointer.is_null() {
-            return ffi::PyErr_Clear();
+        // Asked first: to fail would replace an exception that is pending where the capsule is dropped.
+        if ffi::PyCapsule_IsValid(capsule, STREAM.as_ptr()) == 0 {
+            return;
         }
+        let pointer = ffi::PyCapsule_GetPointer(capsule, STREAM.as_ptr()).cast::<ArrowArrayStream>();
         if let Some(release) = (*pointer).release {
             release(pointer);
         }
@@ -131,10 +132,11 @@ unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
 unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
     // SAFETY: as for `drop_stream`, of the capsule that `schema` made.
     unsafe {
-        let pointer = ffi::PyCapsule_GetPointer(capsule, SCHEMA.as_ptr()).cast::<ArrowSchema>();
-        if pointer.is_null() {
-            return ffi::PyErr_Clear();
+        // Asked first: to fail would replace an exception that is pending where the capsule is dropped.
+        if ffi::PyCapsule_IsValid(capsule, SCHEMA.as_ptr()) == 0 {
+            return;
         }
+        let pointer = ffi::PyCapsule_GetPointer(capsule, SCHEMA.as_ptr()).cast::<ArrowSchema>();
         if let Some(release) = (*pointer).release {
             release(pointer);
         }
