@@ -160,9 +160,9 @@ def test_the_durable_class_has_tables_of_its_own() -> None:
     assert durable == {"new-visitor-durable", "mixed-durable", "seed-durable"}
     for part in parts:
         assert ("durable class" in part.title) == (part.id in durable)
-        assert ("majority" in part.write_concern) == (part.id in durable)
+        assert ("journaled" in part.write_concern) == (part.id in durable)
     assert all(part.excludes(registry.contender("web-memcached")) for part in parts if part.id in durable)
-    assert len([name for name in registry.contenders() if name.startswith("web-")]) == 11
+    assert len([name for name in registry.contenders() if name.startswith("web-")]) == 12
 
 
 def test_a_series_over_tls_leaves_out_who_has_no_connection_and_says_so() -> None:
@@ -202,6 +202,25 @@ def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
         connection.sendall(b"PING\r\n")
         answer = connection.recv(100)
     assert b"PONG" not in answer
+
+
+def test_so_many_requests_are_under_way_as_the_part_s_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = Size(quick=True, parameters={"requests": 100, "levels": 100})
+    orders: list[int] = []
+    generate: Any = vars(_visits)["generate"]
+
+    def noted(port: int, requests: int, at_once: int, **further: Any) -> Any:
+        orders.append(at_once)
+        return generate(port, requests, at_once, **further)
+
+    monkeypatch.setattr(_visits, "generate", noted)
+    for level in (1, 10):
+        seen = play("web-memory", part_of(f"known-writes-c{level}", size), size)
+        assert seen["requests_per_second"] > 0
+        assert seen["tornado_us"] > 0
+        assert set(orders) == {level}
+        orders.clear()
+    assert not [part.id for part in EXPERIMENT.parts(SIZE) if "-c1" in part.id]
 
 
 def test_the_original_layout_tells_worst_and_best() -> None:

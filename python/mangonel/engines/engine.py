@@ -133,12 +133,12 @@ class Engine:
     def _tell_family(self, number: signal.Signals) -> None:
         if self._process is None or self._process.poll() is not None:
             return
-        for pid in self._family():
+        for pid in self.family():
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def _family(self) -> list[int]:
-        # PostgreSQL has a process, and a process group, for each connection.
+    def family(self) -> list[int]:
+        """Return its processes: PostgreSQL has one, and a process group, for each connection."""
         family = [self.pid]
         for name in os.listdir("/proc"):
             if name.isdigit():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tempfile
 import time
 import urllib.error
@@ -50,6 +51,9 @@ VISITS = {
     "anonymous": "nothing",
 }
 STATELESS = ("none", "cookie")
+MONGODB = ("mongodb", "mongodb-majority", "pymongo")
+# The end of a part's name that says how many requests are under way at once.
+LEVEL = re.compile(r"-c(\d+)$")
 # Engines that know a user's websessions are asked for the user's epoch when one logs in.
 WITHOUT_USERS = ("memcached", "directory", "cookie")
 
@@ -68,12 +72,15 @@ class VisitTask(Task):
     def __init__(self, part: Part, bench: Bench, *, own: bool = False) -> None:
         self._part = part
         self._bench = bench
-        self._kind = part.id.removesuffix("-durable")
+        level = LEVEL.search(part.id)
+        self._level = int(level[1]) if level else 0
+        self._kind = LEVEL.sub("", part.id).removesuffix("-durable")
         self._store = bench.name.removeprefix("web-")
         layout = Layout(
             self._store,
             durable=part.id.endswith("-durable"),
-            own=own and self._store in ("mongodb", "pymongo"),
+            # Whose processor time is asked for alone.
+            own=(own or bool(level)) and self._store in MONGODB,
             unix=bool(bench.size.parameters.get("unix", 0)),
             tls=bool(bench.size.parameters.get("tls", 0)),
         )
@@ -81,6 +88,7 @@ class VisitTask(Task):
         is_seed = self._kind == "seed"
         self._site: Site = self._environment.site(4 if is_seed else 1, behind_nginx=is_seed)
         self._loads = 0
+        self._store_cpu = 0.0
         self._size = bench.size.parameters.get("payload", len(PAYLOAD))
         self._payload = "x" * self._size
 
@@ -90,6 +98,7 @@ class VisitTask(Task):
 
     def arrange(self) -> None:
         self._site.used()
+        self._store_cpu = self._environment.cpu_seconds()
 
     def act(self) -> int:
         self.load(self._part.operations)
@@ -105,7 +114,8 @@ class VisitTask(Task):
         wanted = {name: count for name, count in wanted.items() if count}
         if self._store not in STATELESS and calls != wanted and not _met_themselves(wanted, calls):
             raise RuntimeError(f"void: expected the store's calls to be {wanted}, they are {calls}")
-        return {"tornado_us": cpu / operations * 1e6}
+        store = self._environment.cpu_seconds() - self._store_cpu
+        return {"tornado_us": cpu / operations * 1e6, "store_us": store / operations * 1e6}
 
     def _visit(self, requests: list[tuple[str, str]], at_once: int = VISITORS) -> list[str]:
         return visit_all(self._site.port, requests, min(at_once, len(requests)))
@@ -163,7 +173,7 @@ class SiteTask(VisitTask):
         base = f"http://127.0.0.1:{self._site.port}"
         if self._kind in ("new-visitor", "seed", "anonymous"):
             path = "/anonymous" if self._kind == "anonymous" else f"/?v={self._payload}"
-            at_once = min(AT_ONCE, count)
+            at_once = min(self._level or AT_ONCE, count)
             if self._kind == "seed" or has_program("ab"):
                 rate = run_ab(base + path, count, at_once).requests_per_second
             else:
@@ -179,8 +189,10 @@ class SiteTask(VisitTask):
 
     def _generated(self, operations: int) -> dict[str, float]:
         targets = [self._request(number) for number in range(operations)]
-        seen = generate(self._site.port, operations, VISITORS, rate=self._rate, targets=targets)
-        return {**seen.figures(), "wall_ns": seen.seconds * 1e9}
+        at_once = self._level or VISITORS
+        seen = generate(self._site.port, operations, at_once, rate=self._rate, targets=targets)
+        rate = {} if self._rate else {"requests_per_second": operations / seen.seconds}
+        return {**seen.figures(), **rate, "wall_ns": seen.seconds * 1e9}
 
     def _wrk(self, base: str, seconds: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
