@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel wheels
+.PHONY: help build run test beside test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -62,6 +62,8 @@ run:    ## The five old comparisons and find_one against the peers, on one scree
 
 # Tests wait for servers more than they work, so there are two workers for each core; each has servers of its own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+# Longer faults, which are most of what a sample leaves out, come with deadlines: they get more of a processor each.
+FEWER ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 # Their data is kept in memory where there is room: it goes when they end, and nothing waits for a disk.
 SCRATCH := $(shell test $$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) -gt 8000000 2>/dev/null && echo TMPDIR=/dev/shm)
 PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --numprocesses $(WORKERS)
@@ -69,7 +71,13 @@ PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=sh
 SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=10
 LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100
 
-test: lint test-rust test-python    ## Lint, then every kind of test: Rust without a server, Python with a real mongod
+# What only computes fills the time in which the tests of Python wait for servers; what it says is shown after them.
+test: build    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going beside test-python; status=$$?; cat target/beside.log; exit $$status
+
+beside:
+	@mkdir -p target
+	@nice $(MAKE) --no-print-directory lint test-rust > target/beside.log 2>&1
 
 test-python: build
 	$(SHORT) $(PYTEST) --sample --durations=20 $(ARGS)
@@ -94,8 +102,8 @@ test-all: test test-rest    ## Everything: `make test`, and what it leaves out
 
 # All faces, loops and paths, longer faults, PyMongo's own tests, the fuzz targets. A part that fails ends it.
 test-rest: build
-	$(PYTEST) --rest
-	$(LONG) $(PYTEST) tests/faults tests/websessions/test_model.py
+	$(PYTEST) --numprocesses $(FEWER) --rest
+	$(LONG) $(PYTEST) --numprocesses $(FEWER) tests/faults tests/websessions/test_model.py
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
 	$(BIN)/python tools/fuzz_json.py --inputs 200000
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)

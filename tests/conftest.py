@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try few examples of each property in a sample, many in the rest."""
+    """Try few examples of each property in a sample, many in the rest; collect tests without looking for garbage."""
+    gc.disable()
     settings.register_profile("sample", max_examples=40, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
     settings.register_profile("rest", max_examples=600, deadline=None)
@@ -62,6 +63,7 @@ def pytest_collection_finish() -> None:
     """Keep some twenty thousand tests out of each look for garbage: many tests call for one."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -49,7 +49,17 @@ def guarded() -> Iterator[Server]:
 def guarded_set() -> Iterator[Server]:
     """A replica set of three whose members know each other by a key file; shared."""
     with start(replica_set=3, auth=ROOT) as server:
+        keep_primary(server)
         yield server
+
+
+def keep_primary(server: Server) -> None:
+    """Wait ten seconds for a member, as in production, so that a busy machine is no reason for an election."""
+    with MongoClient(server.uri) as client:
+        config = client.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        config["settings"]["electionTimeoutMillis"] = 10_000
+        client.admin.command("replSetReconfig", config)
 
 
 def uri(server: Server, user: str, password: str, path: str = "", **options: Any) -> str:

@@ -115,7 +115,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     takes_sample, takes_rest = config.getoption("--sample"), config.getoption("--rest")
     if not takes_sample and not takes_rest:
         return
-    taken = set(sample(items))
+    taken = set(sample([item for item in items if not item.get_closest_marker("no_sample")]))
     if takes_rest:
         # With more examples than before, or more tests inside.
         again = {item for item in items if any(map(item.get_closest_marker, AGAIN))}

@@ -44,6 +44,7 @@ def counts(valgrind):
     return lambda slow="": instructions.count(program, valgrind, slow)
 
 
+@pytest.mark.no_sample
 def test_the_codec_and_the_protocol_take_no_more_instructions_than_is_kept(counts):
     where = instructions.environment()
     kept = instructions.kept_counts().get(where)
@@ -70,6 +71,7 @@ def test_encode_and_decode_take_no_more_instructions_than_is_kept(valgrind):
     assert not problems, "\n".join([*problems, HINT])
 
 
+@pytest.mark.no_sample
 def test_counts_are_the_same_in_every_run_and_a_planted_slowdown_is_found_in_its_row(counts):
     first, slowed = counts(), counts("find_one")
     problems = instructions.verdict(instructions.compare(first, slowed))
