@@ -141,7 +141,7 @@ lint-types:
 
 lint-stubs:
 	$(PYTHON) tools/stubs.py --check
-	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api mangonel.gridfs.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
+	MYPYPATH=python $(BIN)/stubtest mangonel._core mangonel.api mangonel.gridfs.api mangonel.encryption.api --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 
 lint-floors:
 	$(BIN)/lint-imports --no-cache

@@ -15,7 +15,7 @@ class Inherited(Extension):
     def on_package(self, *, pkg: Any, **_: Any) -> None:
         if pkg.name != "mangonel":
             return
-        for module_name in ("mangonel.api", "mangonel.gridfs.api"):
+        for module_name in ("mangonel.api", "mangonel.gridfs.api", "mangonel.encryption.api"):
             module, read = importlib.import_module(module_name), pkg[module_name.partition(".")[2]]
             for name in read.members:
                 cls = getattr(module, name, None)

@@ -95,6 +95,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "jsonl": ("jsonl: JSON lines", ("mangonel.jsonl",)),
     "bson-json": ("bson: extended JSON (json_util)", ("mangonel.bson.json_util",)),
     "gridfs": ("gridfs", ("mangonel.gridfs", "mangonel.gridfs.errors")),
+    "encryption": ("encryption", ("mangonel.encryption",)),
     "gridfs-web": ("gridfs over HTTP", ("mangonel.gridfs.web.asgi", "mangonel.gridfs.web.tornado")),
     "odm": ("odm", ("mangonel.odm",)),
     "websessions": (

@@ -15,7 +15,7 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent.parent / "python" / "mangonel"
 
 # The packages whose code runs on every face; those that do not exist yet are passed over.
-FLOORS = ("_shared", "gridfs", "odm", "websessions")
+FLOORS = ("_shared", "encryption", "gridfs", "odm", "websessions")
 
 # What a port offers to flows; see `_faces/port.py`.
 PORT_METHODS = {"arun", "call", "finish", "outlast", "pause"}
@@ -28,6 +28,7 @@ STORE_METHODS = {"get", "put", "touch", "delete", "find"}
 FACE_OF_ITS_OWN = (
     "_shared/cursors/iteration.py",
     "_shared/sessions/contexts.py",
+    "encryption/_contexts.py",
     "gridfs/_iteration.py",
     "gridfs/web/",
     "websessions/cli.py",

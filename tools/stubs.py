@@ -24,7 +24,7 @@ SOURCES = Path(__file__).resolve().parent.parent / "python"
 WIDTH = 110
 
 # The modules whose public classes are written; each joins definitions with a face, class by class.
-TARGETS = ("mangonel.api", "mangonel.gridfs.api")
+TARGETS = ("mangonel.api", "mangonel.gridfs.api", "mangonel.encryption.api")
 # Whose classes a target names as its own.
 PARTS = {"mangonel.api": ("mangonel._api.blocking_client", "mangonel._api.blocking", "mangonel._api.aio")}
 
@@ -106,6 +106,8 @@ ANY_STAYS = (
     (r"def __getattr__\(.*\) -> Any", "a field of a stored file's document"),
     (r"def __a?next__\(.*\) -> Any", "what a cursor of the public class of its face hands out"),
     (r"def download\(.*\) -> Any", "the bytes, or how many were put into `buffer`"),
+    (r"def decrypt\(.*\) -> Any", "a value of any type that BSON has"),
+    (r"-> tuple\[.*, Mapping\[str, Any\]\]", "the encrypted fields, a document as it was given"),
 )
 MOST_ANY = 80
 

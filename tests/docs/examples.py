@@ -132,7 +132,18 @@ class Cafe(odm.Document):
 
 FILES = {"fs", "bucket", "file_id", "target", "source"}
 MODELS = {"db", "user", "post", "User", "Order", "Post", "Cafe", "Document", "File", "connection"}
-STORED = {"client", "orders", "users", "stock", "counters", "cursor", "session", "other"} | FILES | MODELS
+KEYS = {
+    "key_id",
+    "get_keys",
+    "get_key_by_alt_name",
+    "rewrap_many_data_key",
+    "create_data_key",
+    "encrypt",
+    "decrypt",
+}
+STORED = (
+    {"client", "orders", "users", "stock", "counters", "cursor", "session", "other"} | FILES | MODELS | KEYS
+)
 NAMES = every_name() | {model.__name__: model for model in (Address, User, Order, Comment, Post, Cafe)}
 
 
@@ -174,6 +185,8 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
         names |= {"fs": NAMES["GridFS"](shop), "bucket": bucket, "file_id": file_id}
         names |= {"target": bucket.open_upload_stream("greeting")}
         names |= {"source": bucket.open_download_stream(file_id)}
+    if words & KEYS:
+        names |= key_vault(client)
     if words & MODELS:
         names["db"] = odm.connect(client=client, database="shop")
         user = User(
@@ -186,6 +199,17 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
         names |= {"user": user, "post": post.save()}
     with client.start_session() as session, client.start_session() as other:
         yield names | {"session": session, "other": other}
+
+
+def key_vault(client: Any) -> dict[str, Any]:
+    """Return a key vault with one data key, and what was encrypted with it."""
+    client.drop_database("keys")
+    keys = NAMES["ClientEncryption"](
+        {"local": {"key": os.urandom(96)}}, "keys.vault", client, mangonel.bson.CodecOptions()
+    )
+    key_id = keys.create_data_key("local", key_alt_names=["salaries"])
+    salary = keys.encrypt(4200, NAMES["Algorithm"].AEAD_AES_256_CBC_HMAC_SHA_512_Random, key_id)
+    return {"keys": keys, "key_id": key_id, "employee": {"salary": salary}, "os": os}
 
 
 def run(name: str, address: str) -> str | None:

@@ -79,7 +79,7 @@ class BlockingLoop:
             if self._security is None:
                 sock = open_socket(exchange.address, exchange.step_timeout)
             else:
-                sock = _open_secure(exchange.address, exchange.step_timeout, self._security)
+                sock = open_secure(exchange.address, exchange.step_timeout, self._security)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
@@ -255,7 +255,7 @@ class BlockingPort(BlockingLoop):
             self._core.close_shard(shard)
 
 
-def _open_secure(address: Address, timeout: float | None, security: Security) -> SecureSocket:
+def open_secure(address: Address, timeout: float | None, security: Security) -> SecureSocket:
     from mangonel._faces.secure import Secured, SecureSocket
 
     secure = SecureSocket(open_socket(address, timeout), Secured(security, address))

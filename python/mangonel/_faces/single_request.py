@@ -1,0 +1,105 @@
+"""One request over TLS on a connection of its own, for services beside MongoDB; blocking and on asyncio.
+
+Knows no service: what to send is bytes, and whoever asked says how many bytes of the answer are missing.
+"""
+
+from __future__ import annotations
+
+import time
+
+from mangonel._faces.blocking import open_secure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from mangonel._options.tls import Security
+
+    class Request(Protocol):
+        """What is asked, and where its answer goes."""
+
+        @property
+        def message(self) -> bytes: ...
+        @property
+        def missing(self) -> int: ...
+        def feed(self, data: bytes) -> None: ...
+
+
+_SHORTEST_WAIT = 0.001
+
+
+def ask(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
+    """Send the request and feed it with its answer, all of it within `seconds`. Blocks.
+
+    Raises:
+        TimeoutError: the time is over.
+        OSError: no connection, no trust, or it was cut.
+    """
+    until = time.monotonic() + seconds
+    sock = open_secure(address, seconds, security)
+    try:
+        sock.settimeout(_left(until))
+        sock.sendall(request.message)
+        while (missing := request.missing) > 0:
+            sock.settimeout(_left(until))
+            buffer = bytearray(min(missing, _MOST_AT_ONCE))
+            count = sock.recv_into(buffer)
+            _check(count)
+            request.feed(bytes(buffer[:count]))
+    finally:
+        sock.close()
+
+
+async def ask_on_loop(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
+    """Do what `ask` does as a coroutine of the running loop."""
+    import asyncio
+
+    host, port = address
+    try:
+        async with asyncio.timeout(seconds):
+            # Reading the system's authorities takes the time of many operations.
+            context = await off_loop(lambda: security.context)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+            try:
+                writer.write(request.message)
+                await writer.drain()
+                while (missing := request.missing) > 0:
+                    data = await reader.read(min(missing, _MOST_AT_ONCE))
+                    _check(len(data))
+                    request.feed(data)
+            finally:
+                # At once: a peer that does not answer the goodbye would be waited for.
+                writer.transport.abort()
+    except TimeoutError as error:
+        raise TimeoutError(_LATE) from error
+    except OSError as error:
+        raise security.explain(error, address) from error
+
+
+def call(callback: Callable[[], Any]) -> Any:
+    """Call what may wait for long."""
+    return callback()
+
+
+async def off_loop(callback: Callable[[], Any]) -> Any:
+    """Call what may wait for long in a thread, so that the loop goes on."""
+    from asyncio import get_running_loop
+
+    return await get_running_loop().run_in_executor(None, callback)
+
+
+_MOST_AT_ONCE = 64 * 1024
+_LATE = "the answer did not come in time"
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(_LATE)
+    return max(left, _SHORTEST_WAIT)
+
+
+def _check(count: int) -> None:
+    if not count:
+        raise ConnectionResetError("the connection was closed before the answer was complete")

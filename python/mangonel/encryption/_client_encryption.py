@@ -1,0 +1,535 @@
+"""Explicit encryption: single values, and the data keys in the key vault. One definition for both faces.
+
+Spec: client-side-encryption ("ClientEncryption").
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from uuid import UUID
+
+from mangonel import _core
+from mangonel._light import Any, Mapping
+from mangonel._shared.client.client import _MongoClient
+from mangonel._shared.client.database import _Database
+from mangonel._shared.returns import Returns
+from mangonel.auth import without_frames
+from mangonel.bson.binary import Binary
+from mangonel.bson.codec_options import CodecOptions
+from mangonel.bson.errors import BSONError
+from mangonel.bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS, RawBSONDocument
+from mangonel.encryption._credentials import encode_providers
+from mangonel.encryption._kms import Kms
+from mangonel.encryption._library import Context, Crypt
+from mangonel.encryption._machine import Answers, key_vault
+from mangonel.encryption._names import RangeOpts, StringOpts
+from mangonel.encryption._results import RewrapManyDataKeyResult
+from mangonel.errors import (
+    ConfigurationError,
+    EncryptedCollectionError,
+    EncryptionError,
+    InvalidOperation,
+)
+from mangonel.operations import UpdateOne
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mangonel._faces.port import Port
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.cursors.find_cursor import _Cursor
+    from mangonel.results import DeleteResult
+
+_UUID = 4
+_ENCRYPTED = 6
+
+
+class _ClientEncryption:
+    """Encrypts and decrypts single values, and keeps the data keys. Safe to use from many threads and tasks at once.
+
+    Args:
+        kms_providers: provider (`local`, `aws`, `azure`, `gcp`, `kmip`, or one of them with a name, `aws:other`) to its
+            master key or credentials. An empty dict for aws, azure or gcp: those of the machine that this runs on.
+        key_vault_namespace: `database.collection` of the data keys.
+        key_vault_client: a client of the same face.
+        codec_options: how values are encoded before they are encrypted; give those of the collections.
+        kms_tls_options: provider to TLS options as a client has them.
+        key_expiration_ms: milliseconds that a decrypted data key is kept. None: a minute; 0: for ever.
+        kms_connect_callback: must be None in this version.
+
+    Raises:
+        ConfigurationError: an option cannot be used, or `mangonel[encryption]` is not installed.
+        ValueError, TypeError: the providers lack something. No message holds a key.
+        MongoCryptError: libmongocrypt refuses the providers.
+
+    Example:
+        >>> keys = ClientEncryption({"local": {"key": os.urandom(96)}}, "keys.vault", client, CodecOptions())
+        >>> key_id = keys.create_data_key("local", key_alt_names=["wages"])
+        >>> secret = keys.encrypt(4200, Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random, key_alt_name="wages")
+        >>> keys.decrypt(secret)
+        4200
+    """
+
+    # Named by each face in `api.py`.
+    _is_async = False
+
+    def __init__(
+        self,
+        kms_providers: Mapping[str, Any],
+        key_vault_namespace: str,
+        key_vault_client: _MongoClient[Any],
+        codec_options: CodecOptions[Any],
+        kms_tls_options: Mapping[str, Any] | None = None,
+        key_expiration_ms: int | None = None,
+        kms_connect_callback: Any | None = None,
+    ) -> None:
+        try:
+            if not isinstance(codec_options, CodecOptions):
+                raise TypeError(
+                    f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
+                )
+            expected = "AsyncMongoClient" if self._is_async else "MongoClient"
+            if not isinstance(key_vault_client, _MongoClient) or (
+                key_vault_client._port.is_async is not self._is_async
+            ):
+                raise TypeError(f"expected key_vault_client to be {expected}, found {type(key_vault_client)}")
+            if kms_connect_callback is not None:
+                raise ConfigurationError(
+                    "kms_connect_callback is not supported; connect to the services directly"
+                )
+            vault = key_vault(key_vault_client, key_vault_namespace)
+            kms = Kms(vault._port, kms_tls_options)
+            encoded, asks = encode_providers(kms_providers)
+            self._crypt: Crypt | None = Crypt(
+                encoded, asks_for_credentials=asks, key_expiration_ms=key_expiration_ms
+            )
+            self._answers = Answers(vault, kms, kms_providers)
+        except Exception as error:
+            # Tracebacks are shown with their locals by some tools, and these hold keys.
+            kms_providers, encoded, kms_tls_options = {}, b"", None
+            without_frames(error)
+            raise
+        self._key_vault_coll: _Collection[Any] = vault
+        self._port: Port = vault._port
+        self._codec_options = codec_options
+        self._providers = frozenset(kms_providers)
+
+    def create_data_key(
+        self,
+        kms_provider: str,
+        master_key: Mapping[str, Any] | None = None,
+        key_alt_names: Sequence[str] | None = None,
+        key_material: bytes | None = None,
+    ) -> Returns[Binary]:
+        """Make a data key, have the provider encrypt it, and store it in the key vault. Return its id.
+
+        Args:
+            kms_provider: one of the providers' names.
+            master_key: which of the provider's keys encrypts it, as PyMongo describes; not for `local`.
+            key_alt_names: names to find it by.
+            key_material: its 96 bytes. None: random ones.
+
+        Raises:
+            EncryptionError: see `cause`. Nothing was stored, unless storing itself failed.
+
+        Example:
+            >>> keys.create_data_key("local", key_alt_names=["addresses"]).subtype
+            4
+        """
+        # Tools that show the locals of a traceback would show the argument.
+        material, key_material = _Hidden(key_material), None
+        return self._port.flow(self._create_key_flow(kms_provider, master_key, key_alt_names, material))
+
+    async def _create_key_flow(
+        self,
+        kms_provider: str,
+        master_key: Mapping[str, Any] | None,
+        key_alt_names: Sequence[str] | None,
+        material: _Hidden,
+    ) -> Any:
+        def begin(context: Context) -> None:
+            if kms_provider not in self._providers:
+                raise ValueError(
+                    f"unknown kms_provider {kms_provider!r}: kms_providers has {sorted(self._providers)}"
+                )
+            document = _core.encode({**(master_key or {}), "provider": kms_provider})
+            context.set_document("key_encryption_key", document)
+            for name in key_alt_names or ():
+                context.set_document("key_alt_name", _core.encode({"keyAltName": name}))
+            if material.value is not None:
+                context.set_document("key_material", _core.encode({"keyMaterial": material.value}))
+            context.begin("datakey")
+
+        key = await self._run_flow(begin)
+        try:
+            return await self._answers.insert_key_flow(key or b"")
+        except Exception as error:
+            raise EncryptionError(error) from error
+
+    def encrypt(
+        self,
+        value: Any,
+        algorithm: str,
+        key_id: Binary | UUID | None = None,
+        key_alt_name: str | None = None,
+        query_type: str | None = None,
+        contention_factor: int | None = None,
+        range_opts: RangeOpts | None = None,
+        string_opts: StringOpts | None = None,
+    ) -> Returns[Binary]:
+        """Return a value encrypted, as a Binary of subtype 6. Exactly one of `key_id` and `key_alt_name` is needed.
+
+        Args:
+            value: anything that BSON has.
+            algorithm: one of `Algorithm`.
+            key_id, key_alt_name: the data key.
+            query_type: one of `QueryType` when the value is part of a query.
+            contention_factor: for INDEXED and RANGE: over how many entries equal values are spread.
+            range_opts, string_opts: those of the field's index.
+
+        Raises:
+            EncryptionError: the key is missing, the options do not fit, a service refused; see `cause`.
+            InvalidDocument: the value cannot be encoded.
+
+        Example:
+            >>> keys.encrypt("457-55-5462", Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random, key_alt_name="salaries")
+            Binary(..., 6)
+        """
+        return self._port.flow(
+            self._encrypt_flow(
+                value,
+                "explicit_encrypt",
+                algorithm,
+                key_id,
+                key_alt_name,
+                query_type,
+                contention_factor,
+                range_opts,
+                string_opts,
+            )
+        )
+
+    def encrypt_expression(
+        self,
+        expression: Mapping[str, Any],
+        algorithm: str,
+        key_id: Binary | UUID | None = None,
+        key_alt_name: str | None = None,
+        query_type: str | None = None,
+        contention_factor: int | None = None,
+        range_opts: RangeOpts | None = None,
+    ) -> Returns[RawBSONDocument]:
+        """Return a query or aggregate expression with its bounds encrypted: `{"$and": [{"f": {"$gt": 1}}, ...]}`.
+
+        Takes the arguments of `encrypt`; for Queryable Encryption's ranges.
+
+        Raises:
+            EncryptionError: as for `encrypt`.
+
+        Example:
+            >>> found = {"$and": [{"age": {"$gte": 18}}, {"age": {"$lt": 65}}]}
+            >>> bounds = RangeOpts(min=0, max=200, sparsity=1, trim_factor=1)
+            >>> options = {"query_type": "range", "contention_factor": 0, "range_opts": bounds}
+            >>> keys.encrypt_expression(found, Algorithm.RANGE, key_id, **options)
+            RawBSONDocument(...)
+        """
+        return self._port.flow(
+            self._encrypt_flow(
+                expression,
+                "explicit_encrypt_expression",
+                algorithm,
+                key_id,
+                key_alt_name,
+                query_type,
+                contention_factor,
+                range_opts,
+                None,
+            )
+        )
+
+    async def _encrypt_flow(
+        self,
+        value: Any,
+        what: str,
+        algorithm: str,
+        key_id: Any,
+        key_alt_name: str | None,
+        query_type: str | None,
+        contention_factor: int | None,
+        range_opts: RangeOpts | None,
+        string_opts: StringOpts | None,
+    ) -> Any:
+        if isinstance(key_id, UUID):
+            key_id = Binary(key_id.bytes, _UUID)
+        if key_id is not None and not (isinstance(key_id, Binary) and key_id.subtype == _UUID):
+            raise TypeError("expected key_id to be a UUID or a Binary of subtype 4")
+        options = self._codec_options
+        document = _core.encode({"v": value}, codec_options=options)
+        ranges = None if range_opts is None else _core.encode(range_opts.document, codec_options=options)
+        strings = None if string_opts is None else _core.encode(string_opts.document, codec_options=options)
+
+        def begin(context: Context) -> None:
+            context.set_algorithm(algorithm)
+            if key_id is not None:
+                context.set_key_id(key_id)
+            if key_alt_name is not None:
+                context.set_document("key_alt_name", _core.encode({"keyAltName": key_alt_name}))
+            if query_type is not None:
+                context.set_query_type(query_type)
+            if contention_factor is not None:
+                context.set_contention(contention_factor)
+            if ranges is not None:
+                context.set_document("algorithm_range", ranges)
+            if strings is not None:
+                context.set_document("algorithm_text", strings)
+            context.begin(what, document)
+
+        found = await self._run_flow(begin)
+        if what == "explicit_encrypt_expression":
+            return RawBSONDocument(found or b"", DEFAULT_RAW_BSON_OPTIONS)["v"]
+        return _core.decode(found or b"")["v"]
+
+    def decrypt(self, value: Binary) -> Returns[Any]:
+        """Return the value that was encrypted.
+
+        Args:
+            value: a Binary of subtype 6, written by any driver.
+
+        Raises:
+            EncryptionError: its key is not in the vault, or a service does not decrypt it; see `cause`.
+            TypeError: no Binary of subtype 6.
+
+        Example:
+            >>> keys.decrypt(employee["salary"])
+            4200
+        """
+        return self._port.flow(self._decrypt_flow(value))
+
+    async def _decrypt_flow(self, value: Binary) -> Any:
+        if not (isinstance(value, Binary) and value.subtype == _ENCRYPTED):
+            raise TypeError(f"expected a Binary of subtype 6 to decrypt, found {type(value)}")
+        document = _core.encode({"v": value})
+        found = await self._run_flow(lambda context: context.begin("explicit_decrypt", document))
+        return _core.decode(found or b"", self._codec_options)["v"]
+
+    async def _run_flow(self, begin: Callable[[Context], None]) -> bytes | None:
+        if self._crypt is None:
+            raise InvalidOperation("cannot use a ClientEncryption after it was closed")
+        try:
+            context = self._crypt.context()
+            try:
+                begin(context)
+            except BaseException:
+                context.close()
+                raise
+            return await self._answers.run_flow(context)
+        except BSONError:
+            raise
+        except Exception as error:
+            failure = error
+        # Frames hold values, and may hold keys.
+        without_frames(failure)
+        raise EncryptionError(failure) from failure
+
+    def get_key(self, id: Binary) -> Returns[RawBSONDocument | None]:
+        """Return the document of a data key, or None. The key in it is encrypted.
+
+        Args:
+            id: what `create_data_key` returned.
+
+        Example:
+            >>> keys.get_key(key_id)["masterKey"]["provider"]
+            'local'
+        """
+        return self._vault.find_one({"_id": id})
+
+    def get_keys(self) -> _Cursor[RawBSONDocument]:
+        """Return a cursor over the documents of all data keys; nothing is sent before its first is asked for.
+
+        Example:
+            >>> [key["keyAltNames"] for key in keys.get_keys()]
+            [['salaries']]
+        """
+        return self._vault.find({})
+
+    def get_key_by_alt_name(self, key_alt_name: str) -> Returns[RawBSONDocument | None]:
+        """Return the document of the data key with this name, or None.
+
+        Args:
+            key_alt_name: one of its names.
+
+        Example:
+            >>> keys.get_key_by_alt_name("salaries")["_id"] == key_id
+            True
+        """
+        return self._vault.find_one({"keyAltNames": key_alt_name})
+
+    def delete_key(self, id: Binary) -> Returns[DeleteResult]:
+        """Delete a data key. What was encrypted with it can never be read again.
+
+        Args:
+            id: what `create_data_key` returned.
+
+        Example:
+            >>> keys.delete_key(key_id).deleted_count
+            1
+        """
+        return self._vault.delete_one({"_id": id})
+
+    def add_key_alt_name(self, id: Binary, key_alt_name: str) -> Returns[RawBSONDocument | None]:
+        """Give a data key one more name. Return its document as it was before, None when there is no such key.
+
+        Args:
+            id: what `create_data_key` returned.
+            key_alt_name: the name; no other key of the vault may have it, if the vault has the unique index for it.
+
+        Example:
+            >>> keys.add_key_alt_name(key_id, "wages")["keyAltNames"]
+            ['salaries']
+        """
+        return self._vault.find_one_and_update({"_id": id}, {"$addToSet": {"keyAltNames": key_alt_name}})
+
+    def remove_key_alt_name(self, id: Binary, key_alt_name: str) -> Returns[RawBSONDocument | None]:
+        """Take a name from a data key. Return its document as it was before, None when there is no such key.
+
+        Args:
+            id: what `create_data_key` returned.
+            key_alt_name: the name. With the last one the field goes.
+
+        Example:
+            >>> keys.remove_key_alt_name(key_id, "salaries")["keyAltNames"]
+            ['salaries']
+        """
+        others = {"$filter": {"input": "$keyAltNames", "cond": {"$ne": ["$$this", key_alt_name]}}}
+        is_last = {"$eq": ["$keyAltNames", [key_alt_name]]}
+        names = {"$cond": [is_last, "$$REMOVE", others]}
+        return self._vault.find_one_and_update({"_id": id}, [{"$set": {"keyAltNames": names}}])
+
+    def rewrap_many_data_key(
+        self,
+        filter: Mapping[str, Any],
+        provider: str | None = None,
+        master_key: Mapping[str, Any] | None = None,
+    ) -> Returns[RewrapManyDataKeyResult]:
+        """Encrypt data keys anew, with another master key or provider. The data that they encrypted stay as they are.
+
+        Args:
+            filter: which keys of the vault.
+            provider: the new one. None: each key's own.
+            master_key: the new provider's key.
+
+        Raises:
+            ConfigurationError: a master key without a provider.
+            EncryptionError: a key could not be decrypted or encrypted; see `cause`. None was changed.
+
+        Example:
+            >>> keys.rewrap_many_data_key({}, provider="local").bulk_write_result.modified_count
+            1
+        """
+        if master_key is not None and provider is None:
+            raise ConfigurationError("expected a provider beside master_key, found none")
+        return self._port.flow(self._rewrap_flow(filter, provider, master_key))
+
+    async def _rewrap_flow(
+        self, filter: Mapping[str, Any], provider: str | None, master_key: Mapping[str, Any] | None
+    ) -> RewrapManyDataKeyResult:
+        def begin(context: Context) -> None:
+            if provider is not None:
+                document = _core.encode({"provider": provider, **(master_key or {})})
+                context.set_document("key_encryption_key", document)
+            context.begin("rewrap_many_datakey", _core.encode(filter))
+
+        found = await self._run_flow(begin)
+        keys = [] if found is None else RawBSONDocument(found, DEFAULT_RAW_BSON_OPTIONS)["v"]
+        changes: list[Any] = [
+            UpdateOne(
+                {"_id": key["_id"]},
+                {
+                    "$set": {"keyMaterial": key["keyMaterial"], "masterKey": key["masterKey"]},
+                    "$currentDate": {"updateDate": True},
+                },
+            )
+            for key in keys
+        ]
+        if not changes:
+            return RewrapManyDataKeyResult()
+        return RewrapManyDataKeyResult(await self._port.call(lambda: self._vault.bulk_write(changes)))
+
+    def create_encrypted_collection(
+        self,
+        database: _Database[Any],
+        name: str,
+        encrypted_fields: Mapping[str, Any],
+        kms_provider: str | None = None,
+        master_key: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Returns[tuple[_Collection[Any], Mapping[str, Any]]]:
+        """Create a collection for Queryable Encryption, with a new data key for each field whose `keyId` is None.
+
+        Args:
+            database: where, of a client of this face.
+            name: its name.
+            encrypted_fields: `{"fields": [{"path": ..., "bsonType": ..., "keyId": ..., "queries": ...}]}`. Not changed.
+            kms_provider, master_key: as for `create_data_key`.
+            **kwargs: as for `create_collection`.
+
+        Returns:
+            The collection, and the encrypted fields with their keys, which belong into `encrypted_fields_map`.
+
+        Raises:
+            EncryptedCollectionError: see `cause`; `encrypted_fields` has the keys that were made.
+
+        Example:
+            >>> fields = {"fields": [{"path": "ssn", "bsonType": "string", "keyId": None}]}
+            >>> employees, fields = keys.create_encrypted_collection(client.shop, "employees", fields, "local")
+        """
+        if not isinstance(database, _Database):
+            raise TypeError(f"expected a database, found {type(database)}")
+        return self._port.flow(
+            self._create_collection_flow(database, name, encrypted_fields, kms_provider, master_key, kwargs)
+        )
+
+    async def _create_collection_flow(
+        self,
+        database: _Database[Any],
+        name: str,
+        encrypted_fields: Mapping[str, Any],
+        kms_provider: Any,
+        master_key: Mapping[str, Any] | None,
+        options: dict[str, Any],
+    ) -> tuple[Any, Mapping[str, Any]]:
+        filled: Any = deepcopy(encrypted_fields)
+        try:
+            for field in filled["fields"]:
+                if isinstance(field, dict) and field.get("keyId") is None:
+                    field["keyId"] = await self._create_key_flow(
+                        kms_provider, master_key, None, _Hidden(None)
+                    )
+            options = {**options, "encryptedFields": filled, "check_exists": False}
+            made = await self._port.call(lambda: database.create_collection(name, **options))
+        except Exception as error:
+            raise EncryptedCollectionError(error, filled) from error
+        return made, filled
+
+    @property
+    def _vault(self) -> _Collection[Any]:
+        if self._crypt is None:
+            raise InvalidOperation("cannot use a ClientEncryption after it was closed")
+        return self._key_vault_coll
+
+    def close(self) -> Returns[None]:
+        """Forget the keys. The client stays open; what runs at this moment ends as if nothing had happened."""
+        return self._port.flow(self._close_flow())
+
+    async def _close_flow(self) -> None:
+        self._crypt = None
+
+
+class _Hidden:
+    """A key, as frames may hold it: its text does not show it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bytes | None) -> None:
+        self.value = value

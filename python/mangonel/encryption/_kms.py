@@ -1,0 +1,124 @@
+"""Requests to key management services: where, over which TLS, how long, and what a failure means.
+
+Each attempt has a connection and a time limit of its own; libmongocrypt says how often and after how long an attempt is
+repeated. Requests and answers hold credentials and keys, so no error keeps the frames in which they were.
+Must not know: the key vault. Spec: client-side-encryption ("KMS", "kmsTLSOptions").
+"""
+
+from __future__ import annotations
+
+from mangonel._faces import single_request
+from mangonel._faces.deadline import remaining
+from mangonel._light import Any
+from mangonel._options.tls import Security
+from mangonel.auth import without_frames
+from mangonel.encryption import _credentials
+from mangonel.encryption._library import MongoCryptError
+from mangonel.errors import ConfigurationError, ConnectionFailure, NetworkTimeout
+from mangonel.options import validate_keyword
+from mangonel.uri_parser import parse_host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._faces.port import Port
+    from mangonel.encryption._library import Context, KmsRequest
+
+# Seconds for one attempt, from the look-up of the name to the end of the answer.
+ATTEMPT_SECONDS = 10.0
+_HTTPS = 443
+
+# A service that is not known for sure must not get credentials or keys.
+_PROHIBITED = ("tlsinsecure", "tlsallowinvalidcertificates", "tlsallowinvalidhostnames")
+
+
+class Kms:
+    """Speaks to the services of one set of providers.
+
+    Args:
+        port: whose face waits.
+        tls_options: provider -> TLS options of a client, or None.
+
+    Raises:
+        TypeError, ConfigurationError: the options cannot be used, or would allow a service that is not known.
+    """
+
+    def __init__(self, port: Port, tls_options: Mapping[str, Any] | None) -> None:
+        self._port = port
+        self._ask = single_request.ask_on_loop if port.is_async else single_request.ask
+        self._call = single_request.off_loop if port.is_async else single_request.call
+        self._securities = {
+            provider: _security(provider, options) for provider, options in (tls_options or {}).items()
+        }
+        self._default = Security({})
+
+    async def answer_flow(self, context: Context) -> None:
+        """Get every answer that `context` waits for.
+
+        Raises:
+            MongoCryptError: a service refused, or could not be reached however often it was tried.
+            ConnectionFailure: it is not who it should be. Nothing was sent.
+            NetworkTimeout: it did not answer in time.
+        """
+        for request in context.kms_requests():
+            await self._request_flow(request)
+        context.end_kms()
+
+    async def _request_flow(self, request: KmsRequest) -> None:
+        provider, endpoint = request.provider, request.endpoint
+        address = parse_host(endpoint, _HTTPS)
+        host, port = address
+        if port is None or host.endswith(".sock"):
+            raise ConfigurationError(f"expected host and port of the {provider} service, found {endpoint!r}")
+        delay = request.delay
+        if delay:
+            await self._port.pause(min(delay, _time_left(provider, endpoint)))
+        seconds = min(ATTEMPT_SECONDS, _time_left(provider, endpoint))
+        security = self._securities.get(provider, self._default)
+        try:
+            await self._port.call(self._ask, request, (host, port), security, seconds)
+            return
+        except OSError as error:
+            # Their locals hold the request.
+            without_frames(error)
+            failure = error
+        if isinstance(failure, TimeoutError):
+            raise NetworkTimeout(
+                f"the {provider} service {endpoint} did not answer within {seconds:.3g} s"
+            ) from failure
+        if hasattr(failure, "verify_code"):
+            raise ConnectionFailure(f"the {provider} service {endpoint}: {failure}") from failure
+        try:
+            request.fail()
+        except MongoCryptError as last:
+            without_frames(last)
+            raise MongoCryptError(
+                f"no answer from the {provider} service {endpoint}, the last attempt: {failure}", last.code
+            ) from failure
+
+    async def credentials_flow(self, providers: Mapping[str, Any]) -> bytes:
+        """Return the encoded credentials of the providers that were given none."""
+        found: bytes = await self._port.call(self._call, lambda: _credentials.find(providers))
+        return found
+
+
+def _time_left(provider: str, endpoint: str) -> float:
+    left = remaining()
+    if left is None:
+        return ATTEMPT_SECONDS
+    if left <= 0:
+        raise NetworkTimeout(f"no time is left to ask the {provider} service {endpoint}")
+    return left
+
+
+def _security(provider: str, options: Any) -> Security:
+    if not isinstance(options, dict):
+        raise TypeError(f'expected kms_tls_options["{provider}"] to be a dict, found {type(options)}')
+    prohibited = [name for name in options if name.lower() in _PROHIBITED]
+    if prohibited:
+        raise ConfigurationError(f"Insecure TLS options prohibited: {', '.join(prohibited)}")
+    checked = {name.lower(): validate_keyword(name, value) for name, value in options.items()}
+    if not checked.get("tls", checked.get("ssl", True)):
+        raise ConfigurationError("TLS is required for KMS providers")
+    return Security(checked)

@@ -1,0 +1,100 @@
+"""What libmongocrypt asks for on the way of a value or message, and where it comes from. A flow, for every face.
+
+Must not know: the public classes, sockets. Spec: client-side-encryption ("libmongocrypt Integration").
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._light import Any
+from mangonel.bson.codec_options import CodecOptions
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.encryption import _library
+from mangonel.encryption._kms import Kms
+from mangonel.errors import ConfigurationError
+from mangonel.read_concern import ReadConcern
+from mangonel.write_concern import WriteConcern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._faces.port import Port
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.collection.collection import _Collection
+
+# Keys of the vault are handed on as they are.
+VAULT_CODEC = CodecOptions(RawBSONDocument)
+
+
+def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
+    """Return the collection of data keys: read and written with a majority, so that no failover takes a key back.
+
+    Raises:
+        ValueError: the namespace is not a database and a collection with a dot between.
+    """
+    database, _, name = namespace.partition(".")
+    if not database or not name:
+        raise ValueError(f"expected key_vault_namespace to be database.collection, found {namespace!r}")
+    return client[database].get_collection(
+        name,
+        codec_options=VAULT_CODEC,
+        read_concern=ReadConcern("majority"),
+        write_concern=WriteConcern("majority"),
+    )
+
+
+class Answers:
+    """Answers what a context asks for.
+
+    Args:
+        vault: the collection of data keys.
+        kms: who speaks to key management services.
+        providers: names and documents of the providers, as they were given.
+    """
+
+    def __init__(self, vault: _Collection[Any], kms: Kms, providers: Mapping[str, Any]) -> None:
+        self.port: Port = vault._port
+        self._vault = vault
+        self._kms = kms
+        self._providers = providers
+
+    async def run_flow(self, context: _library.Context) -> bytes | None:
+        """Run `context` to its end and close it. Return what came of it; None when there was nothing to do.
+
+        Raises:
+            MongoCryptError: a key is missing, a service refuses, an option does not fit.
+            PyMongoError: the key vault could not be read.
+        """
+        try:
+            while (state := context.state) != _library.READY:
+                if state == _library.DONE:
+                    return None
+                if state == _library.NEED_KEYS:
+                    await self._keys_flow(context)
+                elif state == _library.NEED_KMS:
+                    await self._kms.answer_flow(context)
+                elif state == _library.NEED_CREDENTIALS:
+                    context.provide_credentials(await self._kms.credentials_flow(self._providers))
+                elif state == _library.ERROR:
+                    raise context.failure()
+                else:
+                    await self._command_flow(context, state)
+            return context.result()
+        finally:
+            context.close()
+
+    async def _keys_flow(self, context: _library.Context) -> None:
+        cursor = self._vault.find(RawBSONDocument(context.question()))
+        for key in await cursor._to_list_flow(None):
+            context.feed(key.raw)
+        context.end_answer()
+
+    async def _command_flow(self, context: _library.Context, state: int) -> None:
+        """Answer what only commands need, never single values."""
+        raise ConfigurationError(f"expected libmongocrypt to ask for keys, found state {state}")
+
+    async def insert_key_flow(self, key: bytes) -> Any:
+        """Store a new data key and return its id."""
+        await self.port.call(lambda: self._vault.insert_one(RawBSONDocument(key)))
+        return _core.decode(key)["_id"]

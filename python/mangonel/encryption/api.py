@@ -1,0 +1,20 @@
+"""The public classes of encrypted fields: for each noun, the definition joined with a face. No logic lives here.
+
+`api.pyi` is written by `tools/stubs.py`; run `make stubs` after changing a signature.
+"""
+
+from __future__ import annotations
+
+from mangonel._shared.coroutine_functions import coroutine_functions
+from mangonel.encryption._client_encryption import _ClientEncryption
+from mangonel.encryption._contexts import AsyncClosing, BlockingClosing
+
+
+class ClientEncryption(BlockingClosing, _ClientEncryption):
+    __doc__ = _ClientEncryption.__doc__
+
+
+@coroutine_functions
+class AsyncClientEncryption(AsyncClosing, _ClientEncryption):
+    __doc__ = _ClientEncryption.__doc__
+    _is_async = True

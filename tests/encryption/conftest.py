@@ -1,0 +1,72 @@
+"""Both faces, a fresh key vault for each test, and PyMongo beside it as the oracle."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tools.faces
+from mangonel import encryption
+from mangonel.bson import CodecOptions
+from mangonel.server import Server
+
+
+class Face(tools.faces.Face):
+    """A face with its class of explicit encryption."""
+
+    @property
+    def encryption_class(self) -> Any:
+        """The class of this face."""
+        return encryption.AsyncClientEncryption if self.is_async else encryption.ClientEncryption
+
+
+face = tools.faces.faces("blocking", "asyncio", kind=Face)
+
+
+@pytest.fixture
+def providers() -> dict[str, Any]:
+    """A new master key."""
+    return {"local": {"key": os.urandom(96)}}
+
+
+@pytest.fixture
+def vault(standalone: Server) -> str:
+    """The namespace of a key vault that only this test uses."""
+    return f"keys_{uuid.uuid4().hex[:12]}.vault"
+
+
+@pytest.fixture
+def make_keys(face: Face, standalone: Server, vault: str, providers: dict[str, Any]) -> Callable[..., Any]:
+    """Make the object under test; each has its own cache of data keys."""
+
+    def make(providers: dict[str, Any] = providers, **options: Any) -> Any:
+        client = options.pop("client", None) or face.client(standalone.uri)
+        codec = options.pop("codec_options", CodecOptions())
+        return face.encryption_class(providers, vault, client, codec, **options)
+
+    return make
+
+
+@pytest.fixture
+def keys(make_keys: Callable[..., Any]) -> Any:
+    """The object under test with a local master key."""
+    return make_keys()
+
+
+@pytest.fixture
+def peer(standalone: Server, vault: str, providers: dict[str, Any]) -> Iterator[Any]:
+    """PyMongo's object with the same master key and vault."""
+    pymongo = pytest.importorskip("pymongo")
+    pytest.importorskip("pymongocrypt")
+    from bson.codec_options import CodecOptions as PeerOptions
+    from pymongo.encryption import ClientEncryption
+
+    with (
+        pymongo.MongoClient(standalone.uri) as client,
+        ClientEncryption(providers, vault, client, PeerOptions()) as made,
+    ):
+        yield made
