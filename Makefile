@@ -112,7 +112,8 @@ test-rest: build
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 MANGONEL_FAILOVER=1 $(BIN)/python -m pytest \
-		tests/websessions/test_model.py tests/websessions/test_failover_long.py -s $(ARGS)
+		tests/websessions/test_model.py tests/websessions/test_failover_long.py tests/websessions/test_redis_failover.py \
+		-s $(ARGS)
 
 instructions: build    ## Count the codec's and the protocol's instructions; UPDATE=1 keeps the counts
 	$(BIN)/python tools/instructions.py $(if $(UPDATE),--update)

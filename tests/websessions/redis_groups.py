@@ -1,4 +1,6 @@
-"""Redis servers that belong together: a cluster of three, and a master with its replica and a Sentinel."""
+"""Redis servers that belong together: a cluster of three, perhaps with replicas, and a master with its replica and a
+Sentinel; in the clear, or all over TLS.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from redis import Redis
+from redis.crc import key_slot
 
+from mangonel.engines.certificates import Certificates
 from mangonel.engines.engine import PORT, Engine, accepts
 from mangonel.engines.programs import find_program
 from mangonel.server.process import free_port
@@ -20,87 +25,158 @@ SLOTS = 16_384
 TIMEOUT = 60.0
 
 
-def server(stack: ExitStack, *more: str) -> Engine:
+def server(stack: ExitStack, *more: str, tls: Certificates | None = None) -> Engine:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(prefix="mangonel-redis-", ignore_cleanup_errors=True)
     )
-    command = [
-        find_program("redis-server"),
-        "--port",
-        PORT,
-        "--bind",
-        "127.0.0.1",
-        "--dir",
-        folder,
-        "--save",
-        "",
-    ]
-    engine = Engine("redis", f"redis://127.0.0.1:{PORT}/0", [*command, *more], folder, None, accepts)
+    command = [find_program("redis-server"), *_words(PORT, tls), "--bind", "127.0.0.1", "--dir", folder]
+    command += ["--save", "", "--repl-diskless-sync-delay", "0", *more]
+    engine = Engine("redis", "", command, folder, None, accepts)
     stack.callback(engine.kill)
     engine.start()
     return engine
 
 
-def until(stack: ExitStack, port: int, is_so: Callable[[Any], bool]) -> None:
+def _words(port: str, tls: Certificates | None) -> list[str]:
+    """Return what a server is told of its port, and whom it trusts; the same goes into Sentinel's file."""
+    if tls is None:
+        return ["--port", port]
+    files = ["--tls-ca-cert-file", str(tls.ca), "--tls-cert-file", str(tls.certificate)]
+    files += ["--tls-key-file", str(tls.key), "--tls-auth-clients", "no", "--tls-replication", "yes"]
+    return ["--port", "0", "--tls-port", port, *files]
+
+
+def client_of(port: int, tls: Certificates | None) -> Any:
+    secured: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(tls.ca)} if tls else {}
+    return contextlib.closing(Redis(port=port, protocol=2, **secured))
+
+
+def until(port: int, is_so: Callable[[Any], bool], tls: Certificates | None = None) -> None:
     """Wait until a server says so."""
-    client = stack.enter_context(contextlib.closing(Redis(port=port, protocol=2)))
     deadline = time.monotonic() + TIMEOUT
-    while not is_so(client):
-        assert time.monotonic() < deadline, "the servers did not find each other"
-        time.sleep(0.05)
+    with client_of(port, tls) as client:
+        while not is_so(client):
+            assert time.monotonic() < deadline, "the servers did not find each other"
+            time.sleep(0.05)
 
 
-@contextlib.contextmanager
-def cluster() -> Iterator[str]:
-    """Yield the URL of a cluster."""
-    with ExitStack() as stack:
+def query_of(tls: Certificates | None) -> tuple[str, str]:
+    """Return the beginning and the end of a URL."""
+    return ("rediss", f"?tlsCAFile={quote(str(tls.ca))}&") if tls else ("redis", "?")
+
+
+class Cluster:
+    """A cluster that runs.
+
+    Attributes:
+        url: of its masters; options may be added.
+        masters: three.
+        replicas: one of each, or none.
+    """
+
+    def __init__(self, stack: ExitStack, tls: Certificates | None, *, has_replicas: bool) -> None:
+        self._tls = tls
+        secure = ["--tls-cluster", "yes"] if tls else []
         # Their usual port among themselves is one that any connection of this machine may have.
-        buses = [free_port() for _ in range(3)]
-        engines = [server(stack, "--cluster-enabled", "yes", "--cluster-port", str(bus)) for bus in buses]
-        for number, engine in enumerate(engines):
-            client = stack.enter_context(contextlib.closing(Redis(port=engine.port, protocol=2)))
+        buses = [free_port() for _ in range(6 if has_replicas else 3)]
+        started = [
+            server(stack, "--cluster-enabled", "yes", "--cluster-port", str(bus), *secure, tls=tls)
+            for bus in buses
+        ]
+        self.masters, self.replicas = started[:3], started[3:]
+        for number, engine in enumerate(self.masters):
             own = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
-            client.execute_command("CLUSTER", "ADDSLOTSRANGE", own[0], own[-1])
-            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            client.execute_command("CLUSTER", "MEET", "127.0.0.1", engines[0].port, buses[0])
+            with client_of(engine.port, tls) as client:
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", own[0], own[-1])
+        for number, engine in enumerate(started):
+            with client_of(engine.port, tls) as client:
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", started[0].port, buses[0])
+        for engine in started:
+            until(engine.port, lambda client: client.cluster("INFO")["cluster_state"] == "ok", tls)
+            until(engine.port, lambda client: len(client.cluster("NODES")) == len(started), tls)
+        for master, replica in zip(self.masters, self.replicas, strict=False):
+            with client_of(master.port, tls) as client:
+                name = client.execute_command("CLUSTER", "MYID").decode()
+            with client_of(replica.port, tls) as client:
+                client.execute_command("CLUSTER", "REPLICATE", name)
+            until(master.port, _is_followed, tls)
+        before, after = query_of(tls)
+        addresses = ",".join(f"127.0.0.1:{engine.port}" for engine in self.masters)
+        self.url = f"{before}+cluster://{addresses}{after}"
+
+    def of_first(self, name: bytes) -> bool:
+        """Return whether a key belongs to the first master."""
+        return key_slot(name) < SLOTS // 3
+
+    def until_heard(self) -> None:
+        """Return when each replica has what its master has now."""
+        for master in self.masters:
+            with client_of(master.port, self._tls) as client:
+                offset = client.info("replication")["master_repl_offset"]
+            until(
+                master.port,
+                lambda client, sent=offset: client.info("replication")["slave0"]["offset"] >= sent,
+                self._tls,
+            )
+
+    def kill_first(self) -> None:
+        """End the first master, and return when its replica has taken over."""
+        left = [*self.masters[1:], *self.replicas]
+        # A busy machine alone must not make them give each other up, so they become impatient only now.
+        self._be_patient(left, 1000)
+        self.masters[0].kill()
+        until(self.replicas[0].port, lambda client: client.info("replication")["role"] == "master", self._tls)
+        self._be_patient(left, 15_000)
+
+    def _be_patient(self, engines: list[Engine], milliseconds: int) -> None:
         for engine in engines:
-            until(stack, engine.port, lambda client: client.cluster("INFO")["cluster_state"] == "ok")
-            until(stack, engine.port, lambda client: len(client.cluster("NODES")) == 3)
-        yield "redis+cluster://" + ",".join(f"127.0.0.1:{engine.port}" for engine in engines)
+            with client_of(engine.port, self._tls) as client:
+                client.config_set("cluster-node-timeout", milliseconds)
 
 
 @contextlib.contextmanager
-def guarded_by_sentinel() -> Iterator[tuple[str, Callable[[], None]]]:
+def cluster(tls: Certificates | None = None, *, has_replicas: bool = False) -> Iterator[Cluster]:
+    """Yield a cluster."""
+    with ExitStack() as stack:
+        yield Cluster(stack, tls, has_replicas=has_replicas)
+
+
+@contextlib.contextmanager
+def guarded_by_sentinel(tls: Certificates | None = None) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the URL of a master with a replica, and what kills the master."""
     with ExitStack() as stack:
-        master = server(stack)
-        server(stack, "--replicaof", "127.0.0.1", str(master.port))
-        until(stack, master.port, lambda client: _is_followed(client))
+        master = server(stack, tls=tls)
+        server(stack, "--replicaof", "127.0.0.1", str(master.port), tls=tls)
+        until(master.port, _is_followed, tls)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-sentinel-"))
         path = Path(folder, "sentinel.conf")
         words = [find_program("redis-server"), str(path), "--sentinel"]
         sentinel = Engine("sentinel", "", words, folder, None, accepts)
-        sentinel.prepare = lambda port: _configure(path, port, master.port)
+        sentinel.prepare = lambda port: _configure(path, port, master.port, tls)
         stack.callback(sentinel.kill)
         sentinel.start()
         knows = "SENTINEL", "REPLICAS", "app"
-        until(stack, sentinel.port, lambda client: len(client.execute_command(*knows)) == 1)
+        until(sentinel.port, lambda client: len(client.execute_command(*knows)) == 1, tls)
 
         def kill() -> None:
             # A busy machine alone must not make it give a master up, so it becomes impatient only now.
-            with contextlib.closing(Redis(port=sentinel.port, protocol=2)) as client:
+            with client_of(sentinel.port, tls) as client:
                 client.execute_command("SENTINEL", "SET", "app", "down-after-milliseconds", "100")
             master.kill()
 
-        yield f"redis+sentinel://127.0.0.1:{sentinel.port}/app/0", kill
+        before, after = query_of(tls)
+        yield f"{before}+sentinel://127.0.0.1:{sentinel.port}/app/0{after}", kill
 
 
 def _is_followed(client: Any) -> bool:
     return bool(client.info("replication").get("slave0", {}).get("state") == "online")
 
 
-def _configure(path: Path, port: int, master: int) -> None:
+def _configure(path: Path, port: int, master: int, tls: Certificates | None) -> None:
+    words = _words(str(port), tls)
+    own = "".join(f"{name[2:]} {value}\n" for name, value in zip(words[::2], words[1::2], strict=True))
     path.write_text(
-        f"port {port}\nbind 127.0.0.1\nsentinel monitor app 127.0.0.1 {master} 1\n"
+        f"{own}bind 127.0.0.1\nsentinel monitor app 127.0.0.1 {master} 1\n"
         "sentinel down-after-milliseconds app 60000\nsentinel failover-timeout app 2000\n"
     )

@@ -123,10 +123,8 @@ async def test_what_ends_all_of_a_user_s_websessions_waits_for_a_majority(
 
     def noted(record: Any) -> Any:
         collection = target(record)
-        assert collection.write_concern.document["w"] == (
-            "majority" if store._documents.is_final(record) else 1
-        )
-        if store._documents.is_final(record):
+        assert collection.write_concern.document["w"] == ("majority" if record.is_final else 1)
+        if record.is_final:
             written.append(record.key)
         return collection
 

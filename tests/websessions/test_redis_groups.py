@@ -13,6 +13,7 @@ from browser import Browser
 from redis_groups import cluster, guarded_by_sentinel
 from test_contract import Both
 
+from mangonel.engines.certificates import certify
 from mangonel.engines.programs import Missing
 from mangonel.websessions import StoreError, UsageError, Visit, WebSessions
 from mangonel.websessions.stores.urls import open_blocking, open_store
@@ -20,18 +21,21 @@ from mangonel.websessions.testing import store_contract
 from tools.needed import go_without
 
 
-@pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module", params=["in the clear", "over TLS"])
+def urls(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    tls = certify(tmp_path_factory.mktemp("authority")) if request.param == "over TLS" else None
     try:
-        with cluster() as first, guarded_by_sentinel() as (second, _):
-            yield {"cluster": first, "sentinel": second}
+        with cluster(tls) as first, guarded_by_sentinel(tls) as (second, _):
+            yield {"cluster": first.url, "sentinel": second}
     except Missing as error:
         go_without(str(error))
 
 
 @pytest.fixture(params=["cluster", "sentinel"])
 def url(request: pytest.FixtureRequest, urls: dict[str, str]) -> str:
-    return f"{urls[request.param]}?prefix={uuid.uuid4().hex}"
+    return f"{urls[request.param]}timeout=30&prefix={uuid.uuid4().hex}"
 
 
 async def test_both_sides_keep_the_contract(url: str) -> None:
@@ -46,7 +50,7 @@ async def test_both_sides_keep_the_contract(url: str) -> None:
 
 
 async def test_a_user_s_websessions_are_listed_and_ended(url: str) -> None:
-    sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
+    sessions: WebSessions[Any] = WebSessions(url, timeout=60.0, events=lambda event: None)
     browsers = [Browser(sessions) for _ in range(12)]
     await asyncio.gather(*(browser.login("ada") for browser in browsers))
     handles = await sessions.of("ada")
@@ -67,7 +71,7 @@ async def test_a_user_s_websessions_are_listed_and_ended(url: str) -> None:
 
 
 def test_the_blocking_side_lists_and_ends_too(url: str) -> None:
-    sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
+    sessions: WebSessions[Any] = WebSessions(url, timeout=60.0, events=lambda event: None)
     for _ in range(3):
         session = sessions.blocking.load(Visit())
         session.login("ada")
@@ -81,7 +85,7 @@ def test_the_blocking_side_lists_and_ends_too(url: str) -> None:
 async def test_after_a_failover_sentinel_leads_to_the_new_master() -> None:
     try:
         with guarded_by_sentinel() as (url, kill):
-            sessions: WebSessions[Any] = WebSessions(url + "?wait=1", events=lambda event: None)
+            sessions: WebSessions[Any] = WebSessions(url + "wait=1", timeout=60.0, events=lambda event: None)
             member, gone = Browser(sessions), Browser(sessions)
             await member.login("ada")
             await gone.login("bob")
@@ -110,7 +114,6 @@ async def test_after_a_failover_sentinel_leads_to_the_new_master() -> None:
     "url",
     [
         "redis+cluster://a,b/0",
-        "redis+cluster://a?wait=1",
         "redis+cluster://a:x",
         "redis+cluster://",
         "redis+sentinel://a/app/zero",

@@ -58,6 +58,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         """Whether it holds a websession: neither renewed nor ended. Says nothing about time."""
         return self.next is None
 
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends something: a websession, or as an epoch, which has no name, all of a user's."""
+        return self.next == ENDED or not self.sid
+
 
 class _Rest(msgspec.Struct, array_like=True, gc=False):
     data: bytes

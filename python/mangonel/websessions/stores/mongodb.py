@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.record import ENDED, Record
+from mangonel.websessions.record import Record
 from mangonel.websessions.stores._sharing import Shared
 from mangonel.websessions.stores.urls import StoreURL, flag
 
@@ -144,12 +144,7 @@ class _Documents:
 
     def target(self, record: Record) -> Any:
         """Return the collection to write a record with: what ends a websession must survive a failover."""
-        return self.sure if self.is_final(record) else self.plain
-
-    @staticmethod
-    def is_final(record: Record) -> bool:
-        """Return whether a record ends something: a websession, or as an epoch, which has no name, all of a user's."""
-        return record.next == ENDED or not record.sid
+        return self.sure if record.is_final else self.plain
 
     def judge_setup(self, error: Exception) -> None:
         """Say what is missing where the indexes could not be made; what nobody foresaw is raised."""
@@ -221,7 +216,7 @@ class MongoStore:
         write = self._documents.ready(record, expected)
         if not self._is_set_up:
             await self._set_up()
-        if self._documents.is_final(record):
+        if record.is_final:
             # Alone: who ended a websession is known of the command that did, and it waits for a majority.
             return await self._write_one(write)
         return await (self._writes if expected else self._inserts).call(write)

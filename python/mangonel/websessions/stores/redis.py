@@ -22,7 +22,7 @@ from redis.exceptions import NoScriptError
 from redis.sentinel import Sentinel
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.record import ENDED, Record, pack_record, unpack_record
+from mangonel.websessions.record import Record, pack_record, unpack_record
 from mangonel.websessions.stores.tls import take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
@@ -159,10 +159,12 @@ class RedisStore:
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`."""
+        waits = self._wait and record.is_final
         if not expected and record.user is None:
-            return await self._send(*self._commands.insert(record)) is not None
+            send = self._send_and_wait if waits else self._send
+            return await send(*self._commands.insert(record)) is not None
         arguments = self._commands.script(record, expected)
-        if self._wait and record.next == ENDED:
+        if waits:
             return bool(await self._send_and_wait("EVAL", PUT, *arguments))
         return bool(await self._run(PUT, PUT_SHA, arguments))
 
@@ -220,7 +222,7 @@ class RedisStore:
         pipeline.execute_command(*arguments)
         pipeline.execute_command("WAIT", self._wait, WAIT_MS)
         answer, heard = await pipeline.execute()
-        _judge(heard, self._wait)
+        judge(heard, self._wait)
         return answer
 
 
@@ -242,10 +244,12 @@ class BlockingRedisStore:
 
     def put(self, record: Record, expected: int) -> bool:
         """As `RedisStore.put`."""
+        waits = self._wait and record.is_final
         if not expected and record.user is None:
-            return self._send(*self._commands.insert(record)) is not None
+            send = self._send_and_wait if waits else self._send
+            return send(*self._commands.insert(record)) is not None
         arguments = self._commands.script(record, expected)
-        if self._wait and record.next == ENDED:
+        if waits:
             return bool(self._send_and_wait("EVAL", PUT, *arguments))
         return bool(self._run(PUT, PUT_SHA, arguments))
 
@@ -288,16 +292,20 @@ class BlockingRedisStore:
         except NoScriptError:
             return self._send("EVAL", script, *arguments)
 
+    def _server_of(self, arguments: tuple[Any, ...]) -> Any:
+        return self._client
+
     def _send_and_wait(self, *arguments: Any) -> Any:
-        pipeline = self._client.pipeline(transaction=False)
+        pipeline = self._server_of(arguments).pipeline(transaction=False)
         pipeline.execute_command(*arguments)
         pipeline.execute_command("WAIT", self._wait, WAIT_MS)
         answer, heard = pipeline.execute()
-        _judge(heard, self._wait)
+        judge(heard, self._wait)
         return answer
 
 
-def _judge(heard: int, wanted: int) -> None:
+def judge(heard: int, wanted: int) -> None:
+    """Refuse an end of which too few replicas have heard."""
     if heard < wanted:
         raise ConnectionError(f"expected {wanted} replicas to have the end of a websession, {heard} do")
 

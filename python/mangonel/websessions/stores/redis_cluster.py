@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import sha1
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio.cluster import ClusterNode as AsyncNode
+from redis.asyncio.cluster import PipelineCommand
 from redis.asyncio.cluster import RedisCluster as AsyncCluster
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 
-from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.redis import (
     PUT,
     PUT_SHA,
+    WAIT_MS,
     BlockingRedisStore,
     Group,
     RedisStore,
+    judge,
     milliseconds,
 )
 from mangonel.websessions.stores.urls import StoreURL
@@ -54,6 +56,12 @@ def _put(store: Any, record: Record, expected: int) -> tuple[Any, ...]:
     return arguments[:5] + (("", record.key) if len(arguments) > 5 else ())
 
 
+def _first_key(arguments: tuple[Any, ...]) -> bytes:
+    # After EVAL's script and the number of its keys.
+    key: bytes = arguments[3 if arguments[0] == "EVAL" else 1]
+    return key
+
+
 class RedisClusterStore(RedisStore):
     """Websessions in a cluster, on an event loop; `client` is a `redis.asyncio.RedisCluster`."""
 
@@ -78,7 +86,10 @@ class RedisClusterStore(RedisStore):
         if record.user is not None:
             name = self._commands.users + record.user.encode()
             await self._run(JOIN, JOIN_SHA, (1, name, milliseconds(record.deadline), record.key))
-        done = await self._run(PUT, PUT_SHA, _put(self, record, expected))
+        if self._wait and record.is_final:
+            done = await self._send_and_wait("EVAL", PUT, *_put(self, record, expected))
+        else:
+            done = await self._run(PUT, PUT_SHA, _put(self, record, expected))
         if isinstance(done, bytes):
             await self._send("ZREM", self._commands.users + done, record.key)
         return bool(done)
@@ -86,7 +97,8 @@ class RedisClusterStore(RedisStore):
     async def delete(self, *keys: bytes) -> int:
         """Remove records."""
         names = map(self._commands.name, keys)
-        return sum(await asyncio.gather(*(self._send("DEL", name) for name in names)))
+        send = self._send_and_wait if self._wait else self._send
+        return sum(await asyncio.gather(*(send("DEL", name) for name in names)))
 
     async def find(self, user: str) -> list[Record]:
         """Return the user's records, and forget those that are no more."""
@@ -105,6 +117,20 @@ class RedisClusterStore(RedisStore):
         """Close the connections."""
         await self._client.aclose()
 
+    async def _send_and_wait(self, *arguments: Any) -> Any:
+        key = _first_key(arguments)
+        # A redirection is followed here, and remembered.
+        await self._send("EXISTS", key)
+        commands = [PipelineCommand(0, *arguments), PipelineCommand(1, "WAIT", self._wait, WAIT_MS)]
+        # All on one connection of that node: WAIT speaks of the writes of its own.
+        await self._client.get_node_from_key(key).execute_pipeline(commands)
+        answer, heard = [command.result for command in commands]
+        for result in (answer, heard):
+            if isinstance(result, Exception):
+                raise result
+        judge(cast("int", heard), self._wait)
+        return answer
+
 
 class BlockingRedisClusterStore(BlockingRedisStore):
     """The same for threads, with a `redis.RedisCluster`."""
@@ -116,14 +142,18 @@ class BlockingRedisClusterStore(BlockingRedisStore):
         if record.user is not None:
             name = self._commands.users + record.user.encode()
             self._run(JOIN, JOIN_SHA, (1, name, milliseconds(record.deadline), record.key))
-        done = self._run(PUT, PUT_SHA, _put(self, record, expected))
+        if self._wait and record.is_final:
+            done = self._send_and_wait("EVAL", PUT, *_put(self, record, expected))
+        else:
+            done = self._run(PUT, PUT_SHA, _put(self, record, expected))
         if isinstance(done, bytes):
             self._send("ZREM", self._commands.users + done, record.key)
         return bool(done)
 
     def delete(self, *keys: bytes) -> int:
         """As `RedisClusterStore.delete`."""
-        return sum(self._send("DEL", self._commands.name(key)) for key in keys)
+        send = self._send_and_wait if self._wait else self._send
+        return sum(send("DEL", self._commands.name(key)) for key in keys)
 
     def find(self, user: str) -> list[Record]:
         """As `RedisClusterStore.find`."""
@@ -142,11 +172,16 @@ class BlockingRedisClusterStore(BlockingRedisStore):
         """Close the connections."""
         self._client.close()
 
+    def _server_of(self, arguments: tuple[Any, ...]) -> Any:
+        key = _first_key(arguments)
+        self._send("EXISTS", key)
+        return self._client.get_redis_connection(self._client.get_node_from_key(key))
+
 
 def from_url(url: StoreURL) -> RedisClusterStore:
     """Return a store for `redis+cluster://a:1,b:2`, `rediss+cluster://…`.
 
-    Options: prefix, connections, timeout, and tls, tlsCAFile, tlsCertificateKeyFile.
+    Options: prefix, wait, connections, timeout, and tls, tlsCAFile, tlsCertificateKeyFile.
     """
     group = _group(url)
     nodes = [AsyncNode(host, port) for host, port in group.hosts]
@@ -168,7 +203,4 @@ def blocking_from_url(url: StoreURL) -> BlockingRedisClusterStore:
 
 def _group(url: StoreURL) -> Group:
     # No client repeats a write by itself: the second one would be refused for what the first one wrote.
-    group = Group(url, PORT)
-    if group.own["wait"]:
-        raise UsageError("wait= needs one connection for all commands, which a cluster has not; use Sentinel")
-    return group
+    return Group(url, PORT)
