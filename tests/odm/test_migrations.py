@@ -1,12 +1,17 @@
-"""Migrations change each document once, whoever writes meanwhile and however often they are killed; and back again."""
+"""Migrations change each document once, whoever writes meanwhile and however often they are killed; and back again.
+
+`MANGONEL_ODM_DOCUMENTS` and `MANGONEL_ODM_KILLS` ask for more than the few of a usual run.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,9 @@ import pytest
 from mangonel import MongoClient
 from mangonel.cli import main
 from mangonel.odm.migrations import MigrationError, Runner, load
+
+COUNT = int(os.environ.get("MANGONEL_ODM_DOCUMENTS", "600"))
+KILLS = int(os.environ.get("MANGONEL_ODM_KILLS", "2"))
 
 ADD = """
 COLLECTION = "things"
@@ -141,21 +149,29 @@ def test_two_migrations_of_one_number_are_refused(folder: Path) -> None:
         load(folder)
 
 
+def kill_points() -> list[int]:
+    """So many documents are changed when the process is killed, each time."""
+    chance = random.Random(COUNT)
+    return [COUNT * n // (KILLS + 2) + chance.randrange(COUNT // 20) for n in range(1, KILLS + 1)]
+
+
 def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
     server: Any, database: Any, folder: Path
 ) -> None:
-    count = 600
-    database.things.insert_many([{"_id": n, "n": n, "w": 0} for n in range(count)])
+    for start in range(0, COUNT, 10_000):
+        several = range(start, min(start + 10_000, COUNT))
+        database.things.insert_many([{"_id": n, "n": n, "w": 0} for n in several])
     (folder / "0002_rename.py").unlink()
     url = f"{server.uri.split('/?')[0]}/{database.name}"
-    command = [sys.executable, "-m", "mangonel", "odm", "migrate", url, str(folder), "--batch", "25"]
+    batch = str(max(25, COUNT // 1000))
+    command = [sys.executable, "-m", "mangonel", "odm", "migrate", url, str(folder), "--batch", batch]
     written = [0, 0]
     is_over = threading.Event()
 
     def write(which: int) -> None:
         with MongoClient(server.uri) as client:
             while not is_over.is_set():
-                id = (written[which] * 7 + which * 300) % count
+                id = (written[which] * 7 + which * COUNT // 2) % COUNT
                 client[database.name].things.update_one({"_id": id}, {"$inc": {"w": 1}})
                 written[which] += 1
 
@@ -163,12 +179,15 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
     for writer in writers:
         writer.start()
     try:
-        for kill_at in (50, 300):
+        for kill_at in kill_points():
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             for line in process.stdout:
                 if int(line.split(": ")[1].split()[0]) >= kill_at:
                     break
+            if COUNT >= 100_000:
+                # Anywhere within a batch, not only at its end.
+                time.sleep(random.random() / 10)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             process.stdout.close()
@@ -179,10 +198,13 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
         is_over.set()
         for writer in writers:
             writer.join()
-    found = rows(database)
-    assert [row["n"] for row in found] == [n + 1 for n in range(count)]
-    assert sum(row["w"] for row in found) == sum(written)
-    assert all(set(row) == {"_id", "n", "w"} for row in found)
+    seen = hits = 0
+    for row in database.things.find().sort("_id"):
+        assert set(row) == {"_id", "n", "w"}
+        assert (row["_id"], row["n"]) == (seen, seen + 1)
+        seen += 1
+        hits += row["w"]
+    assert (seen, hits) == (COUNT, sum(written))
 
 
 def test_the_command_migrates_and_says_what_it_did(
