@@ -256,7 +256,8 @@ class Machine(RuleBasedStateMachine):
         aborts=st.booleans(),
     )
     def transact(self, steps: list[tuple[int, int, bool]], aborts: bool) -> None:
-        before = [(held, held.state()) for held in self.held]
+        # Those that the transaction touches; an abort leaves all others as they are.
+        before: dict[Held, tuple[Any, ...]] = {}
         rows = {id: {**row, "tags": list(row["tags"])} for id, row in self.rows.items()}
         works: list[tuple[Held, int, bool]] = []
         for index, cents, tags in steps:
@@ -264,6 +265,7 @@ class Machine(RuleBasedStateMachine):
             works.append((held, cents, tags))
 
         def change(held: Held, cents: int, tags: bool) -> type[Exception] | None:
+            before.setdefault(held, held.state())
             held.document.cents = held.values["cents"] = cents
             if tags:
                 held.document.tags.append("t")
@@ -296,7 +298,7 @@ class Machine(RuleBasedStateMachine):
                 blocking()
         except Abort:
             self.rows = rows
-            for held, state in before:
+            for held, state in before.items():
                 held.put_back(state)
 
     # What must hold.

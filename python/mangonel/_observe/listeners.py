@@ -15,6 +15,7 @@ from mangonel._observe.logger_names import logger_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from mangonel import _core
     from mangonel._observe.publisher import Publisher
@@ -105,6 +106,28 @@ class Listeners:
             from mangonel._observe.log_levels import watch
 
             watch(self, COMPONENTS)
+
+    def add(self, listener: Any) -> None:
+        """Tell a listener too from now on; its events are made from the next operation on."""
+        if self.publisher is None:
+            from mangonel._observe.publisher import Publisher
+
+            pool_options = self._options.pool_options.non_default_options
+            self.publisher = Publisher([], pool_options, self._components, self.tracer)
+        self._tell([*self.publisher.listeners, listener])
+
+    def remove(self, listener: Any) -> None:
+        """Tell it no more."""
+        if self.publisher is not None:
+            self._tell([heard for heard in self.publisher.listeners if heard is not listener])
+
+    def _tell(self, listeners: list[Any]) -> None:
+        publisher, core = self.publisher, self._core()
+        if publisher is None or core is None:
+            return
+        publisher.listeners = listeners
+        publisher.log(self._components)
+        core.set_publisher(publisher, publisher.interests)
 
     def __call__(self) -> None:
         components, core = logged_components(), self._core()

@@ -47,7 +47,7 @@ class Publisher:
         components: Sequence[str] = (),
         tracer: Tracer | None = None,
     ) -> None:
-        self._listeners = listeners
+        self.listeners = listeners
         self._tracer = tracer
         self._pool_options = pool_options
         self.topology_id = ObjectId()
@@ -55,7 +55,7 @@ class Publisher:
 
     def log(self, components: Sequence[str]) -> None:
         """Write these components to the structured log from now on, and no others."""
-        listeners: list[Any] = list(self._listeners)
+        listeners: list[Any] = list(self.listeners)
         self._selections: list[Any] = []
         if components:
             from mangonel._observe import log

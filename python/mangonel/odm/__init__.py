@@ -18,6 +18,7 @@ from __future__ import annotations
 from mangonel.bson import ObjectId
 from mangonel.odm._registry import documents
 from mangonel.odm.connections.connection import Connection, connect, connection
+from mangonel.odm.connections.counted import Commands, count_commands
 from mangonel.odm.connections.identity import identity_map
 from mangonel.odm.errors import (
     DeleteDenied,
@@ -27,6 +28,7 @@ from mangonel.odm.errors import (
     NotLoaded,
     OdmError,
     StaleDocument,
+    TooManyCommands,
     UnsupportedOption,
     ValidationError,
 )
@@ -60,8 +62,10 @@ from mangonel.odm.expressions.geo import (
     Point,
     Polygon,
 )
+from mangonel.odm.expressions.named import by_name
 from mangonel.odm.expressions.orders import asc, desc
 from mangonel.odm.expressions.paths import F, Mapped, Path
+from mangonel.odm.expressions.pipeline import Pipeline
 from mangonel.odm.expressions.updates import (
     add_to_set,
     bit,
@@ -79,26 +83,31 @@ from mangonel.odm.expressions.updates import (
     set_on_insert,
     unset,
 )
+from mangonel.odm.model.any_ref import AnyRef
 from mangonel.odm.model.base import Embedded
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Version, field, many, now
-from mangonel.odm.model.hooks import after, before
+from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.refs import Many, Ref, Refs
+from mangonel.odm.model.texts import Email, Secret, Url
 from mangonel.odm.query.pages import Page, Pages
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.scope import scope
 from mangonel.odm.query.watch import Changes, Event
 from mangonel.odm.store.document import Document
 from mangonel.odm.store.files import File
-from mangonel.odm.store.mixins import SoftDelete, Timestamps
+from mangonel.odm.store.mixins import KeepsChanges, SoftDelete, Timestamps
 from mangonel.odm.store.schema import IndexPlan
 
 __all__ = [
+    "AnyRef",
     "Changes",
+    "Commands",
     "Connection",
     "Custom",
     "DeleteDenied",
     "Document",
     "DocumentNotFound",
+    "Email",
     "Embedded",
     "Event",
     "Expr",
@@ -107,6 +116,7 @@ __all__ = [
     "Index",
     "IndexPlan",
     "Indexed",
+    "KeepsChanges",
     "LineString",
     "Many",
     "Mapped",
@@ -121,29 +131,36 @@ __all__ = [
     "Page",
     "Pages",
     "Path",
+    "Pipeline",
     "Point",
     "Polygon",
     "Query",
     "Ref",
     "Refs",
+    "Secret",
     "Sequence",
     "SoftDelete",
     "StaleDocument",
     "Timestamps",
+    "TooManyCommands",
     "UnsupportedOption",
+    "Url",
     "ValidationError",
     "Version",
     "add_to_set",
     "after",
     "all_",
     "and_",
+    "around",
     "asc",
     "before",
     "between",
     "bit",
+    "by_name",
     "connect",
     "connection",
     "contains",
+    "count_commands",
     "current_date",
     "desc",
     "documents",
@@ -159,6 +176,7 @@ __all__ = [
     "in_",
     "inc",
     "json_schema",
+    "listen",
     "many",
     "max_",
     "min_",

@@ -32,6 +32,11 @@ def is_embedded(plain: Any) -> bool:
     return is_model(plain) and not plain.__is_document__
 
 
+def is_document_class(plain: Any) -> bool:
+    """Whether something is a document class."""
+    return is_model(plain) and bool(plain.__is_document__)
+
+
 def is_instance(value: Any) -> bool:
     """Whether a value is a document or an embedded document."""
     return isinstance(value, _core.OdmBase)

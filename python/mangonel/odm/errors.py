@@ -9,7 +9,8 @@ PyMongoError
     ├── StaleDocument        another program saved the document first
     ├── DeleteDenied         a delete rule forbids it
     ├── UnsupportedOption    an operation cannot honour an option of its query (also TypeError)
-    └── NotConnected         a model has no connection yet
+    ├── TooManyCommands      count_commands() found more than were allowed (also AssertionError)
+    └── NotConnected         a model has no connection yet, or one that was closed
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ class DeleteDenied(OdmError):
 
 
 class NotConnected(OdmError):
-    """A model was used before `connect()` named a database for it. Nothing was sent."""
+    """A model was used before `connect()` named a database for it, or after it was closed. Nothing was sent."""
+
+
+class TooManyCommands(OdmError, AssertionError):
+    """A block sent more commands than `count_commands` was told to allow. They were sent."""
 
 
 class UnsupportedOption(OdmError, TypeError):

@@ -169,11 +169,14 @@ class Connection:
         return SessionBlock(self, {**options})
 
     def close(self) -> None:
-        """Close the blocking client; the asyncio one is closed by `aclose`."""
+        """Close the blocking client; the asyncio one is closed by `aclose`.
+
+        Using it afterwards raises NotConnected, for documents that came from it too: call `connect()` again.
+        """
         self.clients.close()
 
     def aclose(self) -> Any:
-        """Close the asyncio client."""
+        """Close the asyncio client; as for `close`, using it afterwards raises NotConnected."""
         return self.clients.aclose()
 
     def __repr__(self) -> str:
@@ -195,6 +198,8 @@ class Clients:
         self._options = options
         self._made: dict[bool, Any] = {}
         self._connections: dict[tuple[str, str], Connection] = {}
+        self._is_closed = {False: False, True: False}
+        self._listeners: list[Any] = []
         # What signs the tokens of pages: the program's own key, or one that every process with this URI makes.
         made = os.urandom(32) if uri is None else hashlib.sha256(f"pages:{uri}".encode()).digest()
         self.page_key = page_key or made
@@ -216,23 +221,49 @@ class Clients:
         if made is None:
             from mangonel import AsyncMongoClient, MongoClient
 
+            face = "asyncio" if is_async else "blocking"
+            if self._is_closed[is_async]:
+                raise NotConnected(
+                    f"the {face} client of this connection was closed; call connect() again, and load documents anew"
+                )
             if self._uri is None:
-                face = "asyncio" if is_async else "blocking"
                 raise NotConnected(f"expected a client of the {face} face, found only the other; name a URI")
             made = (AsyncMongoClient if is_async else MongoClient)(self._uri, **self._options)
             self._made[is_async] = made
+            listeners: Any = made._listeners
+            for listener in self._listeners:
+                listeners.add(listener)
         return made
 
     def close(self) -> None:
         """Close the blocking client."""
-        client = self._made.pop(False, None)
+        client = self._taken(False)
         if client is not None:
             client.close()
 
     def aclose(self) -> Any:
         """Close the asyncio client."""
-        client = self._made.pop(True, None)
+        client = self._taken(True)
         return client.close() if client is not None else _core.odm_finished(None)
+
+    def _taken(self, is_async: bool) -> Any:
+        """The client that is to be closed; nobody gets it, or a collection of it, from now on."""
+        self._is_closed[is_async] = True
+        for found in self._connections.values():
+            found._collections[is_async].clear()
+        return self._made.pop(is_async, None)
+
+    def listen(self, listener: Any) -> None:
+        """Tell a listener of the driver's events from now on."""
+        self._listeners.append(listener)
+        for client in self._made.values():
+            client._listeners.add(listener)
+
+    def unlisten(self, listener: Any) -> None:
+        """Tell it no more."""
+        self._listeners.remove(listener)
+        for client in self._made.values():
+            client._listeners.remove(listener)
 
 
 def connect(

@@ -30,7 +30,7 @@ from mangonel.bson import (
     Timestamp,
     encode,
 )
-from mangonel.odm._registry import is_embedded, is_model
+from mangonel.odm._registry import is_document_class, is_embedded, is_model
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model import cast
 from mangonel.odm.model.annotations import evaluate, unwrap, without_none
@@ -102,6 +102,11 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
         raise TypeError(
             f"cannot keep on_delete={info.on_delete!r} for {cls.__name__}.{info.name}: no query finds a document by "
             "what its map refers to; expected a reference or a list of them"
+        )
+    if info.touch and not (is_document_class(resolved.target) and resolved.target.__stamps__()):
+        raise TypeError(
+            f"cannot touch what {cls.__name__}.{info.name} leads to: expected a reference to a model "
+            "with Timestamps"
         )
     if (
         info.on_delete == "nullify"
@@ -309,6 +314,8 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
         return "instance", plain, plain.__name__
     if issubclass(plain, re.Pattern):
         return "custom", (_pattern, lambda value: value, plain), "Pattern"
+    if plain.__module__ == "ipaddress":
+        return "custom", (_of_text(plain), str, plain), plain.__name__
     load, dump = getattr(plain, "__from_bson__", None), getattr(plain, "__to_bson__", None)
     if load is not None and dump is not None:
         # `dump` is a method, called with the value.
@@ -347,6 +354,17 @@ def _deque(inner: dict[str, Any]) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"expected deque, got {type(value).__name__}")
         return collections.deque(value)
+
+    return load
+
+
+def _of_text(kind: Any) -> Any:
+    """What makes an IP address or network of its text; numbers, which it would take too, are refused."""
+
+    def load(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return kind(value)
 
     return load
 

@@ -27,6 +27,7 @@ class FieldInfo:
     frozen: bool = False
     on_delete: str | None = None
     choices: tuple[Any, ...] | None = None
+    touch: bool = False
     name: str = ""
     annotation: Any = None
     owner: type[Any] | None = None
@@ -40,6 +41,7 @@ def field(
     lazy: bool | None = None,
     frozen: bool = False,
     on_delete: str | None = None,
+    touch: bool = False,
     init: bool = True,
 ) -> T: ...
 @overload
@@ -50,6 +52,7 @@ def field(
     lazy: bool | None = None,
     frozen: bool = False,
     on_delete: str | None = None,
+    touch: bool = False,
     init: bool = True,
 ) -> T: ...
 @overload
@@ -59,6 +62,7 @@ def field(
     lazy: bool | None = None,
     frozen: bool = False,
     on_delete: str | None = None,
+    touch: bool = False,
     init: bool = True,
 ) -> Any: ...
 def field(
@@ -69,6 +73,7 @@ def field(
     lazy: bool | None = None,
     frozen: bool = False,
     on_delete: str | None = None,
+    touch: bool = False,
     init: bool = True,
 ) -> Any:
     """Describe a field beyond its annotation.
@@ -82,6 +87,7 @@ def field(
         frozen: refuse to set it once the document is stored.
         on_delete: for a reference: what deleting its target does to this document: "cascade", "nullify", "deny" or
             "pull" (out of a list). None: nothing.
+        touch: for a reference to a model with `Timestamps`: storing or deleting this document sets `updated_at` there.
         init: for type checkers only: whether the constructor takes it.
 
     Raises:
@@ -96,7 +102,7 @@ def field(
         raise ValueError(
             f'expected "cascade", "nullify", "deny" or "pull" for on_delete, found {on_delete!r}'
         )
-    return FieldInfo(default, default_factory, key, lazy, frozen, on_delete)
+    return FieldInfo(default, default_factory, key, lazy, frozen, on_delete, touch=touch)
 
 
 def now() -> dt.datetime:

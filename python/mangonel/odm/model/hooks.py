@@ -1,4 +1,4 @@
-"""Hooks: methods that run before and after what happens to a document, marked with `@before` and `@after`.
+"""Hooks: methods that run before and after what happens to a document, marked with `@before`, `@after`, `@around`.
 
 Knows no connection. Hooks of embedded documents run one after the other, never inside each other.
 """
@@ -6,10 +6,10 @@ Knows no connection. Hooks of embedded documents run one after the other, never 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from mangonel.odm._registry import is_embedded_instance
+from mangonel.odm._registry import is_embedded_instance, models
 
 EVENTS = frozenset(
     {
@@ -26,6 +26,10 @@ EVENTS = frozenset(
     }
 )
 
+# Those that a generator may stand around.
+AROUND = frozenset({"insert", "update", "save", "delete"})
+
+T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -38,7 +42,11 @@ class Hook:
         self.name = name
         self.function = function
         self.events = events
-        self.is_coroutine = inspect.iscoroutinefunction(function)
+        self.is_coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        if any(event.startswith("around") for event in events) and not (
+            inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        ):
+            raise TypeError(f"expected a generator function for around(), found {name!r}, which has no yield")
         if self.is_coroutine and "after_load" in events:
             raise TypeError(
                 f"expected a plain function for after('load'), found the coroutine function {name!r}"
@@ -83,11 +91,34 @@ def after(*events: str) -> Callable[[Method], Method]:
     return _mark("after", events)
 
 
+def around(*events: str) -> Callable[[Method], Method]:
+    """Run a generator method around events: insert, update, save, delete; it yields once, where the event happens.
+
+    An error of the event is raised at the `yield`, and goes on afterwards. On asyncio it may be an asynchronous
+    generator.
+
+    Args:
+        events: their names.
+
+    Example:
+        >>> class Report(Document):
+        ...     title: str
+        ...
+        ...     @around("save")
+        ...     def _timed(self):
+        ...         print("saving", self.title)
+        ...         yield
+        ...         print("saved")
+        >>> Report(title="tea").save().title
+        saving tea
+        saved
+        'tea'
+    """
+    return _mark("around", events)
+
+
 def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
-    for event in events:
-        if event not in EVENTS or (when == "before" and event in ("load", "commit", "rollback")):
-            raise ValueError(f"expected events among {', '.join(sorted(EVENTS))}, found {event!r}")
-    names = tuple(f"{when}_{event}" for event in events)
+    names = _names(when, events)
 
     def mark(method: Method) -> Method:
         target: Any = method.__func__ if isinstance(method, classmethod) else method
@@ -95,6 +126,69 @@ def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
         return method
 
     return mark
+
+
+def _names(when: str, events: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of events before, after or around which something runs."""
+    known = AROUND if when == "around" else EVENTS
+    for event in events:
+        if event not in known or (when == "before" and event in ("load", "commit", "rollback")):
+            raise ValueError(f"expected events among {', '.join(sorted(known))}, found {event!r}")
+    return tuple(f"{when}_{event}" for event in events)
+
+
+# What `listen` added: of which model, and the hook.
+_listened: list[tuple[Any, Hook]] = []
+
+
+def listen(when: str, event: str, function: Callable[..., Any], model: Any = None) -> Callable[[], None]:
+    """Call a function before or after an event of all documents, or of a model and its subclasses.
+
+    Args:
+        when: "before" or "after".
+        event: as for `before` and `after`: "save", "insert", "delete", ….
+        function: called with the document; for `query_update` and `query_delete` with the model, the filter and, for
+            updates, the update document. A coroutine function serves on asyncio only.
+        model: a document class. None: all of them.
+
+    Returns:
+        What ends it, without arguments.
+
+    Example:
+        >>> stop = listen("after", "save", lambda document: print("saved", document.title), Post)
+        >>> Post(title="Tea").save().title
+        saved Tea
+        'Tea'
+        >>> stop()
+    """
+    if when not in ("before", "after"):
+        raise ValueError(f'expected "before" or "after", found {when!r}')
+    hook = Hook(getattr(function, "__name__", "function"), function, _names(when, (event,)))
+    entry = (model, hook)
+    _listened.append(entry)
+    _announce(event)
+
+    def stop() -> None:
+        if entry in _listened:
+            _listened.remove(entry)
+            _announce(event)
+
+    return stop
+
+
+def _announce(event: str) -> None:
+    """Let every model know the hooks that it has now."""
+    for cls in models:
+        cls.__hooks__ = collect_hooks(cls)
+        if "__is_plain__" in cls.__dict__:
+            type.__delattr__(cls, "__is_plain__")
+        if event == "load":
+            # The core calls hooks of loading by itself.
+            cls.__model__.reset()
+
+
+def _is_meant(cls: Any, model: Any) -> bool:
+    return bool(cls.__is_document__) if model is None else issubclass(cls, model)
 
 
 def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
@@ -109,7 +203,8 @@ def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
             elif name in found and callable(function):
                 found.pop(name)
     by_event: dict[str, list[Hook]] = {}
-    for hook in found.values():
+    heard = [hook for model, hook in _listened if _is_meant(cls, model)]
+    for hook in [*found.values(), *heard]:
         for event in hook.events:
             by_event.setdefault(event, []).append(hook)
     return by_event
@@ -194,6 +289,63 @@ async def run_flow(instance: Any, event: str, port: Any) -> None:
         if not port.is_async:
             _refuse_coroutine(hook)
         await port.call(hook.function, current)
+
+
+async def around_flow(
+    documents: list[tuple[Any, str]],
+    port: Any,
+    act_flow: Callable[..., Coroutine[Any, Any, T]],
+    *arguments: Any,
+) -> T:
+    """Do something to documents inside their hooks around it.
+
+    Args:
+        documents: each with its event.
+        port: of the face.
+        act_flow: the flow that does it.
+        arguments: its arguments.
+    """
+    entered: list[tuple[Hook, Any]] = []
+    try:
+        for document, name in documents:
+            for event in ("around_save", f"around_{name}") if name != "delete" else ("around_delete",):
+                for hook, current in listeners(document, event):
+                    if not port.is_async:
+                        _refuse_coroutine(hook)
+                    generator = hook.function(current)
+                    await _step_flow(hook, generator, port, None)
+                    entered.append((hook, generator))
+        made = await act_flow(*arguments)
+    except BaseException as error:
+        for hook, generator in reversed(entered):
+            await _step_flow(hook, generator, port, error)
+        raise
+    for hook, generator in reversed(entered):
+        if await _step_flow(hook, generator, port, None):
+            raise TypeError(f"expected one yield in the hook {hook.name!r} around an event, found another")
+    return made
+
+
+async def _step_flow(hook: Hook, generator: Any, port: Any, error: BaseException | None) -> bool:
+    """Let a generator go on, or raise an error in it; return whether it came to a yield."""
+    try:
+        if hook.is_coroutine:
+            if error is None:
+                await port.call(generator.__anext__)
+            else:
+                await port.call(generator.athrow, error)
+        # Here and not by the port: no coroutine lets a StopIteration pass.
+        elif error is None:
+            next(generator)
+        else:
+            generator.throw(error)
+    except (StopIteration, StopAsyncIteration):
+        return False
+    except BaseException as raised:
+        if raised is not error:
+            raise
+        return False
+    return True
 
 
 async def run_query_flow(cls: Any, event: str, port: Any, query: Any, update: Any = None) -> None:

@@ -55,6 +55,7 @@ class ModelMeta(_core.OdmMeta):
                 info.lazy,
                 info.frozen,
                 info.on_delete,
+                touch=info.touch,
                 name=attribute,
                 annotation=annotation,
             )

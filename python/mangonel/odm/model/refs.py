@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from mangonel._core import odm_origin
-from mangonel.odm._registry import is_document, is_instance, is_model
+from mangonel.odm._registry import is_document, is_embedded_instance, is_instance, is_model
 from mangonel.odm.errors import DocumentNotFound, ValidationError
 from mangonel.odm.expressions.paths import key_of_name
 from mangonel.odm.model.annotations import evaluate, unwrap
@@ -400,6 +400,11 @@ def _hashable(id: Any) -> Any:
     return id
 
 
+def stored_id(id: Any) -> Any:
+    """Return an id as a query has it: one that is an embedded document, as a document."""
+    return dict(id.to_bson()) if is_embedded_instance(id) else id
+
+
 def flat_ids(found: Iterable[Any]) -> list[Any]:
     """Return ids of what a field's siblings have: ids, lists of ids, references, None."""
     ids: list[Any] = []
@@ -423,7 +428,7 @@ def _request(refs: Ref[Any] | Refs[Any], is_async: bool) -> Any:
 
 async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
     """Fetch documents of a query by their ids, each once, in as few steps as their number needs."""
-    wanted = list({_hashable(id): id for id in ids}.values())
+    wanted = list({_hashable(id): stored_id(id) for id in ids}.values())
     documents: list[Any] = []
     # An id takes some 20 bytes of the command, which may have 16 MiB.
     for start in range(0, len(wanted), 50_000):

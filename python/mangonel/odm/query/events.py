@@ -6,10 +6,11 @@ from typing import Any
 
 from mangonel.odm.connections.transactions import after_commit_flow, after_rollback
 from mangonel.odm.model.hooks import has_hooks, run_flow
+from mangonel.odm.model.refs import flat_ids
 
 _SAVE_EVENTS = tuple(
     f"{when}_{event}"
-    for when in ("before", "after")
+    for when in ("before", "after", "around")
     for event in ("validate", "insert", "update", "save", "commit", "rollback")
     if when == "after" or event not in ("commit", "rollback")
 )
@@ -19,7 +20,13 @@ def is_plain(cls: Any) -> bool:
     """Whether saving a document runs no hooks, stamps no times and counts nothing."""
     found = cls.__dict__.get("__is_plain__")
     if found is None:
-        found = not has_hooks(cls, *_SAVE_EVENTS) and not cls.__stamps__() and not sequences(cls)
+        found = not (
+            has_hooks(cls, *_SAVE_EVENTS)
+            or cls.__stamps__()
+            or sequences(cls)
+            or cls.__keeps_changes__
+            or touching(cls)
+        )
         type.__setattr__(cls, "__is_plain__", found)
     return bool(found)
 
@@ -31,6 +38,25 @@ def sequences(cls: Any) -> dict[str, str]:
         for name, field in cls.__plan__.fields.items()
         if field.sequence is not None
     }
+
+
+def touching(cls: Any) -> list[Any]:
+    """Return the references whose documents are touched when one of a class is stored."""
+    return [field for field in cls.__plan__.fields.values() if field.info.touch]
+
+
+async def touch_targets_flow(document: Any, place: Any) -> None:
+    """Set the times of change of the documents that a stored one says to touch."""
+    for field in touching(document.__class__):
+        target, value = field.target, getattr(document, field.name)
+        ids = flat_ids(value if isinstance(value, list) else [value])
+        if not ids:
+            continue
+        stamps = {key: now() for (key, is_update), now in target.__stamps__().items() if is_update}
+        query = target.unscoped({"_id": {"$in": ids}})._from(place.connection)
+        query = query.session(place.session.get("session"))
+        request = query._request("update", place.port.is_async)
+        await query._update_flow(request, [{"$set": stamps}], None, False)
 
 
 async def before_flow(document: Any, port: Any, validate: bool, event: str) -> None:
@@ -49,10 +75,14 @@ async def before_insert_flow(document: Any, collection: Any, validate: bool) -> 
         await before_flow(document, collection._port, validate, "insert")
         await count_flow(document, collection, cls)
         document.__stamp__(True)
+        document.__note_changes__()
 
 
-async def after_flow(document: Any, port: Any, event: str) -> None:
-    """Run the hooks after a document was stored."""
+async def after_flow(document: Any, port: Any, event: str, place: Any = None) -> None:
+    """Run the hooks after a document was stored; where, unless a query stored it."""
+    if place is not None:
+        document.__keep_changes__()
+        await touch_targets_flow(document, place)
     await run_flow(document, f"after_{event}", port)
     await run_flow(document, "after_save", port)
     if has_hooks(type(document), "after_rollback"):

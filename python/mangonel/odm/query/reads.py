@@ -11,10 +11,12 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.connections.identity import current_map
-from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, ValidationError
+from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.model.hooks import family
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import decode
+from mangonel.odm.model.texts import Secret
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
 from mangonel.odm.query.include import attach_found, include_flow, lookup_flow
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
@@ -144,8 +146,8 @@ class QueryReads(QueryBuilder[T]):
         cursor = request.collection.find(request.filter, **request.keywords)
         read = self._reader(request)
         try:
-            while request.port.flow(self._fetch_flow(cursor)):
-                while not cursor._batch.is_empty:
+            while request.port.flow(self._fetch_flow(cursor)) or (cursor._is_tailable and cursor.alive):
+                while cursor._batch is not None and not cursor._batch.is_empty:
                     yield request.port.flow(self._slice_flow(cursor, read, request))
         finally:
             cursor.close()
@@ -377,6 +379,7 @@ class QueryReads(QueryBuilder[T]):
     async def _json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         if self._is_none:
             return b"[]"
+        self._refuse_secrets(exclude)
         keywords = {**request.keywords, **self._without(exclude)}
         cursor = request.collection.find(request.filter, **keywords)
         pieces: list[bytes] = []
@@ -392,6 +395,20 @@ class QueryReads(QueryBuilder[T]):
         while await cursor._fetch_flow():
             pieces.append(_core.odm_json(cursor._batch, self._model.__model__, only))
         return b"[" + b",".join(pieces) + b"]"
+
+    def _refuse_secrets(self, exclude: tuple[Any, ...]) -> None:
+        """Refuse what the core would write out: it sees the stored text, and no Secret."""
+        left_out, only = {key_of(field, self._model) for field in exclude}, self._wish.get("only")
+        for model in family(self._model):
+            for field in model.__plan__.fields.values():
+                is_left_out = model is self._model and (
+                    field.key in left_out or (only is not None and field.key not in only)
+                )
+                if field.type is Secret and not is_left_out:
+                    raise UnsupportedOption(
+                        f"json() cannot honour the Secret {model.__name__}.{field.name}: it would be shown; "
+                        "exclude it, or use to_json() of documents"
+                    )
 
     def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
         """The options of a find that leaves these fields out too, whatever the query asks for."""
@@ -580,7 +597,7 @@ class _AsyncDocuments(Generic[T]):
                 self._documents = await self._query._slice_flow(cursor, self._read, self._request)
                 self._at = 1
                 return self._documents[0]
-            if not await self._query._fetch_flow(cursor):
+            if not await self._query._fetch_flow(cursor) and not (cursor._is_tailable and cursor.alive):
                 break
         raise StopAsyncIteration
 

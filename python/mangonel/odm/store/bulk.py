@@ -11,6 +11,8 @@ from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
 from mangonel.odm.errors import StaleDocument
 from mangonel.odm.model.convert import NEW
+from mangonel.odm.model.hooks import around_flow, has_hooks
+from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
 from mangonel.odm.store.writes import filter_of
 from mangonel.operations import InsertOne, UpdateOne
@@ -34,6 +36,22 @@ class _Write:
 
 async def insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:
     """Store new documents."""
+    return await _inside_flow(place, documents, _insert_many_flow, place, documents, ordered)
+
+
+async def _inside_flow(place: Place, documents: list[Any], act_flow: Any, *arguments: Any) -> int:
+    """Store documents inside their hooks around that."""
+    events = ("around_insert", "around_update", "around_save")
+    concerned: list[tuple[Any, str]] = []
+    if any(has_hooks(kind, *events) for kind in set(map(type, documents))):
+        concerned = [
+            (document, "insert" if _core.odm_flags(document) & NEW else "update") for document in documents
+        ]
+    count: int = await around_flow(concerned, place.port, act_flow, *arguments)
+    return count
+
+
+async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:
     writes: list[_Write] = []
     for document in documents:
         touch(document)
@@ -60,6 +78,10 @@ def _insert_many(collection: Any, documents: list[Any], ordered: bool, options: 
 
 async def save_all_flow(place: Place, documents: list[Any], ordered: bool) -> int:
     """Save documents by one bulk write."""
+    return await _inside_flow(place, documents, _save_all_flow, place, documents, ordered)
+
+
+async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> int:
     writes: list[_Write] = []
     requests: list[Any] = []
     error: BulkWriteError | None = None
@@ -116,6 +138,7 @@ async def _prepared_flow(document: Any, place: Place) -> _Write | None:
         await before_flow(document, place.port, True, "update")
         if _core.odm_changes(document):
             document.__stamp__(False)
+            document.__note_changes__()
     return _Write(document, None)
 
 
@@ -143,7 +166,7 @@ async def _settle_flow(writes: list[_Write], place: Place) -> None:
             _core.odm_set_origin(write.document, place.connection)
     for write in writes:
         if write.is_stored and not is_plain(write.document.__class__):
-            await after_flow(write.document, place.port, write.event)
+            await after_flow(write.document, place.port, write.event, place)
 
 
 def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
@@ -160,14 +183,14 @@ async def _find_stale_flow(writes: list[_Write], place: Place) -> None:
 
     A bulk write answers only how many matched, so versions are asked for: those that moved on were stored.
     """
-    ids = [write.document.id for write in writes if write.data is None and write.is_stored]
+    ids = [stored_id(write.document.id) for write in writes if write.data is None and write.is_stored]
     found = await place.port.call(_versions, place.collection, ids, place.session)
     stored = {repr(row["_id"]): row for row in found}
     for write in writes:
         if write.data is not None or not write.is_stored:
             continue
         expected = _core.odm_version(write.document)
-        row = stored.get(repr(write.document.id))
+        row = stored.get(repr(stored_id(write.document.id)))
         write.is_stored = row is not None and (expected is None or row.get(expected[0]) == expected[1] + 1)
 
 

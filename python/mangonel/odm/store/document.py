@@ -39,6 +39,7 @@ class Document(Base):
     - `__collection__`: the collection's name; without it the class's, in snake case.
     - `__connection__`: the alias of the connection; "default".
     - `__indexes__`: a list of `Index`.
+    - `__view__ = (Order, pipeline)`: the documents are what a pipeline makes of another model's; they are read only.
     - `__root__ = True`: subclasses share the collection, told apart by the key `__tag__`.
     - `__unknown__`: what becomes of keys that no field has: "keep", "ignore" or "forbid".
     - `__on_bad__ = "raw"`: values of the wrong type are loaded as they are instead of raising.
@@ -65,6 +66,8 @@ class Document(Base):
     __options__: ClassVar[dict[str, Any]] = {}
     __collection_options__: ClassVar[dict[str, Any]] = {}
     __default_scope__: ClassVar[Any] = None
+    __keeps_changes__: ClassVar[bool] = False
+    __view__: ClassVar[tuple[Any, Iterable[Any]] | None] = None
 
     id: ObjectId = field(default_factory=ObjectId, key="_id")
 
@@ -87,6 +90,12 @@ class Document(Base):
         return {}
 
     def __mark_deleted__(self) -> None:
+        return
+
+    def __note_changes__(self) -> None:
+        """Remember what is about to be stored; `__keep_changes__` does, once it is."""
+
+    def __keep_changes__(self) -> None:
         return
 
     @classmethod
@@ -608,7 +617,9 @@ class Document(Base):
         return bool(self.id == other.id)
 
     def __hash__(self) -> int:  # type: ignore[override]
-        return hash((self.__collection_name__(), self.id))
+        id: Any = self.id
+        # An id of several fields is an embedded document, which has no hash.
+        return hash((self.__collection_name__(), repr(id) if isinstance(id, Base) else id))
 
 
 def snake_case(name: str) -> str:

@@ -1,8 +1,10 @@
-"""Ready-made parts of models: times of creation and change, and deletion that only marks."""
+"""Ready-made parts of models: times of creation and change, deletion that only marks, changes that are kept."""
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
@@ -50,6 +52,46 @@ class Timestamps(Document):
         """Set `updated_at` to now; `save()` stores it."""
         self.updated_at = _now_of(self)
         return self
+
+
+# What documents stored last, and what they are about to store, by the document's address as long as it lives.
+_kept: dict[int, tuple[weakref.ref[Any], dict[str, Any], dict[str, Any]]] = {}
+
+
+class KeepsChanges(Document):
+    """Adds `previous_changes()`: what the last save or insert of this object stored.
+
+    Example:
+        >>> class Price(KeepsChanges):  # a Document
+        ...     cents: int
+        >>> price = Price(cents=1).save()
+        >>> price.cents = 2
+        >>> price.save().previous_changes()
+        {'cents': (1, 2)}
+    """
+
+    __abstract__ = True
+    __keeps_changes__ = True
+
+    def previous_changes(self) -> dict[str, tuple[Any, Any]]:
+        """Return the fields that the last save stored, each with its former and its new value."""
+        found = _kept.get(id(self))
+        return dict(found[1]) if found is not None else {}
+
+    def __note_changes__(self) -> None:
+        made = (
+            {name: (None, getattr(self, name)) for name in self.__fields__} if self.is_new else self.changes()
+        )
+        key = id(self)
+        known = _kept.get(key)
+        former = known[1] if known is not None else {}
+        # Values as they are now: what a list becomes later was not stored by this save.
+        _kept[key] = (weakref.ref(self, lambda _: _kept.pop(key, None)), former, copy.deepcopy(made))
+
+    def __keep_changes__(self) -> None:
+        found = _kept.get(id(self))
+        if found is not None:
+            _kept[id(self)] = (found[0], found[2], {})
 
 
 def _not_deleted(query: Query[Any]) -> Query[Any]:

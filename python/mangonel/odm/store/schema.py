@@ -172,6 +172,11 @@ def _create(collection: Any, wanted: list[dict[str, Any]]) -> Any:
 async def create_collection_flow(cls: Any, collection: Any, validate: bool) -> None:
     """Create a model's collection."""
     options = dict(cls.__collection_options__)
+    if cls.__view__ is not None:
+        source, pipeline = cls.__view__
+        options |= {"viewOn": source.__collection_name__(), "pipeline": list(pipeline)}
+        if validate:
+            raise ValueError(f"cannot validate {cls.__name__}: it is a view, which stores nothing")
     if validate:
         options["validator"] = {"$jsonSchema": bson_schema(cls)}
     await collection._port.call(_create_collection, collection, options)

@@ -15,24 +15,35 @@ from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.convert import NEW, PARTIAL, reduce, restore
-from mangonel.odm.model.hooks import run_flow
-from mangonel.odm.model.refs import Ref, Refs
-from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
+from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
+from mangonel.odm.model.refs import Ref, Refs, stored_id
+from mangonel.odm.query.events import (
+    after_flow,
+    before_flow,
+    before_insert_flow,
+    is_plain,
+    touch_targets_flow,
+)
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.rules import carry_out_flow, plan_rules_flow
 from mangonel.odm.query.writes import update_for
 
 
-async def insert_flow(document: Any, place: Place, validate: bool) -> Any:
-    """Store a new document."""
+async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bool = False) -> Any:
+    """Store a new document; `is_inside`: its hooks around that run already."""
+    is_simple = is_plain(document.__class__)
+    if not (is_simple or is_inside) and has_hooks(document.__class__, "around_insert", "around_save"):
+        return await around_flow(
+            [(document, "insert")], place.port, insert_flow, document, place, validate, True
+        )
     touch(document)
     await before_insert_flow(document, place.collection, validate)
     data = _core.odm_encode(document)
     await place.port.call(_insert, place.collection, RawBSONDocument(data), place.session)
     _core.odm_stored(document, data)
     _core.odm_set_origin(document, place.connection)
-    if not is_plain(document.__class__):
-        await after_flow(document, place.port, "insert")
+    if not is_simple:
+        await after_flow(document, place.port, "insert", place)
     return document
 
 
@@ -40,20 +51,27 @@ def _insert(collection: Any, document: Any, options: dict[str, Any]) -> Any:
     return collection.insert_one(document, **options)
 
 
-async def save_flow(document: Any, place: Place, validate: bool, cascade: bool, where: Any) -> Any:
-    """Store what changed."""
+async def save_flow(
+    document: Any, place: Place, validate: bool, cascade: bool, where: Any, is_inside: bool = False
+) -> Any:
+    """Store what changed; `is_inside`: its hooks around that run already."""
     cls = document.__class__
     port, collection = place.port, place.collection
     if cascade:
         await cascade_flow(document, place)
     if _core.odm_flags(document) & NEW:
         return await insert_flow(document, place, validate)
-    touch(document)
     is_simple = is_plain(cls)
+    if not (is_simple or is_inside) and has_hooks(cls, "around_update", "around_save"):
+        return await around_flow(
+            [(document, "update")], port, save_flow, document, place, validate, False, where, True
+        )
+    touch(document)
     if not is_simple:
         await before_flow(document, port, validate, "update")
         if _core.odm_changes(document):
             document.__stamp__(False)
+            document.__note_changes__()
     if where is None and not place.session:
         concern = collection._write_concern
         if not concern.acknowledged:
@@ -89,7 +107,7 @@ async def save_flow(document: Any, place: Place, validate: bool, cascade: bool, 
         await missing_flow(document, place, where)
     _core.odm_settle(document, True)
     if not is_simple:
-        await after_flow(document, port, "update")
+        await after_flow(document, port, "update", place)
     return document
 
 
@@ -124,7 +142,7 @@ async def missing_flow(document: Any, place: Place, where: Any = None) -> None:
     """Say why nothing matched a document's save."""
     cls = document.__class__
     if len(filter_of(document)) > 1 or where is not None:
-        found = await place.port.call(_count, place.collection, document.id, place.session)
+        found = await place.port.call(_count, place.collection, stored_id(document.id), place.session)
         if found:
             what = (
                 "does not fulfil the condition"
@@ -159,6 +177,10 @@ async def cascade_flow(document: Any, place: Place) -> None:
 
 async def replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     """Store the whole document."""
+    return await around_flow([(document, "update")], place.port, _replace_flow, document, place, upsert)
+
+
+async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     cls = document.__class__
     if _core.odm_flags(document) & PARTIAL:
         raise ValueError(
@@ -167,6 +189,7 @@ async def replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     touch(document)
     await before_flow(document, place.port, True, "update")
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
+    document.__note_changes__()
     query, version = filter_of(document), _core.odm_version(document)
     former = reduce(document)[1] if version is not None else None
     if version is not None:
@@ -194,7 +217,7 @@ async def replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         raise
     _core.odm_stored(document, data)
     _core.odm_set_origin(document, place.connection)
-    await after_flow(document, place.port, "update")
+    await after_flow(document, place.port, "update", place)
     return document
 
 
@@ -204,7 +227,7 @@ def _replace_one(collection: Any, query: Any, data: Any, upsert: bool, options: 
 
 def _by_id(document: Any, place: Place) -> Query[Any]:
     """The query for a document where it is stored, whatever its scope."""
-    query: Query[Any] = Query(document.__class__).find({"_id": document.id}).eager()
+    query: Query[Any] = Query(document.__class__).find({"_id": stored_id(document.id)}).eager()
     return query.using(place.connection).session(place.session.get("session"))
 
 
@@ -258,13 +281,17 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
 
 async def delete_flow(document: Any, place: Place) -> None:
     """Delete a document, by the delete rules of the references to it."""
+    await around_flow([(document, "delete")], place.port, _delete_flow, document, place)
+
+
+async def _delete_flow(document: Any, place: Place) -> None:
     cls = document.__class__
     port = place.port
     touch(document)
     await run_flow(document, "before_delete", port)
     # Nothing is changed by the rules before the document itself is gone: it may be stale.
     request = _by_id(document, place)._request("delete", port.is_async)
-    plan = await plan_rules_flow(cls, [document.id], request)
+    plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     if cls.__soft_delete__():
         document.__mark_deleted__()
         await save_flow(document, place, False, False, None)
@@ -272,12 +299,13 @@ async def delete_flow(document: Any, place: Place) -> None:
         query = filter_of(document)
         result = await port.call(_delete_one, place.collection, query, place.session)
         if result.acknowledged and not result.deleted_count and len(query) > 1:
-            found = await port.call(_count, place.collection, document.id, place.session)
+            found = await port.call(_count, place.collection, stored_id(document.id), place.session)
             if found:
                 raise StaleDocument(
                     f"the {cls.__name__} {document.id!r} was saved by somebody else; reload it"
                 )
         _core.odm_mark_deleted(document)
+        await touch_targets_flow(document, place)
     await carry_out_flow(plan, request)
     await run_flow(document, "after_delete", port)
 

@@ -1,0 +1,358 @@
+"""Pipelines made step by step of fields instead of strings. Knows models only by their names; sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self, TypeAlias
+
+from mangonel.odm.expressions.expr import Where, query_of
+from mangonel.odm.expressions.orders import Order
+from mangonel.odm.expressions.paths import Path
+
+Accumulator: TypeAlias = "tuple[str, Any] | str | Mapping[str, Any]"
+
+
+class Pipeline:
+    """Stages of an aggregation, for `query.aggregate(pipeline)`. Each method returns a new one with one more stage.
+
+    Fields are attributes of the model; names that a stage made are written as strings. An accumulator is its name with
+    what it takes, `("avg", User.age)`, or `"count"`.
+
+    Args:
+        stages: those to begin with.
+
+    Example:
+        >>> ages = Pipeline().group(User.status, people="count", age=("avg", User.age)).sort("-people")
+        >>> User.find(User.age > 18).aggregate(ages)
+        [{'_id': 'active', 'people': 2, 'age': 30.0}]
+    """
+
+    __slots__ = ("_stages",)
+
+    def __init__(self, stages: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._stages = tuple(dict(stage) for stage in stages)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter([dict(stage) for stage in self._stages])
+
+    def __len__(self) -> int:
+        return len(self._stages)
+
+    def __repr__(self) -> str:
+        return f"Pipeline({list(self._stages)!r})"
+
+    def stage(self, stage: Mapping[str, Any]) -> Self:
+        """Add a stage as the server has it.
+
+        Args:
+            stage: one document, such as `{"$sample": {"size": 3}}`.
+
+        Example:
+            >>> Pipeline().stage({"$indexStats": {}})
+            Pipeline([{'$indexStats': {}}])
+        """
+        return type(self)((*self._stages, stage))
+
+    def match(self, *where: Where) -> Self:
+        """Go on with what fulfils all conditions.
+
+        Args:
+            where: conditions, or query documents.
+
+        Example:
+            >>> Pipeline().match(User.age > 30)
+            Pipeline([{'$match': {'age': {'$gt': 30}}}])
+        """
+        return self.stage({"$match": query_of(*where)})
+
+    def group(self, by: Any = None, **made: Accumulator) -> Self:
+        """Make one document of each group.
+
+        Args:
+            by: the field whose values are the groups, several of them by name, or None for one group of all.
+            made: what each group has beside its `_id`.
+
+        Example:
+            >>> Pipeline().group(User.status, oldest=("max", User.age))
+            Pipeline([{'$group': {'_id': '$status', 'oldest': {'$max': '$age'}}}])
+        """
+        return self.stage({"$group": {"_id": _value(by), **_accumulators(made)}})
+
+    def bucket(self, by: Any, boundaries: Iterable[Any], *, default: Any = None, **made: Accumulator) -> Self:
+        """Make one document of each range of values.
+
+        Args:
+            by: the field.
+            boundaries: where each range begins; the last is where the last one ends.
+            default: the `_id` of what lies outside; None: such documents are an error.
+            made: what each range has; by default its `count`.
+
+        Example:
+            >>> Pipeline().bucket(User.age, [0, 18, 65], people="count")
+            Pipeline([{'$bucket': {'groupBy': '$age', 'boundaries': [0, 18, 65], 'output': {'people': {'$sum': 1}}}}])
+        """
+        stage: dict[str, Any] = {"groupBy": _value(by), "boundaries": list(boundaries)}
+        if default is not None:
+            stage["default"] = default
+        if made:
+            stage["output"] = _accumulators(made)
+        return self.stage({"$bucket": stage})
+
+    def unwind(self, field: Any, *, keep_empty: bool = False, index: str | None = None) -> Self:
+        """Make one document of each element of a list.
+
+        Args:
+            field: the list.
+            keep_empty: True: documents whose list is empty or missing stay.
+            index: the key that the element's place is put under.
+
+        Example:
+            >>> Pipeline().unwind(User.tags)
+            Pipeline([{'$unwind': {'path': '$tags'}}])
+        """
+        stage: dict[str, Any] = {"path": f"${_key(field)}"}
+        if keep_empty:
+            stage["preserveNullAndEmptyArrays"] = True
+        if index is not None:
+            stage["includeArrayIndex"] = index
+        return self.stage({"$unwind": stage})
+
+    def project(self, *fields: Any, **made: Any) -> Self:
+        """Keep these fields, and make others.
+
+        Args:
+            fields: to keep; the id is kept too, unless `_id=False`.
+            made: by key: a field, or an expression of the server.
+
+        Example:
+            >>> Pipeline().project(User.name, years=User.age)
+            Pipeline([{'$project': {'name': 1, 'years': '$age'}}])
+        """
+        kept = {_key(field): 1 for field in fields}
+        return self.stage({"$project": {**kept, **{key: _value(value) for key, value in made.items()}}})
+
+    def set(self, **made: Any) -> Self:
+        """Add keys, or set them.
+
+        Args:
+            made: by key: a field, or an expression of the server.
+
+        Example:
+            >>> Pipeline().set(years=User.age)
+            Pipeline([{'$set': {'years': '$age'}}])
+        """
+        return self.stage({"$set": {key: _value(value) for key, value in made.items()}})
+
+    def sort(self, *orders: Any) -> Self:
+        """Sort by fields, or by keys that a stage made.
+
+        Args:
+            orders: the most significant one first.
+
+        Example:
+            >>> Pipeline().sort("-people", User.name)
+            Pipeline([{'$sort': {'people': -1, 'name': 1}}])
+        """
+        found: dict[str, Any] = {}
+        for order in orders:
+            if isinstance(order, Order):
+                found[_key(order.field)] = order.direction
+            elif isinstance(order, str) and order[:1] == "-":
+                found[order[1:]] = -1
+            else:
+                found[_key(order)] = 1
+        return self.stage({"$sort": found})
+
+    def skip(self, count: int) -> Self:
+        """Leave out the first ones.
+
+        Args:
+            count: how many.
+
+        Example:
+            >>> Pipeline().skip(20)
+            Pipeline([{'$skip': 20}])
+        """
+        return self.stage({"$skip": count})
+
+    def limit(self, count: int) -> Self:
+        """Go on with at most so many.
+
+        Args:
+            count: how many.
+
+        Example:
+            >>> Pipeline().limit(20)
+            Pipeline([{'$limit': 20}])
+        """
+        return self.stage({"$limit": count})
+
+    def sample(self, size: int) -> Self:
+        """Go on with so many, by chance.
+
+        Args:
+            size: how many.
+
+        Example:
+            >>> Pipeline().sample(20)
+            Pipeline([{'$sample': {'size': 20}}])
+        """
+        return self.stage({"$sample": {"size": size}})
+
+    def count(self, key: str = "count") -> Self:
+        """End with one document that has their number; none when there are none.
+
+        Args:
+            key: the key of the number.
+
+        Example:
+            >>> User.find().aggregate(Pipeline().count())
+            [{'count': 2}]
+        """
+        return self.stage({"$count": key})
+
+    def lookup(self, model: Any, local: Any, foreign: Any, into: str, *, pipeline: Any = ()) -> Self:
+        """Put the documents of another model that match under a key, as a list.
+
+        Args:
+            model: the other document class, of the same database.
+            local: the field here.
+            foreign: the field there; "_id" for the id.
+            into: the key.
+            pipeline: stages for what is found there.
+
+        Example:
+            >>> Pipeline().lookup(Post, User.id, Post.author, "posts")
+            Pipeline([{'$lookup': {'from': 'post', 'localField': '_id', 'foreignField': 'author', 'as': 'posts'}}])
+        """
+        stage: dict[str, Any] = {
+            "from": model.__collection_name__(),
+            "localField": _key(local),
+            "foreignField": _key(foreign),
+            "as": into,
+        }
+        if stages := list(pipeline):
+            stage["pipeline"] = stages
+        return self.stage({"$lookup": stage})
+
+    def union(self, model: Any, pipeline: Any = ()) -> Self:
+        """Add the documents of another model.
+
+        Args:
+            model: the other document class, of the same database.
+            pipeline: stages for them.
+
+        Example:
+            >>> Pipeline().union(Post)
+            Pipeline([{'$unionWith': {'coll': 'post', 'pipeline': []}}])
+        """
+        return self.stage({"$unionWith": {"coll": model.__collection_name__(), "pipeline": list(pipeline)}})
+
+    def facet(self, **pipelines: Iterable[Mapping[str, Any]]) -> Self:
+        """End with one document that has the results of several pipelines.
+
+        Args:
+            pipelines: by key.
+
+        Example:
+            >>> Pipeline().facet(total=Pipeline().count())
+            Pipeline([{'$facet': {'total': [{'$count': 'count'}]}}])
+        """
+        return self.stage({"$facet": {key: list(stages) for key, stages in pipelines.items()}})
+
+    def search(self, index: str | None = None, **operators: Any) -> Self:
+        """Search by a search index of Atlas; the first stage.
+
+        Args:
+            index: its name; None for "default".
+            operators: of `$search`, as `text={"query": "tea", "path": "title"}`. A `path` may be a field.
+
+        Example:
+            >>> Pipeline().search(text={"query": "tea", "path": Post.title})
+            Pipeline([{'$search': {'text': {'query': 'tea', 'path': 'title'}}}])
+        """
+        stage: dict[str, Any] = {} if index is None else {"index": index}
+        return self.stage({"$search": {**stage, **_keys(operators)}})
+
+    def vector_search(
+        self,
+        field: Any,
+        vector: Any,
+        limit: int,
+        *,
+        index: str,
+        candidates: int | None = None,
+        where: Where | None = None,
+        score: str | None = None,
+    ) -> Self:
+        """Find the nearest vectors by a vector index of Atlas; the first stage.
+
+        Args:
+            field: the vector.
+            vector: what is compared with it: numbers, or a Binary vector.
+            limit: how many to return.
+            index: its name.
+            candidates: so many are looked at; None: all, which is exact and slow.
+            where: a condition on fields that the index has as filters.
+            score: a key to put the nearness under.
+
+        Example:
+            >>> Pipeline().vector_search("embedding", [0.1, 0.2], 3, index="vectors")
+            Pipeline([{'$vectorSearch': {'index': 'vectors', 'path': 'embedding', 'queryVector': [0.1, 0.2], ...}}])
+        """
+        stage: dict[str, Any] = {
+            "index": index,
+            "path": _key(field),
+            "queryVector": vector if isinstance(vector, bytes) else list(vector),
+            "limit": limit,
+        }
+        stage |= {"exact": True} if candidates is None else {"numCandidates": candidates}
+        if where is not None:
+            stage["filter"] = query_of(where)
+        made = self.stage({"$vectorSearch": stage})
+        return made if score is None else made.stage({"$set": {score: {"$meta": "vectorSearchScore"}}})
+
+
+def _key(field: Any) -> str:
+    """A field's key, or the key that a string is."""
+    if isinstance(field, Path):
+        return field._key
+    if isinstance(field, str):
+        return field
+    raise TypeError(f"expected a field or a key, found {field!r}")
+
+
+def _value(value: Any) -> Any:
+    """An expression of the server, fields inside it written out."""
+    if isinstance(value, Path):
+        return f"${value._key}"
+    if isinstance(value, Mapping):
+        return {key: _value(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_value(inner) for inner in value]
+    return value
+
+
+def _keys(value: Any) -> Any:
+    """Options of a search, fields inside them as their keys."""
+    if isinstance(value, Path):
+        return value._key
+    if isinstance(value, Mapping):
+        return {key: _keys(inner) for key, inner in value.items()}
+    return [_keys(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _accumulators(made: Mapping[str, Accumulator]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, what in made.items():
+        if what == "count":
+            found[key] = {"$sum": 1}
+        elif isinstance(what, tuple) and len(what) == 2 and isinstance(what[0], str):
+            found[key] = {f"${what[0].lstrip('$')}": _value(what[1])}
+        elif isinstance(what, Mapping):
+            found[key] = _value(what)
+        else:
+            raise TypeError(
+                f'expected an accumulator for {key!r}, such as ("avg", User.age) or "count", found {what!r}'
+            )
+    return found

@@ -1,0 +1,64 @@
+"""Texts of a certain form, as types of fields: mail addresses, URLs, and what must not be shown.
+
+An IP address needs nothing here: `ipaddress.IPv4Address` and its like are stored as their text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+__all__ = ["Email", "Secret", "Url"]
+
+# Whether anybody reads mail there only a mail can tell.
+Email = Annotated[str, re.compile(r"^(?!.*\s)[^@]+@[^@.]+(\.[^@.]+)+$")]
+"""A str with the form of a mail address: `email: Email`."""
+
+Url = Annotated[str, re.compile(r"^(?!.*\s)[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")]
+"""A str that is a URL with a host: `home: Url`."""
+
+
+class Secret:
+    """A text that is stored as it is and shown as stars: in `repr`, in logs, in `to_json()` and in responses.
+
+    Args:
+        text: what is kept.
+
+    Example:
+        >>> token = Secret("s3cr3t")
+        >>> token, token.reveal()
+        (Secret('**********'), 's3cr3t')
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"expected str for a Secret, got {type(text).__name__}")
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text."""
+        return self._text
+
+    def __str__(self) -> str:
+        return "**********"
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
+
+    def __eq__(self, other: object) -> bool:
+        return self._text == other._text if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    @classmethod
+    def __from_bson__(cls, value: Any) -> Secret:
+        if not isinstance(value, str):
+            # Without the value: it may be the secret in another form.
+            raise ValueError(f"expected Secret, got {type(value).__name__}")
+        return cls(value)
+
+    def __to_bson__(self) -> str:
+        return self._text
