@@ -17,6 +17,11 @@ class AnyRef:
     Args:
         document: what to refer to, which has its id.
 
+    Attributes:
+        collection: the name of its collection.
+        database: the name of its database, where another mapper stored one.
+        id: its id.
+
     Example:
         >>> class Vote(Document):
         ...     on: AnyRef
@@ -24,12 +29,7 @@ class AnyRef:
         'Ada'
     """
 
-    __slots__ = {  # noqa: RUF023  # with what each is
-        "_loaded": "The document, where it is here.",
-        "collection": "The name of its collection.",
-        "database": "The name of its database, where another mapper stored one.",
-        "id": "Its id.",
-    }
+    __slots__ = ("_loaded", "collection", "database", "id")
 
     def __init__(self, document: Any) -> None:
         if not is_document(document):

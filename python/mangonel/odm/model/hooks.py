@@ -154,6 +154,9 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
     Returns:
         What ends it, without arguments.
 
+    Raises:
+        ValueError: no such event.
+
     Example:
         >>> stop = listen("after", "save", lambda document: print("saved", document.title), Post)
         >>> Post(title="Tea").save().title
