@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 REMEDY = "python -m pip install 'mangonel[encryption]'"
 
 try:
-    from pymongocrypt import crypto
     from pymongocrypt.binding import ffi, lib
     from pymongocrypt.errors import MongoCryptError as MongoCryptError
 except ImportError as error:
@@ -32,16 +31,6 @@ _BYTES = ffi.typeof("uint8_t[]")
 _NULL = ffi.NULL
 
 # Asked for by name once: each look at the library is a look into a dict of cffi's.
-_HOOKS = (
-    crypto.aes_256_cbc_encrypt,
-    crypto.aes_256_cbc_decrypt,
-    crypto.secure_random,
-    crypto.hmac_sha_512,
-    crypto.hmac_sha_256,
-    crypto.sha_256,
-)
-_COUNTER_HOOKS = (crypto.aes_256_ctr_encrypt, crypto.aes_256_ctr_decrypt)
-
 _context_state = lib.mongocrypt_ctx_state
 _context_destroy = lib.mongocrypt_ctx_destroy
 _finalize = lib.mongocrypt_ctx_finalize
@@ -82,14 +71,10 @@ class Crypt:
         handle = ffi.gc(lib.mongocrypt_new(), lib.mongocrypt_destroy)
         self._handle = handle
         if not lib.mongocrypt_is_crypto_available():
-            # Most builds of the package have none; it brings functions of the package `cryptography` for them.
-            self._check(lib.mongocrypt_setopt_crypto_hooks(handle, *_HOOKS, _NULL))
-            self._check(
-                lib.mongocrypt_setopt_crypto_hook_sign_rsaes_pkcs1_v1_5(
-                    handle, crypto.sign_rsaes_pkcs1_v1_5, _NULL
-                )
-            )
-            self._check(lib.mongocrypt_setopt_aes_256_ctr(handle, *_COUNTER_HOOKS, _NULL))
+            # So are most builds of the package.
+            from mangonel.encryption import _cryptography
+
+            self._check(_cryptography.install(handle))
         self._set(lib.mongocrypt_setopt_kms_providers, providers)
         if schemas is not None:
             self._set(lib.mongocrypt_setopt_schema_map, schemas)

@@ -1,0 +1,120 @@
+"""The cryptography that libmongocrypt asks for where it was built without: functions that it calls.
+
+Hashes are the standard library's, ciphers and signatures those of the package `cryptography`. An error is written into
+the status that the caller looks at, without the values that led to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from typing import TYPE_CHECKING, Any
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from pymongocrypt.binding import ffi, lib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_buffer = ffi.buffer
+_memmove = ffi.memmove
+
+
+def _tell(kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+    if trace is not None:
+        status = trace.tb_frame.f_locals["status"]
+        text = f"cryptography failed: {'' if kind is None else kind.__name__}".encode()
+        lib.mongocrypt_status_set(status, lib.MONGOCRYPT_STATUS_ERROR_CLIENT, 1, text, -1)
+    return False
+
+
+def _give(output: Any, data: bytes) -> None:
+    _memmove(output.data, data, len(data))
+    output.len = len(data)
+
+
+def _bytes(binary: Any) -> bytes:
+    return _buffer(binary.data, binary.len)[:]  # type: ignore[no-any-return]  # cffi has no types
+
+
+def _callback(signature: str) -> Callable[[Callable[..., bool]], Any]:
+    return ffi.callback(signature, onerror=_tell)  # type: ignore[no-any-return]  # cffi has no types
+
+
+_CIPHER = (
+    "bool(void *, mongocrypt_binary_t *, mongocrypt_binary_t *, mongocrypt_binary_t *, mongocrypt_binary_t *, "
+    "uint32_t *, mongocrypt_status_t *)"
+)
+_KEYED = (
+    "bool(void *, mongocrypt_binary_t *, mongocrypt_binary_t *, mongocrypt_binary_t *, mongocrypt_status_t *)"
+)
+
+
+@_callback(_CIPHER)
+def cbc_encrypt(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
+    cipher = Cipher(algorithms.AES(_bytes(key)), modes.CBC(_bytes(iv))).encryptor()
+    # A whole number of blocks: the library pads.
+    made = cipher.update(_buffer(data.data, data.len))
+    _give(output, made)
+    written[0] = len(made)
+    return True
+
+
+@_callback(_CIPHER)
+def cbc_decrypt(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
+    cipher = Cipher(algorithms.AES(_bytes(key)), modes.CBC(_bytes(iv))).decryptor()
+    made = cipher.update(_buffer(data.data, data.len))
+    _give(output, made)
+    written[0] = len(made)
+    return True
+
+
+@_callback(_CIPHER)
+def ctr(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
+    # In this mode both directions are the same.
+    made = Cipher(algorithms.AES(_bytes(key)), modes.CTR(_bytes(iv))).encryptor().update(_bytes(data))
+    _give(output, made)
+    written[0] = len(made)
+    return True
+
+
+@_callback(_KEYED)
+def hmac_sha_512(_: Any, key: Any, data: Any, output: Any, status: Any) -> bool:
+    _give(output, hmac.digest(_buffer(key.data, key.len), _buffer(data.data, data.len), "sha512"))
+    return True
+
+
+@_callback(_KEYED)
+def hmac_sha_256(_: Any, key: Any, data: Any, output: Any, status: Any) -> bool:
+    _give(output, hmac.digest(_buffer(key.data, key.len), _buffer(data.data, data.len), "sha256"))
+    return True
+
+
+@_callback("bool(void *, mongocrypt_binary_t *, mongocrypt_binary_t *, mongocrypt_status_t *)")
+def sha_256(_: Any, data: Any, output: Any, status: Any) -> bool:
+    _give(output, hashlib.sha256(_buffer(data.data, data.len)).digest())
+    return True
+
+
+@_callback("bool(void *, mongocrypt_binary_t *, uint32_t, mongocrypt_status_t *)")
+def secure_random(_: Any, output: Any, count: int, status: Any) -> bool:
+    _give(output, os.urandom(count))
+    return True
+
+
+@_callback(_KEYED)
+def sign_rsa(_: Any, key: Any, data: Any, output: Any, status: Any) -> bool:
+    private: Any = serialization.load_der_private_key(_bytes(key), password=None)
+    _give(output, private.sign(_bytes(data), padding.PKCS1v15(), hashes.SHA256()))
+    return True
+
+
+def install(crypt: Any) -> bool:
+    """Give `crypt` these functions; return whether it took them."""
+    hooks = (cbc_encrypt, cbc_decrypt, secure_random, hmac_sha_512, hmac_sha_256, sha_256)
+    is_well = lib.mongocrypt_setopt_crypto_hooks(crypt, *hooks, ffi.NULL)
+    is_well = is_well and lib.mongocrypt_setopt_crypto_hook_sign_rsaes_pkcs1_v1_5(crypt, sign_rsa, ffi.NULL)
+    return bool(is_well and lib.mongocrypt_setopt_aes_256_ctr(crypt, ctr, ctr, ffi.NULL))
