@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from mangonel.server import start
 from mangonel.websessions import StoreError, Visit, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.frameworks.tornado import SessionMixin
+from mangonel.websessions.stores.urls import open_store
 from tools.needed import go_without
 
 
@@ -188,8 +189,14 @@ async def test_a_memcached_that_restarts_logs_everybody_out_and_nobody_in() -> N
             sessions: WebSessions[Any] = WebSessions(engine.url)
             alive, ended = await login(sessions, "ada"), await login(sessions, "bob")
             await logout(sessions, ended)
-            await sessions.aclose()
+            writers = Writers(sessions)
+            players = [asyncio.ensure_future(writers.play(number)) for number in range(WRITERS)]
+            await writers.played(WRITERS)
             engine.kill()
+            for player in players:
+                player.cancel()
+            await asyncio.gather(*players, return_exceptions=True)
+            await sessions.aclose()
             engine.start()
             again: WebSessions[Any] = WebSessions(engine.url)
             for cookie in (alive, ended):
@@ -197,6 +204,29 @@ async def test_a_memcached_that_restarts_logs_everybody_out_and_nobody_in() -> N
             await again.aclose()
     except Missing as error:
         go_without(str(error))
+
+
+async def test_closing_ends_although_emcache_goes_on_connecting_to_a_server_that_is_gone() -> None:
+    pytest.importorskip("emcache")
+
+    async def connect() -> None:
+        # A refusal that comes in the moment of the cancellation takes its place.
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await asyncio.sleep(3600)
+
+    class Client:
+        async def close(self) -> None:
+            connecting = asyncio.ensure_future(connect())
+            await asyncio.sleep(0)
+            connecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await connecting
+
+    store: Any = open_store("memcached://127.0.0.1")
+    store._client = Client()
+    async with asyncio.timeout(60):
+        await store.aclose()
 
 
 async def test_an_ended_session_does_not_come_back_with_a_failover_under_load() -> None:

@@ -24,6 +24,7 @@ from mangonel.websessions.stores.urls import StoreURL
 __all__ = ["BlockingMemcachedStore", "MemcachedStore"]
 
 PORT = 11_211
+CLOSING = 0.5  # seconds until what does not end is told again
 TIMEOUT = 5.0
 CONNECTIONS = 16
 
@@ -130,8 +131,14 @@ class MemcachedStore:
     async def aclose(self) -> None:
         """Close the connections."""
         client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        if client is None:
+            return
+        closing = asyncio.ensure_future(client.close())
+        # emcache cancels its attempt to connect, and waits for it; one that fails in that moment would go on for ever.
+        while not (await asyncio.wait([closing], timeout=CLOSING))[0]:
+            closing.cancel()
+        if not closing.cancelled():
+            closing.result()
 
     async def _connect(self) -> Any:
         async with self._lock:
