@@ -7,9 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from applications import FRAMEWORKS, served
 from browser import Browser, Site
 
 from mangonel.websessions import Keys, MemoryStore, UsageError, WebSessions, new_key
+
+frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
+OLD, NEW = "o" * 32, "n" * 32
 
 
 @pytest.mark.parametrize(
@@ -108,3 +112,38 @@ async def test_a_cookie_s_value_opens_nothing_under_another_name(url: Any, setti
     other = admin.browser()
     other.cookie = f"admin={(browser.cookie or '').partition('=')[2]}"
     assert (await other.begin()).user is None
+
+
+@frameworks
+def test_workers_with_different_keys_serve_each_other_s_visitors_in_every_framework(framework: str) -> None:
+    store = MemoryStore()
+
+    def worker(keys: Keys) -> WebSessions[Any]:
+        return WebSessions(store, seal=keys, sign=keys, events=lambda event: None)
+
+    old, new = worker(Keys(current=OLD, previous=[NEW])), worker(Keys(current=NEW, previous=[OLD]))
+    with served(framework, old) as first, served(framework, new) as second:
+        cookie = first("do=login,write&k=a&v=1").cookie
+        cookie = second("do=write&k=b&v=2", cookie).cookie
+        found = first("", cookie).found
+        assert (found["user"], found["values"]) == ("ada", {"a": "1", "b": "2"})
+        # Who knows neither key lets nobody in.
+        with served(framework, worker(Keys(current="x" * 32))) as stranger:
+            assert stranger("", cookie).found["user"] is None
+
+
+@frameworks
+def test_a_websession_that_is_bound_to_a_browser_opens_in_no_other_in_any_framework(framework: str) -> None:
+    sessions: WebSessions[Any] = WebSessions(
+        MemoryStore(),
+        bind=("user_agent",),
+        bind_secret="shared",
+        on_mismatch="destroy",
+        events=lambda event: None,
+    )
+    mine, other = {"User-Agent": "Firefox/1"}, {"User-Agent": "Chrome/1"}
+    with served(framework, sessions) as send:
+        cookie = send("do=login", **mine).cookie
+        assert send("", cookie, **mine).found["user"] == "ada"
+        assert send("", cookie, **other).found["user"] is None
+        assert send("", cookie, **mine).found["user"] is None, "a copied cookie ends what it was copied from"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from applications import FRAMEWORKS, served
 from store_names import STORES
 
-from mangonel.websessions import Handle, Visit, WebSessions
+from mangonel.websessions import Handle, MemoryStore, Visit, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import UsageError, WebSessionError
 from mangonel.websessions.stores.urls import open_store
@@ -88,3 +90,19 @@ async def test_a_user_s_name_and_a_label_are_checked_where_they_come_in(
     session.label = "x" * 255
     await sessions.asynchronous.commit(session)
     await sessions.aclose()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_visitor_s_bad_label_is_an_error_of_theirs_alone_in_every_framework(framework: str) -> None:
+    sessions: WebSessions[Any] = WebSessions(MemoryStore(), events=lambda event: None)
+    with served(framework, sessions) as send:
+        cookie = send("do=login,write&k=a&v=1").cookie
+        for label in (r'"\ud800"', r'"a\u0000b"', '{"$gt": ""}', "[]", "7"):
+            try:
+                answer = send(f"do=login,label&label={quote(label)}")
+            except UsageError:
+                continue  # a server of WSGI answers 500 to what an application raises
+            assert answer.status == 500
+            assert answer.cookie is None
+        found = send("", cookie).found
+        assert (found["user"], found["values"]) == ("ada", {"a": "1"})
