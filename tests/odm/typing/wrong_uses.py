@@ -7,7 +7,39 @@ from samples.accounts import Account
 from samples.blog import Post, User
 from samples.customers import Strict
 
-from mangonel.odm import F, inc, push
+from mangonel.odm import (
+    AnyRef,
+    Document,
+    Email,
+    Embedded,
+    F,
+    Pipeline,
+    Ref,
+    Secret,
+    Url,
+    by_name,
+    connect,
+    count_commands,
+    inc,
+    listen,
+    push,
+)
+
+
+class Contact(Document):
+    mail: Email
+    home: Url | None = None
+    token: Secret | None = None
+    about: AnyRef | None = None
+    friends: list[Ref[User]]
+
+
+class Name(Embedded):
+    name: str
+
+
+contact = Contact(mail="ada@example.org", friends=[])
+db = connect("mongodb://localhost/typing")
 
 User(name=1, email="x")  # wrong
 User(nme="x", email="x")  # wrong
@@ -20,3 +52,29 @@ F(User.age).set("x")  # wrong
 User.find(~(User.age > 1))  # wrong
 -Post.created_at  # wrong
 Account.id == "x"  # wrong
+
+# Types of texts, and references inside containers.
+Contact(mail=3, friends=[])  # wrong
+Contact(mail="ada@example.org", token="s3cr3t", friends=[])  # wrong
+Contact(mail="ada@example.org", about="x", friends=[])  # wrong
+Contact(mail="ada@example.org", friends=["x"])  # wrong
+Contact.mail > 3  # wrong
+contact.home.upper()  # wrong
+contact.friends[0].value.nme  # wrong
+Secret(3)  # wrong
+
+# What operations return.
+User.find().values(User.name)[0] + 1  # wrong
+User.find().distinct(User.name)[0] + 1  # wrong
+User.find().max(User.age).bit_length()  # wrong
+User.find().aggregate([], into=Name)[0].nme  # wrong
+
+# Wrong words, and those that are missing.
+User.find().options(limt=3)  # wrong
+db.transaction(retyr=True)  # wrong
+db.session(causal=True)  # wrong
+Pipeline().limit("3")  # wrong
+Pipeline().group(User.name, people=3)  # wrong
+by_name()  # wrong
+listen("after", "save")  # wrong
+count_commands("x")  # wrong
