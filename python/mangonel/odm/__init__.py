@@ -85,7 +85,7 @@ from mangonel.odm.expressions.updates import (
 )
 from mangonel.odm.model.any_ref import AnyRef
 from mangonel.odm.model.base import Embedded
-from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Version, field, many, now
+from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.refs import Many, Ref, Refs
 from mangonel.odm.model.texts import Email, Secret, Url
@@ -97,6 +97,7 @@ from mangonel.odm.store.document import Document
 from mangonel.odm.store.files import File
 from mangonel.odm.store.mixins import KeepsChanges, SoftDelete, Timestamps
 from mangonel.odm.store.schema import IndexPlan
+from mangonel.odm.store.search import SearchIndex
 
 __all__ = [
     "AnyRef",
@@ -137,6 +138,7 @@ __all__ = [
     "Query",
     "Ref",
     "Refs",
+    "SearchIndex",
     "Secret",
     "Sequence",
     "SoftDelete",
@@ -146,6 +148,7 @@ __all__ = [
     "UnsupportedOption",
     "Url",
     "ValidationError",
+    "Vector",
     "Version",
     "add_to_set",
     "after",

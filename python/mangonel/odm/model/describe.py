@@ -176,7 +176,8 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
         "lazy": lazy,
         "is_mutable": is_mutable,
         "omits_none": field.nullable and default[0] == "value" and default[1] is None,
-        "is_frozen": info.frozen or (field.key == "_id" and cls.__is_document__),
+        "is_frozen": info.frozen
+        or (cls.__is_document__ and (field.key == "_id" or field.name in cls.__shard_key__)),
         "is_version": field.is_version,
     }
 

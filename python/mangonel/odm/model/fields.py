@@ -199,6 +199,43 @@ def _index_options(
     return options
 
 
+class Vector:
+    """Marks a list of numbers that a vector index of the model has, inside `Annotated`; its length is checked.
+
+    Args:
+        dimensions: how many numbers.
+        similarity: "cosine", "euclidean" or "dotProduct".
+        index: the name of the index, which `sync_search_indexes()` makes.
+        filters: fields that a search in it may be narrowed by.
+
+    Attributes:
+        min_length, max_length: the dimensions, by the names of annotated-types.
+
+    Example:
+        >>> class Page(Document):
+        ...     meaning: Annotated[list[float], Vector(3)]
+        >>> Page(meaning=[1.0])
+        Traceback (most recent call last):
+        ValidationError: ...
+    """
+
+    __slots__ = ("filters", "index", "max_length", "min_length", "similarity")
+
+    def __init__(
+        self,
+        dimensions: int,
+        similarity: Literal["cosine", "euclidean", "dotProduct"] = "cosine",
+        *,
+        index: str = "vectors",
+        filters: Iterable[str] = (),
+    ) -> None:
+        # The names of annotated-types: any constraint is read by them.
+        self.min_length = self.max_length = dimensions
+        self.similarity = similarity
+        self.index = index
+        self.filters = tuple(filters)
+
+
 class Custom:
     """Tells how a type of the program's own is stored, inside `Annotated`.
 

@@ -5,7 +5,7 @@ Every method that waits exists twice: `x()` blocks, `ax()` returns a coroutine; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 from mangonel import _core
@@ -21,7 +21,14 @@ from mangonel.odm.model.refs import fetch_flow
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.watch import Changes
 from mangonel.odm.store import bulk, writes
-from mangonel.odm.store.schema import bson_schema, create_collection_flow, sync_indexes_flow
+from mangonel.odm.store.schema import (
+    IndexPlan,
+    bson_schema,
+    create_collection_flow,
+    shard_flow,
+    sync_indexes_flow,
+)
+from mangonel.odm.store.search import SearchIndex, declared_search_indexes, sync_search_flow
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -39,6 +46,8 @@ class Document(Base):
     - `__collection__`: the collection's name; without it the class's, in snake case.
     - `__connection__`: the alias of the connection; "default".
     - `__indexes__`: a list of `Index`.
+    - `__search_indexes__`: a list of `SearchIndex`.
+    - `__shard_key__ = {"tenant": 1}`: fields, with 1 or "hashed", by which saves find their shard; fixed.
     - `__view__ = (Order, pipeline)`: the documents are what a pipeline makes of another model's; they are read only.
     - `__root__ = True`: subclasses share the collection, told apart by the key `__tag__`.
     - `__unknown__`: what becomes of keys that no field has: "keep", "ignore" or "forbid".
@@ -67,6 +76,8 @@ class Document(Base):
     __collection_options__: ClassVar[dict[str, Any]] = {}
     __default_scope__: ClassVar[Any] = None
     __keeps_changes__: ClassVar[bool] = False
+    __search_indexes__: ClassVar[list[SearchIndex]] = []
+    __shard_key__: ClassVar[Mapping[str, int | str]] = {}
     __view__: ClassVar[tuple[Any, Iterable[Any]] | None] = None
 
     id: ObjectId = field(default_factory=ObjectId, key="_id")
@@ -552,6 +563,69 @@ class Document(Base):
         """As `sync_indexes`, on asyncio; the same as `async_indexes` read as `a` + `sync_indexes`."""
         collection = cls._bind(True)
         made: Coroutine[Any, Any, Any] = collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
+        return made
+
+    @classmethod
+    def search_indexes(cls) -> dict[str, dict[str, Any]]:
+        """Return the declared search and vector indexes by name, as the service has them."""
+        return declared_search_indexes(cls)
+
+    @classmethod
+    def sync_search_indexes(
+        cls, *, plan: bool = False, drop: bool = False, wait_s: float | None = None
+    ) -> IndexPlan:
+        """Ask for the declared search and vector indexes that are missing, and change those that differ.
+
+        Args:
+            plan: change nothing, and return what would be done.
+            drop: also drop search indexes that are not declared.
+            wait_s: wait so long until they are built. None: not at all.
+
+        Raises:
+            OperationFailure: the deployment has no search service, or refused for another reason.
+            OdmError: they are not built within `wait_s`.
+
+        Example:
+            >>> User.sync_search_indexes(plan=True)
+            Traceback (most recent call last):
+            OperationFailure: ...
+        """
+        collection = cls._bind(False)
+        made: IndexPlan = collection._port.flow(sync_search_flow(cls, collection, plan, drop, wait_s))
+        return made
+
+    @classmethod
+    def async_search_indexes(
+        cls, *, plan: bool = False, drop: bool = False, wait_s: float | None = None
+    ) -> Coroutine[Any, Any, IndexPlan]:
+        """As `sync_search_indexes`, on asyncio: `a` + `sync_search_indexes`."""
+        collection = cls._bind(True)
+        made: Coroutine[Any, Any, IndexPlan] = collection._port.flow(
+            sync_search_flow(cls, collection, plan, drop, wait_s)
+        )
+        return made
+
+    @classmethod
+    def shard_collection(cls) -> None:
+        """Shard the collection by `__shard_key__`, on a sharded cluster.
+
+        Raises:
+            ValueError: the model has none.
+            OperationFailure: the deployment is no sharded cluster, or refused for another reason.
+
+        Example:
+            >>> User.shard_collection()
+            Traceback (most recent call last):
+            ValueError: expected a __shard_key__ in User, found none
+        """
+        collection = cls._bind(False)
+        collection._port.flow(shard_flow(cls, collection))
+
+    @classmethod
+    def ashard_collection(cls) -> Coroutine[Any, Any, None]:
+        """As `shard_collection`, on asyncio."""
+        collection = cls._bind(True)
+        made: Coroutine[Any, Any, None] = collection._port.flow(shard_flow(cls, collection))
         return made
 
     @classmethod

@@ -14,6 +14,7 @@ from mangonel.odm.connections.touched import touch
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.expressions.paths import dump
 from mangonel.odm.model.convert import NEW, PARTIAL, reduce, restore
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
 from mangonel.odm.model.refs import Ref, Refs, stored_id
@@ -72,7 +73,7 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    if where is None and not place.session:
+    if where is None and not place.session and not cls.__shard_key__:
         concern = collection._write_concern
         if not concern.acknowledged:
             return await unacknowledged_flow(document, place)
@@ -135,7 +136,19 @@ def _update_one(collection: Any, query: Any, update: Any, options: dict[str, Any
 def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
     """The query for the stored document, of the version that was loaded."""
     query: dict[str, Any] = dict(_core.odm_filter(document))
+    if document.__shard_key__:
+        query |= shard_filter(document)
     return query_of(query, where) if where is not None else query
+
+
+def shard_filter(document: Any) -> dict[str, Any]:
+    """What tells the shard of a document: the fields of its key, as far as they were loaded."""
+    fields, loaded = document.__plan__.fields, set(_core.odm_loaded(document))
+    return {
+        fields[name].key: dump(document.__class__, fields[name], getattr(document, name))
+        for name in document.__shard_key__
+        if name in loaded and fields[name].key != "_id"
+    }
 
 
 async def missing_flow(document: Any, place: Place, where: Any = None) -> None:
@@ -228,6 +241,8 @@ def _replace_one(collection: Any, query: Any, data: Any, upsert: bool, options: 
 def _by_id(document: Any, place: Place) -> Query[Any]:
     """The query for a document where it is stored, whatever its scope."""
     query: Query[Any] = Query(document.__class__).find({"_id": stored_id(document.id)}).eager()
+    if document.__shard_key__:
+        query = query.find(shard_filter(document))
     return query.using(place.connection).session(place.session.get("session"))
 
 

@@ -1,0 +1,162 @@
+"""Search and vector indexes that models declare. A service beside the server builds them, later than it answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mangonel.odm.errors import OdmError
+from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.model.fields import Vector
+from mangonel.odm.store.schema import IndexPlan
+
+# Between two looks at whether indexes are built.
+PAUSE_S = 0.5
+
+
+class SearchIndex:
+    """Declares a search index of a model, in `__search_indexes__`.
+
+    Args:
+        fields: those that are searched, names or class attributes; none: all of them, whatever they hold.
+        name: of the index.
+        definition: all of it, as the service has it, instead of fields.
+        kind: "search" or "vectorSearch".
+
+    Example:
+        >>> class Article(Document):
+        ...     __search_indexes__ = [SearchIndex("title")]
+        ...     title: str
+        >>> Article.search_indexes()
+        {'default': {'type': 'search', 'definition': {'mappings': {'dynamic': False, 'fields': {'title': ...}}}}}
+    """
+
+    __slots__ = ("definition", "fields", "kind", "name")
+
+    def __init__(
+        self,
+        *fields: Any,
+        name: str = "default",
+        definition: Mapping[str, Any] | None = None,
+        kind: str = "search",
+    ) -> None:
+        if fields and definition is not None:
+            raise TypeError("expected fields or a definition of the search index, found both")
+        if kind != "search" and definition is None:
+            raise TypeError(f"expected the definition of an index of kind {kind!r}, found none; see Vector")
+        self.fields = fields
+        self.name = name
+        self.kind = kind
+        self.definition = definition
+
+
+def declared_search_indexes(cls: Any) -> dict[str, dict[str, Any]]:
+    """Return the declared search indexes by name, each with its `type` and its `definition`."""
+    found: dict[str, dict[str, Any]] = {}
+    for index in cls.__search_indexes__:
+        found[index.name] = {"type": index.kind, "definition": _definition(cls, index)}
+    for field in cls.__plan__.fields.values():
+        for item in field.metadata:
+            if isinstance(item, Vector):
+                made = found.setdefault(item.index, {"type": "vectorSearch", "definition": {"fields": []}})
+                row = {
+                    "type": "vector",
+                    "path": field.key,
+                    "numDimensions": item.min_length,
+                    "similarity": item.similarity,
+                }
+                known = [*made["definition"]["fields"], row]
+                filters = [{"type": "filter", "path": key_of(name, cls)} for name in item.filters]
+                known += [row for row in filters if row not in known]
+                made["definition"]["fields"] = known
+    return found
+
+
+def _definition(cls: Any, index: SearchIndex) -> dict[str, Any]:
+    if index.definition is not None:
+        return dict(index.definition)
+    if not index.fields:
+        return {"mappings": {"dynamic": True}}
+    fields: dict[str, Any] = {}
+    for name in index.fields:
+        *parents, last = key_of(name, cls).split(".")
+        level = fields
+        for parent in parents:
+            level = level.setdefault(parent, {"type": "document", "fields": {}})["fields"]
+        level[last] = {"type": "string"}
+    return {"mappings": {"dynamic": False, "fields": fields}}
+
+
+async def sync_search_flow(
+    cls: Any, collection: Any, is_plan: bool, drop: bool, wait_s: float | None
+) -> IndexPlan:
+    """Compare the declared search indexes with those there are, and ask for the difference."""
+    port = collection._port
+    declared = declared_search_indexes(cls)
+    present = {row["name"]: row for row in await _rows_flow(collection)}
+    plan = IndexPlan()
+    for name, index in declared.items():
+        there = present.get(name)
+        if there is None:
+            plan.create.append(name)
+        elif there.get("type", "search") == index["type"] and _has(
+            there.get("latestDefinition"), index["definition"]
+        ):
+            plan.keep.append(name)
+        else:
+            plan.rebuild.append(name)
+    plan.unknown = [name for name in present if name not in declared]
+    if drop:
+        plan.drop = list(plan.unknown)
+    if is_plan:
+        return plan
+    for name in plan.drop:
+        await port.call(collection.drop_search_index, name)
+    for name in plan.rebuild:
+        await port.call(collection.update_search_index, name, declared[name]["definition"])
+    if plan.create:
+        await port.call(_create, collection, {name: declared[name] for name in plan.create})
+    if wait_s is not None:
+        await _wait_flow(collection, declared, wait_s)
+    return plan
+
+
+async def _rows_flow(collection: Any) -> list[dict[str, Any]]:
+    cursor = await collection._port.call(collection.list_search_indexes)
+    rows: list[dict[str, Any]] = await cursor._to_list_flow(None)
+    return rows
+
+
+async def _wait_flow(collection: Any, names: Iterable[str], wait_s: float) -> None:
+    end = time.monotonic() + wait_s
+    while True:
+        ready = {row["name"] for row in await _rows_flow(collection) if row.get("queryable")}
+        missing = [name for name in names if name not in ready]
+        if not missing:
+            return
+        if time.monotonic() > end:
+            raise OdmError(f"after {wait_s} s these search indexes are not built: {', '.join(missing)}")
+        await collection._port.pause(PAUSE_S)
+
+
+def _has(there: Any, wanted: Any) -> bool:
+    """Whether a definition says what is wanted; the service adds what it takes for granted."""
+    if isinstance(wanted, Mapping):
+        return isinstance(there, Mapping) and all(
+            name in there and _has(there[name], value) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(there, list) and len(there) == len(wanted) and all(map(_has, there, wanted))
+    return bool(there == wanted)
+
+
+def _create(collection: Any, wanted: dict[str, dict[str, Any]]) -> Any:
+    from mangonel.operations import SearchIndexModel
+
+    return collection.create_search_indexes(
+        [
+            SearchIndexModel(index["definition"], name=name, type=index["type"])
+            for name, index in wanted.items()
+        ]
+    )

@@ -1,0 +1,212 @@
+"""Search and vector indexes, against a server that follows a script, and shard keys in what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from mangonel.errors import OperationFailure
+from mangonel.monitoring import CommandListener
+from mangonel.odm import (
+    Connection,
+    Document,
+    Embedded,
+    OdmError,
+    SearchIndex,
+    StaleDocument,
+    ValidationError,
+    Vector,
+    connect,
+    inc,
+)
+from tools.scripted_server import ScriptedServer
+
+
+class Body(Embedded):
+    text: str = ""
+
+
+class Article(Document):
+    __search_indexes__ = [SearchIndex("title", "body.text"), SearchIndex(name="all")]  # noqa: RUF012
+    title: str = ""
+    body: Body | None = None
+    tenant: str = ""
+    meaning: Annotated[list[float], Vector(2, filters=["tenant"])]
+
+
+class Entry(Document):
+    __collection__ = "sharded_entries"
+    __shard_key__ = {"tenant": 1, "user": "hashed"}  # noqa: RUF012
+    tenant: str
+    user: int
+    n: int = 0
+
+
+DECLARED = {
+    "default": {
+        "type": "search",
+        "definition": {
+            "mappings": {
+                "dynamic": False,
+                "fields": {
+                    "title": {"type": "string"},
+                    "body": {"type": "document", "fields": {"text": {"type": "string"}}},
+                },
+            }
+        },
+    },
+    "all": {"type": "search", "definition": {"mappings": {"dynamic": True}}},
+    "vectors": {
+        "type": "vectorSearch",
+        "definition": {
+            "fields": [
+                {"type": "vector", "path": "meaning", "numDimensions": 2, "similarity": "cosine"},
+                {"type": "filter", "path": "tenant"},
+            ]
+        },
+    },
+}
+
+
+def listed(*rows: dict[str, Any]) -> dict[str, Any]:
+    """What the service answers when it is asked for its indexes."""
+    return {"ok": 1.0, "cursor": {"id": 0, "ns": "shop.article", "firstBatch": list(rows)}}
+
+
+@pytest.fixture
+def scripted(scripted_server: ScriptedServer, face: Any) -> Iterator[ScriptedServer]:
+    """A script that takes orders for search indexes."""
+    for name in ("dropSearchIndex", "updateSearchIndex"):
+        scripted_server.on(name, {"ok": 1.0})
+    created = [{"id": name, "name": name} for name in DECLARED]
+    scripted_server.on("createSearchIndexes", {"ok": 1.0, "indexesCreated": created})
+    made = connect(scripted_server.uri, database="shop")
+    yield scripted_server
+    made.close()
+    face.wait(made.aclose())
+
+
+def test_search_indexes_are_declared_by_fields() -> None:
+    assert Article.search_indexes() == DECLARED
+    with pytest.raises(TypeError, match="expected fields or a definition of the search index, found both"):
+        SearchIndex("title", definition={})
+    with pytest.raises(TypeError, match="expected the definition of an index of kind 'vectorSearch'"):
+        SearchIndex("title", kind="vectorSearch")
+    with pytest.raises(ValidationError, match=r"\$\.meaning"):
+        Article(meaning=[1.0])
+
+
+def test_search_indexes_that_are_missing_or_differ_are_asked_for(scripted: ScriptedServer, face: Any) -> None:
+    # The service adds what it takes for granted.
+    kept = {"mappings": {**DECLARED["all"]["definition"]["mappings"], "analyzer": "standard"}}
+    scripted.on(
+        "aggregate",
+        listed(
+            {"name": "all", "type": "search", "latestDefinition": kept, "queryable": True},
+            {"name": "default", "latestDefinition": {"mappings": {"dynamic": True}}},
+            {"name": "old", "latestDefinition": {}},
+        ),
+    )
+    planned = face.call(Article, "sync_search_indexes", plan=True)
+    assert (planned.create, planned.rebuild, planned.keep, planned.unknown, planned.drop) == (
+        ["vectors"],
+        ["default"],
+        ["all"],
+        ["old"],
+        [],
+    )
+    assert not scripted.received("createSearchIndexes")
+    assert face.call(Article, "sync_search_indexes", drop=True).drop == ["old"]
+    [created] = scripted.received("createSearchIndexes")
+    assert created.command["indexes"] == [{"name": "vectors", **DECLARED["vectors"]}]
+    [updated] = scripted.received("updateSearchIndex")
+    assert (updated.command["name"], updated.command["definition"]) == (
+        "default",
+        DECLARED["default"]["definition"],
+    )
+    assert [one.command["name"] for one in scripted.received("dropSearchIndex")] == ["old"]
+
+
+def test_search_indexes_are_waited_for(scripted: ScriptedServer, face: Any) -> None:
+    rows = [
+        {"name": name, **index, "latestDefinition": index["definition"]} for name, index in DECLARED.items()
+    ]
+    building, built = ([{**row, "queryable": ready} for row in rows] for ready in (False, True))
+    scripted.on("aggregate", listed(*built))
+    scripted.once("aggregate", listed(*building))
+    scripted.once("aggregate", listed(*building))
+    assert face.call(Article, "sync_search_indexes", wait_s=60).keep == list(DECLARED)
+    assert len(scripted.received("aggregate")) == 3
+    scripted.on("aggregate", listed(*building))
+    with pytest.raises(OdmError, match="not built: default, all, vectors"):
+        face.call(Article, "sync_search_indexes", wait_s=0)
+
+
+class Sent(CommandListener):
+    """The commands that a client sends."""
+
+    def __init__(self) -> None:
+        self.commands: list[dict[str, Any]] = []
+
+    def started(self, event: Any) -> None:
+        self.commands.append(dict(event.command))
+
+    def succeeded(self, event: Any) -> None:
+        return
+
+    def failed(self, event: Any) -> None:
+        return
+
+
+def test_writes_of_a_document_name_its_shard(db: Connection, face: Any) -> None:
+    entry = Entry(tenant="a", user=3)
+    face.save(entry)
+    sent = Sent()
+    db.clients.listen(sent)
+    entry.n = 1
+    face.save(entry)
+    face.call(entry, "update", inc(Entry.n))
+    entry.n = 5
+    face.call(Entry, "save_all", [entry])
+    face.call(entry, "replace")
+    face.call(entry, "reload")
+    face.call(entry, "delete")
+    db.clients.unlisten(sent)
+    filters = []
+    for command in sent.commands:
+        for row in command.get("updates") or command.get("deletes") or [command]:
+            filters.append(row.get("q") or row.get("query") or row.get("filter"))
+    assert filters == [{"_id": entry.id, "tenant": "a", "user": 3}] * 6
+    assert face.call(Entry.find(), "count") == 0
+
+
+def test_the_shard_key_of_a_stored_document_does_not_change(db: Connection, face: Any) -> None:
+    entry = Entry(tenant="a", user=3)
+    entry.tenant = "b"
+    face.save(entry)
+    with pytest.raises((AttributeError, ValidationError)):
+        entry.tenant = "c"
+    # Read in part, it names what it has.
+    part = face.call(Entry.find().only(Entry.n), "one")
+    part.n = 7
+    face.save(part)
+    assert face.call(entry, "reload").n == 7
+    db.client[db.name]["sharded_entries"].update_one({}, {"$set": {"tenant": "z"}})
+    entry.n = 8
+    with pytest.raises(StaleDocument):
+        face.save(entry)
+
+
+def test_a_collection_is_sharded_where_the_deployment_can(db: Connection, face: Any) -> None:
+    sent = Sent()
+    db.clients.listen(sent)
+    with pytest.raises(OperationFailure):
+        face.call(Entry, "shard_collection")
+    db.clients.unlisten(sent)
+    [command] = [command for command in sent.commands if "shardCollection" in command]
+    assert command["shardCollection"] == f"{db.name}.sharded_entries"
+    assert command["key"] == {"tenant": 1, "user": "hashed"}
+    with pytest.raises(ValueError, match="expected a __shard_key__ in Article, found none"):
+        face.call(Article, "shard_collection")
