@@ -339,3 +339,67 @@ def test_an_exception_that_comes_while_an_error_is_labelled_is_raised_after_it()
         server.on("find", Reply(EMPTY))
         server.on("insert", Close())
         programs.must_end_well(programs.run(HEAD + INTERRUPTED_LABEL, server.uri))
+
+
+INTERRUPTED_START = """
+from mangonel._faces import monitors
+
+class Alarm(Exception):
+    pass
+
+def interrupted(started, work, *arguments, original=monitors._start):
+    "The first start of an observer is interrupted by what a signal handler raises, before it or after it."
+    if work.__name__ != "drive":
+        return original(started, work, *arguments)
+    calls.append(work)
+    if len(calls) > 1 or sys.argv[2] == "after":
+        original(started, work, *arguments)
+        threads.append(work)
+    if len(calls) == 1:
+        raise Alarm
+
+calls, threads, heard = [], [], 0
+monitors._start = interrupted
+orders = MongoClient(sys.argv[1], connect=False).shop.orders
+for _ in range(2):
+    try:
+        assert orders.find_one() is None
+    except Alarm:
+        heard += 1
+assert heard == 1, heard
+assert len(threads) == 1, (calls, threads)
+"""
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_a_server_is_watched_once_where_a_signal_handler_interrupts_the_start_of_that(
+    server: ScriptedServer, place: str
+) -> None:
+    programs.must_end_well(programs.run(HEAD + INTERRUPTED_START, server.uri, place))
+
+
+INTERRUPTED_WAKING = """
+class Alarm(Exception):
+    pass
+
+calls = []
+
+def wake():
+    "Is interrupted by what a signal handler raises, before anything is done."
+    calls.append(None)
+    if len(calls) == 1:
+        raise Alarm
+
+core.on_end(wake)
+try:
+    core.close()
+    for _ in range(1000):
+        pass
+except Alarm:
+    calls.append("heard")
+assert calls == [None, None, "heard"], calls
+"""
+
+
+def test_who_waits_is_woken_where_a_signal_handler_interrupts_that(server: ScriptedServer) -> None:
+    programs.must_end_well(programs.run(HEAD + INTERRUPTED_WAKING, server.uri))

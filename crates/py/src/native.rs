@@ -6,6 +6,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::thread_end::never_unwind_this_thread;
+
 /// One slot of a class.
 pub(crate) fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot { slot: number, pfunc: function }
@@ -36,6 +38,7 @@ pub(crate) fn make_class(
 /// Runs the body of a slot or a method, and turns an error into the interpreter's and `failed`. For functions that only
 /// the interpreter calls.
 pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
+    never_unwind_this_thread();
     // SAFETY: the interpreter calls slots and methods with the GIL held, and keeps it held until they return.
     let py = unsafe { Python::assume_attached() };
     match body(py) {
@@ -50,6 +53,7 @@ pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) 
 /// Runs the body where pyo3 knows that references may be let go of: it counts its own entries only, and would put them
 /// off until the next.
 pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> T {
+    never_unwind_this_thread();
     let mut body = Some(body);
     let result = Python::try_attach(|py| body.take().map(|body| body(py))).flatten();
     match (result, body) {

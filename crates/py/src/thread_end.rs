@@ -1,10 +1,25 @@
 //! How a thread ends when the interpreter does before it.
+//!
+//! Each function that Python enters this module by begins with [`never_unwind_this_thread`]: `#[entries]` writes it into
+//! methods and functions, `native::enter` and `native::counted` say it for the slots of the other classes. A thread may have
+//! none of these below it and yet be the one that lets go of the last reference to an instance; that is what [`Entry`] is for.
 
 #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
 use std::os::raw::{c_int, c_void};
 
 #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
 use pyo3::ffi;
+
+/// The first field of each class whose other fields hold references: where an instance goes, so may what they refer to, and
+/// with that any code runs, in whatever thread it is.
+#[derive(Default)]
+pub struct Entry;
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        never_unwind_this_thread();
+    }
+}
 
 /// Keeps the calling thread from being unwound when the interpreter ends; to be called wherever Python code may run with
 /// Rust's frames below it. Costs a look at a flag from the second time on.
@@ -27,6 +42,9 @@ pub fn never_unwind_this_thread() {
     }
 
     unsafe extern "C" {
+        #[cfg_attr(Py_3_13, link_name = "Py_IsFinalizing")]
+        fn _Py_IsFinalizing() -> c_int;
+
         fn _pthread_cleanup_push(
             buffer: *mut CleanUp,
             routine: extern "C" fn(*mut c_void),
@@ -41,8 +59,10 @@ pub fn never_unwind_this_thread() {
 
     /// Sleeps for good when it is the interpreter that ends the thread; anybody else who does it may go on.
     extern "C" fn sleep_while_ending(_: *mut c_void) {
-        // SAFETY: it only reads a flag, and asks for no lock.
-        while unsafe { ffi::Py_IsInitialized() } == 0 {
+        // The interpreter sends threads away once it says that it is finalizing, and says only then, and not always at
+        // once, that it is initialized no more. When all is over it may stop saying the first.
+        // SAFETY: both only read a flag, and ask for no lock.
+        while unsafe { _Py_IsFinalizing() != 0 || ffi::Py_IsInitialized() == 0 } {
             // SAFETY: it only waits for a signal.
             unsafe { libc::pause() };
         }

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from mangonel._options.seed_list import SeedList
 
-# How many observers run: one entry for each, since taking from and adding to a list needs no lock.
-_running: list[None] = []
+# The observers that run, by the lists that tell that they were started: nothing that interrupts either dict call below,
+# which need no lock, comes between.
+_running: dict[int, None] = {}
 
 # How long the interpreter's exit waits for them, in seconds. They are interrupted, so this is for a starved machine.
 _EXIT_TIMEOUT_S = 1.0
@@ -34,13 +35,6 @@ _UPKEEP_PERIOD_S = 1.0
 
 # How long a fresh answer of DNS is good for at least, in seconds (polling-srv-records, "rescanSRVIntervalMS").
 _FIRST_PAUSE_S = 60.0
-
-
-def _observe(loop: BlockingLoop, monitor: _core.Monitor) -> None:
-    try:
-        loop.drive(monitor)
-    finally:
-        _running.pop()
 
 
 def forget_all() -> None:
@@ -70,38 +64,57 @@ class Starter:
         self._core = ref(core)
         self._loop = BlockingLoop(core)
         self._seed_list = seed_list
-        # The process that the seed list's thread runs in.
-        self._following_in: int | None = None
+        # The process that the seed list's thread was started in, and that thread.
+        self._following: tuple[int, list[int]] | None = None
 
-    def __call__(self, address: str, role: int) -> None:
+    def __call__(self, address: str, role: int, started: list[int]) -> None:
+        """Start a thread and put it into `started`, unless a signal handler raises before."""
         core = self._core()
         if core is None:
             return
         if role == _KEEP_UP:
-            _start(_keep_up, self._core)
+            _start(started, _keep_up, self._core)
             return
-        _start(_observe, self._loop, _core.Monitor(core, address, role))
-        if self._seed_list is not None and self._following_in != getpid():
-            self._following_in = getpid()
+        # First, for after the other one is started nobody calls again.
+        if self._seed_list is not None:
+            self._follow_hosts(core, self._seed_list)
+        _start(started, self._loop.drive, _core.Monitor(core, address, role))
+
+    def _follow_hosts(self, core: _core.Core, seed_list: SeedList) -> None:
+        if self._following is None or self._following[0] != getpid():
+            self._following = (getpid(), [])
+        started = self._following[1]
+        if not started:
             bell = allocate_lock()
             bell.acquire()
             core.on_end(bell.release)
-            _start(_follow, self._core, self._seed_list, bell)
+            _start(started, _follow, self._core, seed_list, bell)
 
 
 def _start(
-    work: Callable[..., None], *args: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing
+    started: list[int],
+    work: Callable[..., None],
+    *args: Any,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
     # A client that is dropped by the interpreter's own end: nobody is left to watch for, and CPython 3.12 and newer
     # start no thread any more. `is_finalizing` is a default, since the module's globals may be gone by then.
     if is_finalizing():
         return
-    _running.append(None)
+    _running[id(started)] = None
     try:
-        start_new_thread(work, args)
-    except BaseException:
-        _running.pop()
-        raise
+        # One call, into which no signal handler comes: the thread is started and known to be, or neither.
+        started.extend(map(start_new_thread, (_run,), ((started, work, args),)))
+    finally:
+        if not started:
+            _running.pop(id(started), None)
+
+
+def _run(started: list[int], work: Callable[..., None], args: tuple[Any, ...]) -> None:
+    try:
+        work(*args)
+    finally:
+        _running.pop(id(started), None)
 
 
 def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
@@ -116,36 +129,30 @@ def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
             # Rung already, and not yet heard.
             return
 
-    try:
-        while True:
-            core = core_of()
-            openings = None if core is None else core.keep_up(ring)
-            del core
-            if openings is None:
-                return
-            for opener, shard, operation in openings:
-                port = opener()
-                if port is not None:
-                    port.keep(operation, shard)
-                del port
-            bell.acquire(timeout=_UPKEEP_PERIOD_S)
-    finally:
-        _running.pop()
+    while True:
+        core = core_of()
+        openings = None if core is None else core.keep_up(ring)
+        del core
+        if openings is None:
+            return
+        for opener, shard, operation in openings:
+            port = opener()
+            if port is not None:
+                port.keep(operation, shard)
+            del port
+        bell.acquire(timeout=_UPKEEP_PERIOD_S)
 
 
 def _follow(core_of: Callable[[], _core.Core | None], seed_list: SeedList, bell: Any) -> None:
     """Ask DNS for the hosts whenever its answer may have changed, while only routers, or nobody, is known."""
-    try:
-        pause: float | None = _FIRST_PAUSE_S
-        while pause is not None and not bell.acquire(timeout=pause):
-            core = core_of()
-            if core is None:
-                return
-            pause = core.follow_srv(_hosts_of(seed_list), seed_list.max_hosts)
-            # Not kept while waiting: a client that nobody holds any more has to end.
-            del core
-    finally:
-        _running.pop()
+    pause: float | None = _FIRST_PAUSE_S
+    while pause is not None and not bell.acquire(timeout=pause):
+        core = core_of()
+        if core is None:
+            return
+        pause = core.follow_srv(_hosts_of(seed_list), seed_list.max_hosts)
+        # Not kept while waiting: a client that nobody holds any more has to end.
+        del core
 
 
 def _hosts_of(seed_list: SeedList) -> tuple[list[tuple[str, int]], float] | None:

@@ -1,5 +1,6 @@
 //! What documents become instead of the codec's document class: made above this floor, used below it.
 
+use crate::thread_end::Entry;
 use pyo3::prelude::*;
 
 /// Makes one object of one document.
@@ -13,16 +14,16 @@ pub trait Shape: Send + Sync {
 
 /// A shape on its way from who makes it to the batch whose documents take it.
 #[pyclass(frozen, module = "mangonel._core")]
-pub struct DocumentShape(Box<dyn Shape>);
+pub struct DocumentShape(Entry, Box<dyn Shape>);
 
 impl DocumentShape {
     /// Wraps a shape for Python's hands.
     pub fn new(shape: impl Shape + 'static) -> Self {
-        DocumentShape(Box::new(shape))
+        DocumentShape(Entry, Box::new(shape))
     }
 
     /// Returns the object of a document, as [`Shape::make`] does.
     pub fn make(&self, py: Python<'_>, document: &[u8]) -> PyResult<Py<PyAny>> {
-        self.0.make(py, document)
+        self.1.make(py, document)
     }
 }

@@ -26,6 +26,7 @@ mod types;
 
 use std::ops::Range;
 
+use mangonel_entries::entries;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -38,8 +39,6 @@ use decode::Decoder;
 use encode::Encoder;
 use fault::{Fault, Kind, found, into_exception, invalid};
 pub use options::Codec;
-
-use crate::thread_end::never_unwind_this_thread;
 
 /// The output buffer of `encode`, kept between calls so that documents are encoded without allocating.
 static SCRATCH: GilCell<Vec<u8>> = GilCell::new(Vec::new());
@@ -76,7 +75,6 @@ pub fn encode_document(
     check_keys: bool,
     out: &mut Vec<u8>,
 ) -> PyResult<()> {
-    never_unwind_this_thread();
     let start = out.len();
     let mut result = Encoder::new(py, codec, check_keys, out).top(document);
     if result.is_ok() && i32::try_from(out.len() - start).is_err() {
@@ -198,6 +196,7 @@ pub fn decode_value(py: Python<'_>, kind: u8, bytes: &[u8], codec: &Codec) -> Py
 /// Example:
 ///     >>> encode({"a": 1})
 ///     b'\x0c\x00\x00\x00\x10a\x00\x01\x00\x00\x00\x00'
+#[entries]
 #[pyfunction]
 #[pyo3(name = "encode", signature = (document, check_keys = false, codec_options = None))]
 fn py_encode<'py>(
@@ -231,6 +230,7 @@ fn py_encode<'py>(
 /// Example:
 ///     >>> decode(encode({"a": 1}))
 ///     {'a': 1}
+#[entries]
 #[pyfunction]
 #[pyo3(name = "decode", signature = (data, codec_options = None))]
 fn py_decode<'py>(
@@ -250,6 +250,7 @@ fn py_decode<'py>(
 /// Raises:
 ///     InvalidBSON: a document is cut off or not valid; `decode_iter` yields those before it.
 ///     TypeError: `data` is no buffer, or `codec_options` no CodecOptions.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (data, codec_options = None))]
 fn decode_all<'py>(
@@ -271,6 +272,7 @@ fn decode_all<'py>(
 }
 
 /// Decode the fields of one document into a dict, embedded documents as the document class.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (data, codec_options = None))]
 fn decode_fields<'py>(
@@ -282,6 +284,7 @@ fn decode_fields<'py>(
 }
 
 /// Take a new random part and counter for ObjectIds; for the child after a fork.
+#[entries]
 #[pyfunction]
 fn reseed_object_ids(py: Python<'_>) -> PyResult<()> {
     object_id::reseed(py)
@@ -289,7 +292,6 @@ fn reseed_object_ids(py: Python<'_>) -> PyResult<()> {
 
 /// The codec of these options; None stands for the defaults.
 fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Codec>> {
-    never_unwind_this_thread();
     match options {
         Some(options) => Codec::from_options(options),
         None => Ok(Codec::default_for(py)?.clone_ref(py)),
@@ -297,6 +299,7 @@ fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<C
 }
 
 /// Switch the use of the interpreter's inside on or off, for tests; tell whether it is on.
+#[entries]
 #[pyfunction]
 #[pyo3(name = "_set_dict_layout")]
 fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
@@ -309,6 +312,7 @@ fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
 }
 
 /// Tell which ways around the C API are used: `objects` and `dicts`, each "on", or "off: " and why.
+#[entries]
 #[pyfunction]
 #[pyo3(name = "_fast_paths")]
 fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
@@ -316,6 +320,7 @@ fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 }
 
 /// Compare all that these ways make with what the interpreter makes, for tests; tell of each whether nothing differed.
+#[entries]
 #[pyfunction]
 #[pyo3(name = "_fast_paths_hold")]
 fn fast_paths_hold(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {

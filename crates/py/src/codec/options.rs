@@ -1,6 +1,7 @@
 //! `Codec`: the options of encoding and decoding, read once from a `CodecOptions` and kept in Rust. Knows no BSON bytes.
 use std::ffi::CString;
 
+use mangonel_entries::entries;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -8,6 +9,7 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use super::cell::GilCell;
 use super::types::{Types, types};
+use crate::thread_end::Entry;
 
 /// What a document becomes.
 pub(crate) enum DocumentClass {
@@ -40,6 +42,7 @@ pub(crate) enum DatetimeConversion {
 /// Prepared options; build it once and keep it, or let `Codec::from_options` find it again.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct Codec {
+    _entry: Entry,
     pub(crate) options: Py<PyAny>,
     pub(crate) document_class: DocumentClass,
     pub(crate) tz_aware: bool,
@@ -57,6 +60,7 @@ pub struct Codec {
     pub(super) types: &'static Types,
 }
 
+#[entries]
 #[pymethods]
 impl Codec {
     #[new]
@@ -172,6 +176,7 @@ impl Codec {
             _ => (super::datetime::MIN_MILLIS, super::datetime::MAX_MILLIS),
         };
         Ok(Self {
+            _entry: Entry,
             options: options.clone().unbind(),
             document_class: document_class(&options.getattr("document_class")?, types)?,
             tz_aware: options.getattr("tz_aware")?.is_truthy()?,

@@ -1,5 +1,6 @@
 //! Lines of extended JSON to BSON, without Python objects for their values and without the GIL.
 use mangonel_bson::{RawDocument, parse_json_distinct};
+use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -11,6 +12,7 @@ type Parsed<'py> = (Bound<'py, PyList>, Option<(usize, String)>);
 
 /// Return the BSON of each line up to the first that is wrong. A document without an `_id` gets an ObjectId of the eight
 /// bytes and its line's number, so that the same line gives the same document when it is read again.
+#[entries]
 #[pyfunction]
 pub(super) fn documents_of_json_lines<'py>(
     py: Python<'py>,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use mangonel_bson::RawDocument;
 use mangonel_columns::{Builder, Failure, Field, Kind, Misfit, Table};
+use mangonel_entries::entries;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyString, PyTuple};
@@ -32,6 +33,7 @@ pub struct ColumnBuilder {
     builder: Option<Builder>,
 }
 
+#[entries]
 #[pymethods]
 impl ColumnBuilder {
     #[new]
@@ -150,6 +152,7 @@ pub struct ArrowTable {
     table: Arc<Table>,
 }
 
+#[entries]
 #[pymethods]
 impl ArrowTable {
     /// How many rows.

@@ -1,6 +1,7 @@
 //! Authentication as Python sees it: the user of a client, read from its options, and the questions that a handshake
 //! asks its face.
 
+use mangonel_entries::entries;
 use mangonel_proto::auth::external::{Hidden, Prompt, Word};
 use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::scram::{KeyRequest, Keys};
@@ -11,6 +12,7 @@ use pyo3::types::PyBytes;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::failure;
+use crate::thread_end::Entry;
 
 /// Derives the keys of a password when called; a matter of milliseconds, without the interpreter's lock.
 #[pyclass(frozen, module = "mangonel._core")]
@@ -23,6 +25,7 @@ impl KeyQuestion {
     }
 }
 
+#[entries]
 #[pymethods]
 impl KeyQuestion {
     #[pyo3(signature = (event_loop=None))]
@@ -35,6 +38,7 @@ impl KeyQuestion {
 /// Asks the client's responder for its next word when called, which may take as long as a person takes to log in.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct WordQuestion {
+    _entry: Entry,
     responder: Py<PyAny>,
     prompt: Prompt,
     /// Seconds that the operation has left, or None.
@@ -44,10 +48,11 @@ pub struct WordQuestion {
 impl WordQuestion {
     /// Makes the question.
     pub fn new(responder: Py<PyAny>, prompt: Prompt, left: Option<f64>) -> Self {
-        WordQuestion { responder, prompt, left }
+        WordQuestion { _entry: Entry, responder, prompt, left }
     }
 }
 
+#[entries]
 #[pymethods]
 impl WordQuestion {
     #[pyo3(signature = (event_loop=None))]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mangonel_bson::{JsonMode, RawDocument, write_json};
+use mangonel_entries::entries;
 use mangonel_proto::reply::CursorFacts;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -15,6 +16,7 @@ use super::failure;
 use super::session::ImplicitSession;
 use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
+use crate::thread_end::Entry;
 
 /// A change and its resume token.
 type Change = (Py<PyAny>, Option<Py<PyBytes>>);
@@ -22,6 +24,7 @@ type Change = (Py<PyAny>, Option<Py<PyBytes>>);
 /// The documents of one reply that nobody has asked for yet.
 #[pyclass(module = "mangonel._core")]
 pub struct Batch {
+    _entry: Entry,
     message: Vec<u8>,
     /// The next element of the array, and the array's end without its terminator. Atomic, for decoding may run the user's
     /// code and with it other threads, so that nothing of it is borrowed exclusively meanwhile.
@@ -60,6 +63,7 @@ impl Batch {
         let token =
             cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
         Batch {
+            _entry: Entry,
             position: AtomicUsize::new(offset + cursor.batch.start + 4),
             end: offset + cursor.batch.end.saturating_sub(1),
             message,
@@ -141,6 +145,7 @@ impl Batch {
     }
 }
 
+#[entries]
 #[pymethods]
 impl Batch {
     /// The server's cursor id; 0 when this is the last batch.
@@ -296,6 +301,7 @@ pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Ran
 #[pyclass(subclass, module = "mangonel._core")]
 #[derive(Default)]
 pub struct BatchCursor {
+    _entry: Entry,
     /// The batch that documents are handed out from.
     #[pyo3(get, set)]
     _batch: Option<Py<Batch>>,
@@ -312,6 +318,7 @@ impl BatchCursor {
     }
 }
 
+#[entries]
 #[pymethods]
 impl BatchCursor {
     #[new]
@@ -333,6 +340,7 @@ impl BatchCursor {
 #[pyclass(extends = BatchCursor, subclass, module = "mangonel._core")]
 pub struct BlockingCursor;
 
+#[entries]
 #[pymethods]
 impl BlockingCursor {
     #[new]
@@ -351,7 +359,6 @@ impl BlockingCursor {
             if let Some(document) = BatchCursor::next_of(slf.as_super())? {
                 return Ok(Some(document));
             }
-            crate::thread_end::never_unwind_this_thread();
             if !slf.call_method0(intern!(py, "_refill"))?.is_truthy()? {
                 return Ok(None);
             }
@@ -363,6 +370,7 @@ impl BlockingCursor {
 #[pyclass(extends = BatchCursor, subclass, module = "mangonel._core")]
 pub struct AsyncCursorBase;
 
+#[entries]
 #[pymethods]
 impl AsyncCursorBase {
     #[new]

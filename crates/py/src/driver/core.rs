@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use mangonel_entries::entries;
 use mangonel_proto::client::{Action, Client};
 
 use mangonel_proto::ids::{ExchangeId, LinkId, SessionId, ShardId};
@@ -17,7 +18,6 @@ use mangonel_proto::topology::monitor::MIN_HEARTBEAT;
 use mangonel_proto::topology::{
     Address, MonitorSettings, ServerMonitoringMode, ServerType, TopologySettings,
 };
-use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -31,6 +31,7 @@ use super::interpreter;
 use super::link::Link;
 use super::operation::Operation;
 use crate::codec::{self, Codec};
+use crate::thread_end::Entry;
 
 /// Which of a server's two observers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +66,7 @@ pub struct State {
     openers: HashMap<u32, Py<PyAny>>,
     /// Called once when the client's threads have to end.
     enders: Vec<Py<PyAny>>,
-    /// Called with an address and a role to start an observer.
+    /// Called with an address, a role and a list for what was started, to start an observer.
     starter: Option<Py<PyAny>>,
     /// Called with an address and a session's id to kill the session there.
     sweeper: Option<Py<PyAny>>,
@@ -173,36 +174,37 @@ impl News {
             Link::finish(py, transport.map(|transport| (transport, "interrupt")));
         }
         for waker in self.waking {
-            if let Err(error) = waker.call0(py) {
-                interpreter::raise_soon(py, error, waker.bind(py));
-            }
+            interpreter::insist(py, waker.bind(py), || waker.call0(py).map(drop));
         }
         if !self.killing.is_empty() {
             let sweeper = core.peek(|state| state.sweeper.as_ref().map(|sweeper| sweeper.clone_ref(py)));
-            let killing = self.killing.iter().map(|(address, id)| (address.as_str(), PyBytes::new(py, id)));
-            call_for_each(py, sweeper, killing);
+            if let Some(sweeper) = sweeper {
+                let sweeper = sweeper.bind(py);
+                for (address, id) in &self.killing {
+                    let task = (address.as_str(), PyBytes::new(py, id));
+                    interpreter::insist(py, sweeper, || sweeper.call1(task.clone()).map(drop));
+                }
+            }
         }
         if !self.starting.is_empty() || self.is_upkeep_due {
             let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
-            let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
-            call_for_each(py, starter, observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))));
+            if let Some(starter) = starter {
+                let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
+                for (address, role) in observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))) {
+                    start(py, starter.bind(py), address, role);
+                }
+            }
         }
     }
 }
 
-/// Calls a function of the faces for each of its tasks; one that fails is reported and harms no other.
-fn call_for_each<'py, A: PyCallArgs<'py>>(
-    py: Python<'py>,
-    function: Option<Py<PyAny>>,
-    tasks: impl Iterator<Item = A>,
-) {
-    let Some(function) = function else { return };
-    let function = function.bind(py);
-    for task in tasks {
-        if let Err(error) = function.call1(task) {
-            interpreter::raise_soon(py, error, function);
-        }
-    }
+/// Has the faces start a thread; one that fails is reported and harms no other. They put what they started into a list: what
+/// interrupts them comes before they did or after.
+fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
+    let started = PyList::empty(py);
+    interpreter::insist(py, starter, || {
+        if started.is_empty() { starter.call1((address, role, &started)).map(drop) } else { Ok(()) }
+    });
 }
 
 /// A connection to open: by whom, of which shard, and how.
@@ -211,6 +213,7 @@ type Opening = (Py<PyAny>, u32, Py<Operation>);
 /// The state that all exchanges of one client share.
 #[pyclass(frozen, module = "mangonel._core", weakref)]
 pub struct Core {
+    _entry: Entry,
     state: Mutex<State>,
     /// Whether some of its connections may compress; a question that is asked for every message.
     pub(crate) compresses: bool,
@@ -407,6 +410,7 @@ fn client_options(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Clien
     })
 }
 
+#[entries]
 #[pymethods]
 impl Core {
     /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
@@ -444,6 +448,7 @@ impl Core {
             left: None,
         };
         Ok(Core {
+            _entry: Entry,
             state: Mutex::new(state),
             compresses,
             responder,
@@ -472,8 +477,8 @@ impl Core {
         };
     }
 
-    /// Have `starter` called with a server's address and a role (0 to watch, 1 to ping; 2, without an address, to look
-    /// after the pools) whenever a thread is due.
+    /// Have `starter` called with a server's address, a role (0 to watch, 1 to ping; 2, without an address, to look after
+    /// the pools) and a list to put the thread into whenever one is due. Called again when it is interrupted before that.
     fn set_starter(&self, starter: Py<PyAny>) {
         // Not `with`: the first observers are due with the first operation, and not before.
         let _replaced = self.lock().starter.replace(starter);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mangonel_entries::entries;
 use mangonel_proto::operation::Limit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -17,6 +18,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Look at the context variable `deadline` whenever an operation begins from now on. Its value: None, or a reading of
 /// `time.monotonic()`, infinite for no limit.
+#[entries]
 #[pyfunction]
 fn watch_deadline(py: Python<'_>, deadline: Py<PyAny>) {
     DEADLINE.get_or_init(py, || deadline);

@@ -2,6 +2,7 @@
 //! The publisher is floor 7's; it knows who listens.
 
 use mangonel_bson::{JsonMode, RawDocument, append_value, begin_document, end_document, write_json};
+use mangonel_entries::entries;
 use mangonel_proto::events::{CommandFacts, CommandFailure, Event, PoolEvent, SelectionEvent};
 use mangonel_proto::topology::{Address, Event as TopologyEvent};
 use pyo3::intern;
@@ -18,6 +19,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Return a document as relaxed extended JSON; what is longer than `longest` bytes ends in "...". `hidden`: the keys
 /// that are left out.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (document, longest, hidden=Vec::new()))]
 fn shown_json(py: Python<'_>, document: &[u8], longest: usize, hidden: Vec<String>) -> PyResult<String> {

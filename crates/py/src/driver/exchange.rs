@@ -4,6 +4,7 @@ use std::os::raw::c_int;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mangonel_entries::entries;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
 use mangonel_proto::ids::ShardId;
@@ -26,6 +27,7 @@ use super::link::Link;
 use super::operation::{Operation, Reading};
 use super::tls::Tls;
 use crate::codec::{self, Codec};
+use crate::thread_end::never_unwind_this_thread;
 
 pub const DONE: u8 = 0;
 pub const WRITE: u8 = 1;
@@ -77,7 +79,6 @@ impl Exchange {
     /// Starts to run an operation.
     pub fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Self> {
         let py = core.py();
-        crate::thread_end::never_unwind_this_thread();
         let (asked, reading, codec, answer, sink) = {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
@@ -325,6 +326,7 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
+#[entries]
 #[pymethods]
 impl Exchange {
     /// What to do next: DONE, WRITE, READ, CONNECT, WAIT, SLEEP or ASK.
@@ -606,6 +608,7 @@ pub unsafe fn lend(
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        never_unwind_this_thread();
         // The net under a face that could not close, as when a signal handler raised before its `try` began; the faces'
         // `finally` comes first. An exception may be pending here, so no Python code is run.
         if self.is_over() {

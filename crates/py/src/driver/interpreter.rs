@@ -9,6 +9,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 
+use crate::thread_end::never_unwind_this_thread;
+
 /// What may have something left to do in Python, when a drop could not do it.
 pub trait Deliver {
     /// Does what is left.
@@ -66,6 +68,7 @@ impl Drop for PendingError {
 /// Has what a drop left to do done where Python code may run: in the main thread by its next pending call, where signal
 /// handlers may raise and are heard; in others at once, since none run there.
 pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
+    never_unwind_this_thread();
     Python::try_attach(|py| {
         if is_main_thread() {
             // Where too many calls are pending, it stays with the owner, for whoever enters that next.
@@ -93,6 +96,7 @@ fn call_soon(
 
 /// For the interpreter to call, its lock held and no exception pending, with a reference to take over.
 extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mut c_void) -> c_int {
+    never_unwind_this_thread();
     // An interpreter that ends calls this too. Nothing is left to do for it then, and the reference goes with it.
     Python::try_attach(|py| {
         // SAFETY: the reference that `deliver_soon` handed on, once, with this function.
@@ -114,6 +118,26 @@ pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
         }
     }
     error.write_unraisable(py, Some(object));
+}
+
+/// How often one of the driver's own calls is made when the exceptions of signal handlers interrupt it.
+const TRIES: u32 = 3;
+
+/// Calls what has to be done and which nobody will do otherwise. The exception of a signal handler may come before anything
+/// was done, so what it interrupts is called again. It is raised afterwards: what is to be raised soon would interrupt that.
+pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() -> PyResult<()>) {
+    let mut errors = Vec::new();
+    for _ in 0..TRIES {
+        let Err(error) = call() else { break };
+        let is_foreign = is_of_a_signal_handler(py, &error);
+        errors.push(error);
+        if !is_foreign {
+            break;
+        }
+    }
+    for error in errors {
+        raise_soon(py, error, object);
+    }
 }
 
 /// Whether what such a call raised can only be the exception of a signal handler; these run in the main thread alone.

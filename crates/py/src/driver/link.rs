@@ -3,6 +3,7 @@
 use std::os::raw::c_int;
 use std::time::Duration;
 
+use mangonel_entries::entries;
 use mangonel_proto::compress::{self, Compressor};
 use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
@@ -16,17 +17,16 @@ use super::failure;
 use super::interpreter;
 use super::tls::Tls;
 use super::waiter::Waiter;
+use crate::thread_end::Entry;
 
 /// How long a connection rests before it is looked at again. A server that closed it within this time is noticed by
 /// the operation that meets it.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
-/// How often the face is asked to end a connection when the exceptions of signal handlers interrupt it.
-const ENDING_TRIES: u32 = 3;
-
 /// One connection. It is itself the buffer to receive into: `link.received(sock.recv_into(link))`.
 #[pyclass(module = "mangonel._core", weakref)]
 pub struct Link {
+    _entry: Entry,
     pub(crate) id: LinkId,
     pub(crate) shard: u32,
     pub(crate) deframer: Deframer,
@@ -71,6 +71,7 @@ impl Link {
     /// Makes the books of a connection that was just opened.
     pub fn new(id: LinkId, shard: u32, transport: Py<PyAny>, fd: i32) -> Self {
         Link {
+            _entry: Entry,
             id,
             shard,
             deframer: Deframer::default(),
@@ -188,20 +189,7 @@ impl Link {
     /// Lets the face close what [`end`](Self::end) took out, or wake the thread that waits in it.
     pub(crate) fn finish(py: Python<'_>, ending: Option<(Py<PyAny>, &'static str)>) {
         let Some((transport, method)) = ending else { return };
-        // The exception of a signal handler may come before anything was done, and nobody else will close the connection.
-        // It is raised afterwards: what is to be raised soon would interrupt the next try.
-        let mut errors = Vec::new();
-        for _ in 0..ENDING_TRIES {
-            let Err(error) = transport.call_method0(py, method) else { break };
-            let is_foreign = interpreter::is_of_a_signal_handler(py, &error);
-            errors.push(error);
-            if !is_foreign {
-                break;
-            }
-        }
-        for error in errors {
-            interpreter::raise_soon(py, error, transport.bind(py));
-        }
+        interpreter::insist(py, transport.bind(py), || transport.call_method0(py, method).map(drop));
     }
 
     /// Lends the books to a thread that will be inside system calls on `fd`.
@@ -218,6 +206,7 @@ impl Link {
     }
 }
 
+#[entries]
 #[pymethods]
 impl Link {
     /// Note that `count` bytes were received into the buffer; return whether a whole message is there.

@@ -3,6 +3,7 @@
 use std::os::raw::c_int;
 use std::time::Duration;
 
+use mangonel_entries::entries;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, read_reply};
 use mangonel_proto::topology::{Address, Failure, Step};
@@ -15,10 +16,12 @@ use super::failure;
 use super::interpreter;
 use super::link::Link;
 use super::tls::Tls;
+use crate::thread_end::Entry;
 
 /// Watches one server over a connection of its own, until the server leaves the topology.
 #[pyclass(module = "mangonel._core")]
 pub struct Monitor {
+    _entry: Entry,
     core: Py<Core>,
     address: Address,
     role: Role,
@@ -117,17 +120,26 @@ impl Monitor {
     }
 }
 
+#[entries]
 #[pymethods]
 impl Monitor {
     /// `role`: 0 to watch the server, 1 to measure its round-trip time.
     #[new]
     fn new(py: Python<'_>, core: Py<Core>, address: &str, role: u8) -> PyResult<Self> {
-        crate::thread_end::never_unwind_this_thread();
         let role = if role == 0 { Role::Watch } else { Role::Ping };
         let address = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let step = Step::Stop;
-        let mut monitor =
-            Monitor { core, address, role, step, link: None, hello: None, is_sent: false, lent: 0 };
+        let mut monitor = Monitor {
+            _entry: Entry,
+            core,
+            address,
+            role,
+            step,
+            link: None,
+            hello: None,
+            is_sent: false,
+            lent: 0,
+        };
         monitor.advance(py);
         Ok(monitor)
     }

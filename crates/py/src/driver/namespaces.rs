@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use mangonel_bson::{append_str, begin_document, end_document};
+use mangonel_entries::entries;
 use mangonel_proto::message::Command;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -13,10 +14,12 @@ use super::failure;
 use super::operation::{Operation, Plan, session_choice};
 use super::source::too_large;
 use crate::codec::{self, Codec};
+use crate::thread_end::Entry;
 
 /// Reads writes and their namespaces from two lists as the commands that carry them are made.
 #[pyclass(module = "mangonel._core")]
 pub struct NamespacedSource {
+    _entry: Entry,
     writes: Py<PyList>,
     namespaces: Py<PyList>,
     codec: Py<Codec>,
@@ -24,12 +27,13 @@ pub struct NamespacedSource {
     position: usize,
 }
 
+#[entries]
 #[pymethods]
 impl NamespacedSource {
     /// `writes`: dicts whose first key is the kind of the write; its value becomes the number of the namespace.
     #[new]
     fn new(writes: Py<PyList>, namespaces: Py<PyList>, codec: Py<Codec>, max_write_size: usize) -> Self {
-        NamespacedSource { writes, namespaces, codec, max_write_size, position: 0 }
+        NamespacedSource { _entry: Entry, writes, namespaces, codec, max_write_size, position: 0 }
     }
 
     /// Encode the next command; return it with the number of its writes, or None when there are none left.

@@ -1,6 +1,7 @@
 //! A command from Python, encoded: floor 7 says what to run and how its reply is to be read.
 
 use mangonel_bson::RawDocument;
+use mangonel_entries::entries;
 use mangonel_proto::events::ReplyShape;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, Replies};
@@ -14,6 +15,7 @@ use super::chunks::ChunkTarget;
 use super::failure;
 use super::session::{ImplicitSession, Session};
 use crate::codec::{self, Codec};
+use crate::thread_end::Entry;
 
 /// What becomes of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +116,7 @@ impl Plan {
 /// One command, encoded and ready to be begun, once.
 #[pyclass(module = "mangonel._core")]
 pub struct Operation {
+    _entry: Entry,
     pub(crate) operation: Option<CoreOperation>,
     pub(crate) reading: Reading,
     pub(crate) codec: Py<Codec>,
@@ -123,6 +126,7 @@ pub struct Operation {
     pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
 }
 
+#[entries]
 #[pymethods]
 impl Operation {
     /// Encode `command` for `database`.
@@ -200,6 +204,7 @@ impl Operation {
             .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         let codec = Codec::default_for(py)?.clone_ref(py);
         Ok(Operation {
+            _entry: Entry,
             operation: Some(operation),
             reading: Reading::Unchecked,
             codec,
@@ -256,7 +261,14 @@ impl Operation {
             group: None,
             reply_shape,
         };
-        Operation { operation: Some(operation), reading: plan.reading, codec, answer: None, sink: None }
+        Operation {
+            _entry: Entry,
+            operation: Some(operation),
+            reading: plan.reading,
+            codec,
+            answer: None,
+            sink: None,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 
+use mangonel_entries::entries;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -85,6 +86,7 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
 
 /// # Safety
 /// Called by the interpreter with a `Finished`.
+#[entries]
 unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
     // SAFETY: called once, for a `Finished` that nobody refers to any more; it owns its value. Its memory goes last.
     unsafe {
@@ -103,6 +105,7 @@ unsafe fn take(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
 
 /// # Safety
 /// Called by the interpreter with a `Finished`.
+#[entries]
 unsafe extern "C" fn send(
     this: *mut ffi::PyObject,
     _sent: *mut ffi::PyObject,
@@ -123,6 +126,7 @@ unsafe extern "C" fn send(
 
 /// # Safety
 /// Called by the interpreter with a `Finished`.
+#[entries]
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a live `Finished`. The value is ours from `take` on; the exception takes its own
     // reference to it, so ours is released, as is that to the exception, which `PyErr_SetObject` keeps for itself.
@@ -152,6 +156,7 @@ unsafe extern "C" fn send_method(this: *mut ffi::PyObject, _sent: *mut ffi::PyOb
 
 /// # Safety
 /// Called by the interpreter with a `Finished` and a tuple of arguments.
+#[entries]
 unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: METH_VARARGS: the interpreter passes a live `Finished` and a tuple, and keeps both alive; what is borrowed of the
     // tuple is looked at after its length, and lives as long. The value, ours from `take` on, is released.
@@ -181,6 +186,7 @@ unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObje
 
 /// # Safety
 /// Called by the interpreter with a `Finished`.
+#[entries]
 unsafe extern "C" fn close(this: *mut ffi::PyObject, _none: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a live `Finished` and keeps it alive. The value is ours from `take` on; releasing it may
     // run any code, which finds none in the instance.

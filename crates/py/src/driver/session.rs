@@ -2,6 +2,7 @@
 //! The state of an opened one stays in the core behind its lock; here is its name.
 
 use mangonel_bson::RawDocument;
+use mangonel_entries::entries;
 use mangonel_proto::client_session::{ClientSession, ENDED};
 use mangonel_proto::ids::SessionId;
 use mangonel_proto::session::ServerSession;
@@ -13,6 +14,7 @@ use pyo3::types::PyBytes;
 use super::core::Core;
 use super::failure;
 use crate::codec::{self, Codec};
+use crate::thread_end::never_unwind_this_thread;
 
 /// The session of an open cursor.
 #[pyclass(module = "mangonel._core")]
@@ -35,6 +37,7 @@ impl ImplicitSession {
 
 impl Drop for ImplicitSession {
     fn drop(&mut self) {
+        never_unwind_this_thread();
         if let Some(session) = self.session.take() {
             Core::give_back(&self.core, session);
         }
@@ -76,6 +79,7 @@ fn end_of(name: &str) -> PyResult<End> {
     }
 }
 
+#[entries]
 #[pymethods]
 impl Session {
     /// Open a session; nothing is sent.
@@ -217,6 +221,7 @@ fn halves(time: u64) -> (u32, u32) {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        never_unwind_this_thread();
         Core::end_session(&self.core, self.id);
     }
 }

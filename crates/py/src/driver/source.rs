@@ -1,6 +1,7 @@
 //! Many documents for one kind of write, encoded into as few commands as the server's limits allow.
 //! Spec: bulk-write, crud ("batch splitting").
 
+use mangonel_entries::entries;
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::Kind;
 use pyo3::intern;
@@ -10,6 +11,7 @@ use pyo3::types::{PyIterator, PyList};
 use super::failure;
 use super::operation::{Operation, Plan, Reading, session_choice};
 use crate::codec::{self, Codec};
+use crate::thread_end::Entry;
 
 /// What every `bson` package marks its raw documents with.
 const RAW_MARKER: i64 = 101;
@@ -22,6 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Encode the insert of one document, which gains an `_id` when it has none.
 ///
 /// `answer`: called with the `_id` and whether the write is acknowledged; what it returns is the operation's result.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (database, command, document, codec, replies, max_document_size, answer, session=None))]
 #[allow(clippy::too_many_arguments)] // As for Operation.
@@ -56,6 +59,7 @@ fn insert_one(
 /// Reads documents from an iterable as the commands that carry them are made.
 #[pyclass(module = "mangonel._core")]
 pub struct DocumentSource {
+    _entry: Entry,
     documents: Py<PyIterator>,
     codec: Py<Codec>,
     identifier: String,
@@ -70,6 +74,7 @@ pub struct DocumentSource {
     is_exhausted: bool,
 }
 
+#[entries]
 #[pymethods]
 impl DocumentSource {
     /// `identifier`: the command's field that the documents stand for. `adds_ids`: give each an `_id`, as inserts do.
@@ -83,6 +88,7 @@ impl DocumentSource {
     ) -> PyResult<Self> {
         let py = documents.py();
         Ok(DocumentSource {
+            _entry: Entry,
             documents: documents.try_iter()?.unbind(),
             codec,
             identifier,

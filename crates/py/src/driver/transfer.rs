@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mangonel_entries::entries;
 use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
 use pyo3::exceptions::PyTimeoutError;
@@ -78,6 +79,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Do the steps WRITE and READ on a plain socket, blocking, until another step is due; return whether that is DONE. Raise
 /// only what a signal handler raises, and MemoryError. Does nothing when `link.fd` is -1.
+#[entries]
 #[pyfunction]
 fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
     let py = exchange.py();
@@ -144,6 +146,7 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
 
 /// Send the message that is due, and return the wait for its reply; for asyncio. Return how much was sent, if only as a
 /// number, when that is not all of it or more is to be looked at: then the steps are done one by one.
+#[entries]
 #[pyfunction]
 fn ask(exchange: &Bound<'_, Exchange>, event_loop: Py<PyAny>) -> PyResult<Py<PyAny>> {
     let py = exchange.py();
@@ -171,6 +174,7 @@ fn ask(exchange: &Bound<'_, Exchange>, event_loop: Py<PyAny>) -> PyResult<Py<PyA
 }
 
 /// Send what the socket takes at once, from `offset` on; return how much. For non-blocking plain sockets.
+#[entries]
 #[pyfunction]
 fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
     let py = exchange.py();
@@ -193,11 +197,10 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
 /// The socket is readable: receive what is there and resolve the waiter once a message is whole.
 ///
 /// Call `lose` when the server closed the connection or broke the protocol; the waiter then holds the exception.
+#[entries]
 #[pyfunction]
 fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = link.py();
-    // What waits for the reply may be run from here.
-    crate::thread_end::never_unwind_this_thread();
     let ended = {
         let mut books = link.try_borrow_mut()?;
         books.check_not_lent()?;

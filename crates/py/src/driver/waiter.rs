@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 
+use mangonel_entries::entries;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::prelude::*;
@@ -14,6 +15,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use super::interpreter;
+use crate::thread_end::Entry;
 
 /// The loop whose reader callback runs a task, and the waits that ended meanwhile.
 type Reading = (Py<PyAny>, Vec<Py<Waiter>>);
@@ -33,6 +35,7 @@ enum State {
 /// A future for one reply, as far as asyncio's tasks and `asyncio.wait` ask for one.
 #[pyclass(module = "mangonel._core", weakref)]
 pub struct Waiter {
+    _entry: Entry,
     event_loop: Py<PyAny>,
     state: State,
     callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
@@ -44,7 +47,7 @@ pub struct Waiter {
 impl Waiter {
     /// Makes a wait that has just begun.
     pub fn begin(event_loop: Py<PyAny>) -> Self {
-        Waiter { event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
+        Waiter { _entry: Entry, event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
     }
 
     /// Ends the wait and runs the callbacks now, then those of the waits for connections that this ended. Only for callers
@@ -116,6 +119,7 @@ impl Waiter {
     }
 }
 
+#[entries]
 #[pymethods]
 impl Waiter {
     #[new]

@@ -38,7 +38,6 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         data: &'a [u8],
         siblings: Option<&'a Bound<'py, Siblings>>,
     ) -> Self {
-        crate::thread_end::never_unwind_this_thread();
         Hydrator {
             py,
             d: Decoder::new(py, plan.codec.get(), data),

@@ -24,7 +24,6 @@ pub(super) struct Writer<'a, 'py> {
 
 impl<'a, 'py> Writer<'a, 'py> {
     pub(super) fn new(py: Python<'py>, plan: &'static Plan, out: &'a mut Vec<u8>) -> Self {
-        crate::thread_end::never_unwind_this_thread();
         Writer { py, enc: Encoder::new(py, plan.codec.get(), false, out), forgives: plan.forgives }
     }
 

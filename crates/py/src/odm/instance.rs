@@ -1,6 +1,7 @@
 //! The classes below every model: the base with dirty bits on write, the metaclass, the reading of NULL slots.
 use std::ffi::{c_int, c_void};
 
+use mangonel_entries::entries;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,7 +13,6 @@ use super::plan::{Default, OdmModel, model_of};
 use super::value::{class_name, coerce, default_of, located};
 use crate::codec::make::is_collected;
 use crate::native::{enter, free, make_class, slot};
-use crate::thread_end::never_unwind_this_thread;
 
 mod field;
 pub(super) mod watch;
@@ -42,7 +42,6 @@ unsafe extern "C" fn tp_init(
     args: *mut ffi::PyObject,
     kwargs: *mut ffi::PyObject,
 ) -> c_int {
-    never_unwind_this_thread();
     enter(-1, |py| {
         // SAFETY: the interpreter passes an instance, a tuple and a dict or null, and keeps them alive meanwhile.
         let (fields, has_positional, kwargs) = unsafe {
@@ -114,7 +113,6 @@ unsafe extern "C" fn tp_setattro(
     name: *mut ffi::PyObject,
     given: *mut ffi::PyObject,
 ) -> c_int {
-    never_unwind_this_thread();
     enter(-1, |py| {
         // SAFETY: the interpreter passes an instance, a str, and a value or null, and keeps them alive meanwhile.
         let (fields, given) =
@@ -197,6 +195,7 @@ unsafe extern "C" fn tp_traverse(
     }
 }
 
+#[entries]
 unsafe extern "C" fn tp_clear(object: *mut ffi::PyObject) -> c_int {
     // SAFETY: the collector passes a live instance, with the GIL held.
     let (py, head) = unsafe { (Python::assume_attached(), Head::of(object)) };
@@ -206,6 +205,7 @@ unsafe extern "C" fn tp_clear(object: *mut ffi::PyObject) -> c_int {
     0
 }
 
+#[entries]
 unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
     // SAFETY: called once, by `subtype_dealloc`, after the slots were cleared, with the GIL held; nobody refers to the
     // instance any more, and its memory is given back last.
@@ -221,6 +221,7 @@ unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
     }
 }
 
+#[entries]
 unsafe extern "C" fn meta_getattro(
     class: *mut ffi::PyObject,
     name: *mut ffi::PyObject,

@@ -1,5 +1,6 @@
 //! How instances end, and how their memory is used again. Python's own `subtype_dealloc` walks the bases of the class and
 //! its members for each instance; for a class whose members are known all of that is one loop.
+use mangonel_entries::entries;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -23,6 +24,7 @@ struct Later {
 static LATER: GilCell<Later> = GilCell::new(Later { depth: 0, waiting: Vec::new() });
 
 /// Take over the release of a class's instances, unless the class has a say in it; `slots` are the offsets of its members.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, slots: Vec<usize>) {
     let model = model.get().model.0;
@@ -39,6 +41,7 @@ pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, 
     }
 }
 
+#[entries]
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with the GIL held, once, when nobody refers to the object any more.
     unsafe {

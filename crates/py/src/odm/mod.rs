@@ -14,6 +14,7 @@ mod siblings;
 mod update;
 mod value;
 
+use mangonel_entries::entries;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -60,12 +61,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Return whether an instance is new, was partly loaded, was deleted: bits 1, 2 and 4.
+#[entries]
 #[pyfunction]
 fn odm_flags(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED))
 }
 
 /// Say that an instance is not stored any more; inserting it again is allowed.
+#[entries]
 #[pyfunction]
 fn odm_mark_deleted(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Fields::of(object)?.add_flags(DELETED | NEW);
@@ -73,6 +76,7 @@ fn odm_mark_deleted(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Return the bytes an instance was loaded from, where it keeps them.
+#[entries]
 #[pyfunction]
 fn odm_raw<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let state = Fields::of(object)?.known().filter(|state| !state.raw.is_empty());
@@ -80,6 +84,7 @@ fn odm_raw<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyByte
 }
 
 /// Return the values of keys that no field has.
+#[entries]
 #[pyfunction]
 fn odm_extra<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
@@ -95,6 +100,7 @@ fn odm_extra<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Set the values of keys that no field has.
+#[entries]
 #[pyfunction]
 fn odm_set_extra(object: &Bound<'_, PyAny>, extra: &Bound<'_, PyDict>) -> PyResult<()> {
     let fields = Fields::of(object)?;
@@ -108,12 +114,14 @@ fn odm_set_extra(object: &Bound<'_, PyAny>, extra: &Bound<'_, PyDict>) -> PyResu
 }
 
 /// Let `object` become what `other`, an instance of the same model that is not used afterwards, is.
+#[entries]
 #[pyfunction]
 fn odm_take(object: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<()> {
     Fields::of(object)?.swap(Fields::of(other)?)
 }
 
 /// Return which fields of an instance have values here, lazy ones included.
+#[entries]
 #[pyfunction]
 fn odm_loaded<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     let fields = Fields::of(object)?;
@@ -124,6 +132,7 @@ fn odm_loaded<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyStri
 }
 
 /// Return what BSON has of a field's value, for queries and updates. `is_element`: of one element of its container.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (model, attribute, value, is_element=false))]
 fn odm_dump<'py>(
@@ -163,6 +172,7 @@ fn odm_dump<'py>(
 }
 
 /// Say that fields of an instance differ from what is stored, whatever that is.
+#[entries]
 #[pyfunction]
 fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<()> {
     let fields = Fields::of(object)?;
@@ -179,6 +189,7 @@ fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<(
 }
 
 /// Say that an instance was never stored.
+#[entries]
 #[pyfunction]
 fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let fields = Fields::of(object)?;
@@ -188,6 +199,7 @@ fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Return where an instance was loaded from or stored, as the program half calls it, or None.
+#[entries]
 #[pyfunction]
 fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(company) = Fields::of(object)?.siblings(object.py()) else { return Ok(None) };
@@ -200,6 +212,7 @@ fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyA
 }
 
 /// Say where an instance is stored; what was loaded together with it is forgotten when that is another place.
+#[entries]
 #[pyfunction]
 fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
@@ -221,6 +234,7 @@ fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyRes
 }
 
 /// An awaitable that is finished and gives `value`.
+#[entries]
 #[pyfunction]
 fn odm_finished(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = value.py();

@@ -3,6 +3,7 @@
 //! the life of the process. Knows no BSON layout beyond type numbers.
 use std::cell::{Cell as Slot, OnceCell};
 
+use mangonel_entries::entries;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -295,6 +296,7 @@ pub struct OdmModel {
     pub(super) model: ModelRef,
 }
 
+#[entries]
 #[pymethods]
 impl OdmModel {
     #[new]
@@ -566,6 +568,7 @@ fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
 }
 
 /// Where a `__slots__` member stands in an instance.
+#[entries]
 #[pyfunction]
 pub fn odm_offset(member: &Bound<'_, PyAny>) -> PyResult<usize> {
     // SAFETY: the type check makes the cast right; `d_member` lives as long as the descriptor.

@@ -1,5 +1,6 @@
 //! Documents of a message or of plain bytes, as instances of a model or as JSON that names their attributes.
 
+use mangonel_entries::entries;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -38,6 +39,7 @@ impl Shape for ModelShape {
 
 /// Return the shape of documents that come as instances of a model; `make`, if given, makes what is wanted of each.
 /// `ignores`: keys that the model does not know are dropped.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (model, make=None, ignores=false))]
 pub(super) fn odm_shape(model: Py<OdmModel>, make: Option<Py<PyAny>>, ignores: bool) -> DocumentShape {
@@ -45,6 +47,7 @@ pub(super) fn odm_shape(model: Py<OdmModel>, make: Option<Py<PyAny>>, ignores: b
 }
 
 /// Decode the documents that stand one after another in `data`, as instances of a model.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (model, data, lazy=false, only=None, ignores=false, origin=None))]
 pub(super) fn odm_decode_all<'py>(
@@ -73,6 +76,7 @@ pub(super) fn odm_decode_all<'py>(
 }
 
 /// Append the documents that are left in a batch to `documents`, at most `limit` of them, as instances of a model.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, documents, limit=None, lazy=false, only=None, ignores=false, origin=None))]
 #[allow(clippy::too_many_arguments)] // The mapper's one way in; called once for each batch.
@@ -97,6 +101,7 @@ pub(super) fn odm_drain(
 
 /// The documents that are left in a batch as JSON, separated by commas; attributes name the values. `only`: the fields
 /// that were asked for.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, only=None))]
 pub(super) fn odm_json<'py>(

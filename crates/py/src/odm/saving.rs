@@ -1,6 +1,7 @@
 //! What is sent to store an instance: the whole of it, the smallest update of what changed, the query it is found by; and
 //! what holds once the server has answered.
 
+use mangonel_entries::entries;
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, SessionChoice};
 use pyo3::exceptions::PyTypeError;
@@ -16,6 +17,7 @@ use crate::codec::fault::into_exception;
 use crate::driver::operation::{Operation, Plan as OperationPlan, Reading};
 
 /// Return an instance as BSON. `draft`: remember the bytes for `odm_stored`.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let py = object.py();
@@ -27,6 +29,7 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 }
 
 /// Return the smallest update that stores what changed, or None. `odm_settle` must follow once the server has answered.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = object.py();
@@ -37,6 +40,7 @@ pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bou
 }
 
 /// End what `odm_update` began: the changes are stored, or they are changes again.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult<()> {
     let py = object.py();
@@ -67,6 +71,7 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
 }
 
 /// Say that an instance is stored as these bytes.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: &Bound<'_, PyBytes>) -> PyResult<()> {
     let fields = Fields::of(object)?;
@@ -82,6 +87,7 @@ pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: &Bound<'_, PyBytes>) ->
 }
 
 /// Return the names of the fields that differ from what is stored, each with its former value (if known).
+#[entries]
 #[pyfunction]
 pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = object.py();
@@ -149,6 +155,7 @@ fn stored_value<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyRes
 }
 
 /// Return the query of the stored document: its id, and the version that was loaded.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_filter<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = object.py();
@@ -180,6 +187,7 @@ fn write_filter(py: Python<'_>, fields: Fields<'_>, out: &mut Vec<u8>) -> PyResu
 }
 
 /// Return the key and the value of the version that was loaded, or None.
+#[entries]
 #[pyfunction]
 pub(super) fn odm_version<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
     let fields = Fields::of(object)?;
@@ -190,6 +198,7 @@ pub(super) fn odm_version<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(S
 }
 
 /// Build the operation that saves what changed, or None. `concern`: the write concern's document, or None.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (object, database, collection, codec, concern, answer))]
 pub(super) fn odm_save(

@@ -1,4 +1,6 @@
 //! What was loaded together: the ids in each reference field of one batch, so that asking for one fetches all.
+use crate::thread_end::Entry;
+use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use pyo3::{PyTraverseError, PyVisit};
@@ -6,6 +8,7 @@ use pyo3::{PyTraverseError, PyVisit};
 /// The references of the documents of one batch.
 #[pyclass(module = "mangonel._core", name = "OdmSiblings")]
 pub struct Siblings {
+    _entry: Entry,
     /// Ids by the maker of the field's references.
     groups: Vec<(Py<PyAny>, Py<PyList>)>,
     /// Documents that were fetched, for the program half of this.
@@ -33,12 +36,13 @@ impl Siblings {
     }
 }
 
+#[entries]
 #[pymethods]
 impl Siblings {
     #[new]
     #[pyo3(signature = (origin=None))]
     pub(super) fn new(py: Python<'_>, origin: Option<Py<PyAny>>) -> Self {
-        Siblings { groups: Vec::new(), loaded: PyDict::new(py).unbind(), origin }
+        Siblings { _entry: Entry, groups: Vec::new(), loaded: PyDict::new(py).unbind(), origin }
     }
 
     /// Where they were loaded from; None when nobody said.

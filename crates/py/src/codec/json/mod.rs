@@ -4,6 +4,7 @@
 mod read;
 mod write;
 
+use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
@@ -59,6 +60,7 @@ fn answer<'py>(py: Python<'py>, made: Found<Bound<'py, PyAny>>) -> PyResult<Boun
 }
 
 /// Return what `text`, a str or UTF-8 bytes, stands for; NotImplemented: ask the Python functions.
+#[entries]
 #[pyfunction]
 pub(super) fn json_loads<'py>(
     text: &Bound<'py, PyAny>,
@@ -89,6 +91,7 @@ pub(super) fn json_loads<'py>(
 }
 
 /// Return `value` as extended JSON; NotImplemented: ask the Python functions.
+#[entries]
 #[pyfunction]
 pub(super) fn json_dumps<'py>(
     value: &Bound<'py, PyAny>,
@@ -98,7 +101,6 @@ pub(super) fn json_dumps<'py>(
     after_key: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
-    super::never_unwind_this_thread();
     let number = |name: &Bound<'py, PyString>| options.getattr(name)?.extract::<i64>();
     let style = Style {
         mode: number(pyo3::intern!(py, "json_mode"))?,

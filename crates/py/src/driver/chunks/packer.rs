@@ -1,6 +1,7 @@
 //! Writing: bytes packed into chunk documents, and these into inserts.
 //! Spec: gridfs.
 
+use mangonel_entries::entries;
 use mangonel_proto::message::Command;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -10,10 +11,12 @@ use pyo3::types::PyList;
 use crate::codec::{self, Codec};
 use crate::driver::failure;
 use crate::driver::operation::{Operation, Plan, session_choice};
+use crate::thread_end::Entry;
 
 /// Packs bytes into chunk documents and these into inserts.
 #[pyclass(module = "mangonel._core")]
 pub struct ChunkPacker {
+    _entry: Entry,
     /// The element `files_id`, encoded.
     files_id: Vec<u8>,
     chunk_size: usize,
@@ -62,6 +65,7 @@ impl ChunkPacker {
     }
 }
 
+#[entries]
 #[pymethods]
 impl ChunkPacker {
     /// `files_id`: a document of nothing but that. `batch_size`: the bytes that one insert may carry; it carries one
@@ -81,6 +85,7 @@ impl ChunkPacker {
         codec::encode_document(py, files_id, codec.get(), false, &mut encoded)?;
         let files_id = encoded.get(4..encoded.len() - 1).unwrap_or_default().to_vec();
         Ok(ChunkPacker {
+            _entry: Entry,
             files_id,
             chunk_size,
             batch_size: batch_size.max(chunk_size),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mangonel_bson::{RawDocument, RawValue};
+use mangonel_entries::entries;
 use mangonel_proto::chunk_filter::{LAID, Laid, read_laid};
 use mangonel_proto::message::read_reply;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -236,6 +237,7 @@ fn read_chunk(message: &[u8], range: std::ops::Range<usize>) -> Result<Chunk, St
     Ok(Chunk { n, id, start, end, laid: None })
 }
 
+#[entries]
 #[pymethods]
 impl ChunkReader {
     /// `chunk_size` and `length`: what the file's own document says. `position`: the first byte to be read.

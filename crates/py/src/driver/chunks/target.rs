@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crate::thread_end::Entry;
+use mangonel_entries::entries;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -16,6 +18,7 @@ const HUGE_RESULT: usize = 4 * 1024 * 1024;
 /// Memory that file bytes are read into: a new bytes object, or a writable buffer of the caller's.
 #[pyclass(module = "mangonel._core")]
 pub struct ChunkTarget {
+    _entry: Entry,
     bytes: Option<Py<PyBytes>>,
     buffer: Option<PyBuffer<u8>>,
     whole: Option<Py<ChunkTarget>>,
@@ -66,6 +69,7 @@ impl Room {
     }
 }
 
+#[entries]
 #[pymethods]
 impl ChunkTarget {
     /// `memory`: the size of a new bytes object, or a writable buffer.
@@ -82,6 +86,7 @@ impl ChunkTarget {
             let start = unsafe { ffi::PyBytes_AS_STRING(made) }.cast_mut().cast::<u8>();
             ask_for_huge_pages(start.expose_provenance(), size);
             return Ok(ChunkTarget {
+                _entry: Entry,
                 bytes: Some(bytes.unbind()),
                 buffer: None,
                 whole: None,
@@ -104,6 +109,7 @@ impl ChunkTarget {
         }
         let landed = Arc::default();
         Ok(ChunkTarget {
+            _entry: Entry,
             bytes: None,
             buffer: Some(buffer),
             whole: None,
@@ -140,6 +146,7 @@ impl ChunkTarget {
                 )));
             }
             parts.push(ChunkTarget {
+                _entry: Entry,
                 bytes: None,
                 buffer: None,
                 whole: Some(slf.clone().unbind()),

@@ -1,6 +1,7 @@
 //! The descriptor of a field whose slot may be NULL, and what a field's value is then.
 use std::ffi::c_void;
 
+use mangonel_entries::entries;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -47,7 +48,6 @@ unsafe extern "C" fn field_get(
     object: *mut ffi::PyObject,
     _class: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    crate::thread_end::never_unwind_this_thread();
     // SAFETY: the interpreter passes a descriptor of ours, and null or any object, and keeps both alive. The object's class
     // is checked before the slot is read, and after the last call that could have run code. No reference to the
     // descriptor lasts over such a call; what is returned gets a reference of its own.
@@ -86,6 +86,7 @@ unsafe extern "C" fn field_get(
     }
 }
 
+#[entries]
 unsafe extern "C" fn field_dealloc(descriptor: *mut ffi::PyObject) {
     // SAFETY: called once, for a descriptor of ours that nobody refers to any more; it owns its name.
     unsafe {
@@ -148,6 +149,7 @@ fn absent(py: Python<'_>, fields: Fields<'_>, index: usize) -> PyErr {
 }
 
 /// Make the descriptor of a field whose slot may be NULL.
+#[entries]
 #[pyfunction]
 pub(in crate::odm) fn odm_field<'py>(
     py: Python<'py>,

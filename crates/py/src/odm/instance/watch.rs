@@ -1,6 +1,7 @@
 //! Who is told of a document before it is touched: transactions, which put their documents back when they are aborted.
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use mangonel_entries::entries;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -32,6 +33,7 @@ pub(in crate::odm) fn tell(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Let a callable be told of each document before a field is set or something that may change is read; None: nobody.
+#[entries]
 #[pyfunction]
 #[pyo3(signature = (watcher))]
 pub(in crate::odm) fn odm_watch(py: Python<'_>, watcher: Option<Py<PyAny>>) {
