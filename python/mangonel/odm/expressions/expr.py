@@ -100,7 +100,8 @@ def _may_merge(one: Any, other: Any) -> bool:
 def _one(condition: Any) -> dict[str, Any]:
     if isinstance(condition, Expr):
         return condition.query
-    if isinstance(condition, Mapping):
+    # A dict by its type first: to ask an abstract class costs more than the copy.
+    if type(condition) is dict or isinstance(condition, Mapping):
         return dict(condition)
     if isinstance(condition, Operand):
         return condition._condition()

@@ -59,9 +59,20 @@ class QueryBuilder(Generic[T]):
         self._is_none = False
 
     def _copy(self) -> Self:
-        made = type(self)(self._model)
-        for name in QueryBuilder.__slots__:
-            setattr(made, name, getattr(self, name))
+        # Written out, since each step of a query makes a copy.
+        made: Self = object.__new__(type(self))
+        made._connection = self._connection
+        made._includes = self._includes
+        made._is_none = self._is_none
+        made._lookups = self._lookups
+        made._model = self._model
+        made._on_invalid = self._on_invalid
+        made._options = self._options
+        made._seconds = self._seconds
+        made._session = self._session
+        made._shape = self._shape
+        made._where = self._where
+        made._wish = self._wish
         return made
 
     def _with(self, **options: Any) -> Self:
