@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from tools import sampling, side_by_side
 from tools.scripted_server import ScriptedServer
+from tools.spec_table import SpecTable
 
 # A run in the background of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Try few examples of each property in a sample, many in the rest; collect tests without looking for garbage."""
     gc.disable()
+    config.pluginmanager.register(SpecTable())
     settings.register_profile("sample", max_examples=40, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
     settings.register_profile("rest", max_examples=600, deadline=None)

@@ -1,10 +1,8 @@
-"""Deployments for the specification cases, and a table of what came out of them."""
+"""Deployments for the specification cases."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -63,30 +61,3 @@ def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[..., De
     yield find
     for deployment in found.values():
         deployment.close()
-
-
-_outcomes: dict[str, Counter[str]] = {}
-_second_tries: list[str] = []
-
-
-def pytest_runtest_logreport(report: Any) -> None:
-    """Count each unified case once: where it was called, or where it was skipped before that."""
-    properties = dict(report.user_properties)
-    if "spec" not in properties or (report.when != "call" and not report.skipped):
-        return
-    if "second try" in properties:
-        _second_tries.append(f"SECOND TRY {report.nodeid}: {properties['second try']}")
-    outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
-    _outcomes.setdefault(properties["spec"], Counter())[outcome] += 1
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the counts by specification and face."""
-    if not _outcomes:
-        return
-    for line in _second_tries:
-        terminalreporter.write_line(line)
-    names = ("passed", "failed", "gap", "skipped")
-    terminalreporter.write_line(f"{'specification, face':<55}" + "".join(f"{name:>9}" for name in names))
-    for spec, counts in sorted(_outcomes.items()):
-        terminalreporter.write_line(f"{spec:<55}" + "".join(f"{counts[name]:>9}" for name in names))
