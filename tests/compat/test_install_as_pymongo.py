@@ -101,15 +101,15 @@ def test_a_name_without_a_counterpart_is_named_by_its_error(program):
     printed = program(
         INSTALL
         + """
-import pymongo.encryption
-for attempt in ("pymongo.encryption.ClientEncryption", "from pymongo.common import BaseObject"):
+import pymongo.encryption_options
+for attempt in ("pymongo.encryption_options.check_min_pymongocrypt", "from pymongo.common import BaseObject"):
     try:
         exec(attempt)
     except NotImplementedError as error:
         print(error)
 """
     )
-    assert "pymongo.encryption.ClientEncryption has no counterpart" in printed
+    assert "pymongo.encryption_options.check_min_pymongocrypt has no counterpart" in printed
     assert "pymongo.common.BaseObject has no counterpart" in printed
 
 

@@ -16,11 +16,10 @@ from mangonel._shared.returns import Returns
 from mangonel.auth import without_frames
 from mangonel.bson.binary import Binary
 from mangonel.bson.codec_options import CodecOptions
-from mangonel.bson.errors import BSONError
 from mangonel.bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS, RawBSONDocument
 from mangonel.encryption._credentials import encode_providers
 from mangonel.encryption._kms import Kms
-from mangonel.encryption._library import Context, Crypt
+from mangonel.encryption._library import Context, Crypt, require
 from mangonel.encryption._machine import Answers, key_vault
 from mangonel.encryption._names import RangeOpts, StringOpts
 from mangonel.encryption._results import RewrapManyDataKeyResult
@@ -85,6 +84,7 @@ class _ClientEncryption:
         kms_connect_callback: Any | None = None,
     ) -> None:
         try:
+            require()
             if not isinstance(codec_options, CodecOptions):
                 raise TypeError(
                     f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
@@ -316,21 +316,7 @@ class _ClientEncryption:
     async def _run_flow(self, begin: Callable[[Context], None]) -> bytes | None:
         if self._crypt is None:
             raise InvalidOperation("cannot use a ClientEncryption after it was closed")
-        try:
-            context = self._crypt.context()
-            try:
-                begin(context)
-            except BaseException:
-                context.close()
-                raise
-            return await self._answers.run_flow(context)
-        except BSONError:
-            raise
-        except Exception as error:
-            failure = error
-        # Frames hold values, and may hold keys.
-        without_frames(failure)
-        raise EncryptionError(failure) from failure
+        return await self._answers.through_flow(self._crypt, begin)
 
     def get_key(self, id: Binary) -> Returns[RawBSONDocument | None]:
         """Return the document of a data key, or None. The key in it is encrypted.

@@ -19,21 +19,34 @@ try:
     from pymongocrypt.binding import ffi, lib
     from pymongocrypt.errors import MongoCryptError as MongoCryptError
 except ImportError as error:
-    raise ConfigurationError(
-        f"encrypted fields need libmongocrypt, found no pymongocrypt; install with: {REMEDY}"
-    ) from error
+    # The names can be imported without the library, as PyMongo's; they can only not be used.
+    _absence: ImportError | None = error
+    ffi = lib = None
+
+    class MongoCryptError(Exception):  # type: ignore[no-redef]
+        """Never raised: there is nobody to raise it."""
+else:
+    _absence = None
 
 # mongocrypt_ctx_state_t
 ERROR, NEED_COLLECTION, NEED_MARKINGS, NEED_KEYS, NEED_KMS, READY, DONE, NEED_CREDENTIALS = range(8)
 
-_BINARY = ffi.typeof("mongocrypt_binary_t *")
-_BYTES = ffi.typeof("uint8_t[]")
-_NULL = ffi.NULL
+if lib is not None:
+    _BINARY = ffi.typeof("mongocrypt_binary_t *")
+    _BYTES = ffi.typeof("uint8_t[]")
+    _NULL = ffi.NULL
+    # Asked for by name once: each look at the library is a look into a dict of cffi's.
+    _context_state = lib.mongocrypt_ctx_state
+    _context_destroy = lib.mongocrypt_ctx_destroy
+    _finalize = lib.mongocrypt_ctx_finalize
 
-# Asked for by name once: each look at the library is a look into a dict of cffi's.
-_context_state = lib.mongocrypt_ctx_state
-_context_destroy = lib.mongocrypt_ctx_destroy
-_finalize = lib.mongocrypt_ctx_finalize
+
+def require() -> None:
+    """Raise ConfigurationError when the library is not installed."""
+    if _absence is not None:
+        raise ConfigurationError(
+            f"encrypted fields need libmongocrypt, found no pymongocrypt; install with: {REMEDY}"
+        ) from _absence
 
 
 class Crypt:

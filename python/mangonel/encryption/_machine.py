@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._light import Any
+from mangonel.auth import without_frames
 from mangonel.bson.codec_options import CodecOptions
+from mangonel.bson.errors import BSONError
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.encryption import _library
 from mangonel.encryption._kms import Kms
-from mangonel.errors import ConfigurationError
+from mangonel.errors import ConfigurationError, EncryptionError
 from mangonel.read_concern import ReadConcern
 from mangonel.write_concern import WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mangonel._faces.port import Port
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.collection import _Collection
+    from mangonel.encryption._library import Crypt
 
 # Keys of the vault are handed on as they are.
 VAULT_CODEC = CodecOptions(RawBSONDocument)
@@ -83,6 +86,28 @@ class Answers:
             return context.result()
         finally:
             context.close()
+
+    async def through_flow(self, crypt: Crypt, begin: Callable[[_library.Context], None]) -> bytes | None:
+        """Run a new context that `begin` sets up and begins. Return what came of it.
+
+        Raises:
+            EncryptionError: with the reason as its cause, which has no frames, for these may hold keys.
+            BSONError: the value cannot be encoded.
+        """
+        try:
+            context = crypt.context()
+            try:
+                begin(context)
+            except BaseException:
+                context.close()
+                raise
+            return await self.run_flow(context)
+        except BSONError:
+            raise
+        except Exception as error:
+            failure = error
+        without_frames(failure)
+        raise EncryptionError(failure) from failure
 
     async def _keys_flow(self, context: _library.Context) -> None:
         cursor = self._vault.find(RawBSONDocument(context.question()))

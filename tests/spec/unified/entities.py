@@ -166,6 +166,18 @@ class Entities:
             session.advance_cluster_time(self._cluster_time)
         return SessionEntity(session, session.session_id)
 
+    async def _make_clientEncryption(self, wanted: Mapping[str, Any]) -> Any:  # noqa: N802  # the format's spelling
+        driver, given = self._face.driver, wanted["clientEncryptionOpts"]
+        is_apart = self._face.is_async and driver.name == "pymongo"
+        module = driver.module("asynchronous.encryption" if is_apart else "encryption")
+        return self._face.public(module, "ClientEncryption")(
+            values.kms_providers(given["kmsProviders"]),
+            given["keyVaultNamespace"],
+            self.find(given["keyVaultClient"]).client,
+            driver.bson("codec_options").CodecOptions(),
+            key_expiration_ms=given.get("keyExpirationMS"),
+        )
+
     async def _make_bucket(self, wanted: Mapping[str, Any]) -> Any:
         bucket_class = self._face.public(self._face.driver.gridfs, "GridFSBucket")
         options = dict(wanted.get("bucketOptions", {}))

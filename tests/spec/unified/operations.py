@@ -236,6 +236,10 @@ class Operations:
 
     # Buckets
 
+    async def _encryption_create_data_key(self, keys: Any, arguments: dict[str, Any]) -> Any:
+        options = {values.snake_case(name): value for name, value in arguments.get("opts", {}).items()}
+        return await self._face.wait(keys.create_data_key(arguments["kmsProvider"], **options))
+
     async def _bucket_upload(self, bucket: Any, arguments: dict[str, Any]) -> Any:
         # No driver of today writes a digest.
         arguments.pop("disableMD5", None)
@@ -307,7 +311,8 @@ class _StartedCursor:
 
 def _kind(entity: Any) -> str:
     name = type(entity).__name__.removeprefix("Async")
-    return {"Database": "database", "Collection": "collection", "GridFSBucket": "bucket"}.get(name, "cursor")
+    kinds = {"Database": "database", "Collection": "collection", "GridFSBucket": "bucket"}
+    return {**kinds, "ClientEncryption": "encryption"}.get(name, "cursor")
 
 
 def _has(target: Any, name: str) -> bool:

@@ -170,8 +170,6 @@ def _unmet_alternative(asked: Mapping[str, Any], facts: Facts, version: tuple[in
         return f"needs server {highest} or older"
     if asked.get("serverless") == "require":
         return "needs Atlas"
-    if asked.get("csfle"):
-        return "needs client-side encryption"
     if "authMechanism" in asked:
         return f"needs a server with {asked['authMechanism']}"
     if "auth" in asked and asked["auth"] != facts.has_auth:
@@ -197,7 +195,8 @@ def _version(text: str) -> tuple[int, ...]:
 def _main_reason(reasons: list[str]) -> str:
     # What fails on the deployment that comes nearest says the most.
     for start in (
-        "needs client-side",
+        "needs automatic",
+        "needs a key",
         "needs a server with",
         "needs server",
         "needs Atlas",
@@ -213,8 +212,12 @@ def _main_reason(reasons: list[str]) -> str:
 def _what_the_api_lacks(case: Case) -> str | None:
     for entity in (*case.shared.get("createEntities", ()), *_created(case)):
         kind, wanted = next(iter(entity.items()))
-        if kind == "clientEncryption" or "autoEncryptOpts" in wanted:
-            return "needs client-side encryption"
+        encryption = wanted.get("clientEncryptionOpts") or wanted.get("autoEncryptOpts")
+        if encryption is not None:
+            if kind == "client" and not encryption.get("bypassAutoEncryption"):
+                return "needs automatic encryption: crypt_shared or mongocryptd"
+            if {name.partition(":")[0] for name in encryption["kmsProviders"]} != {"local"}:
+                return "needs a key management service of a cloud"
         if "timeoutMS" in {**wanted.get("databaseOptions", {}), **wanted.get("collectionOptions", {})}:
             return "not in PyMongo's API: timeoutMS of a database or collection"
         if "snapshotTime" in wanted.get("sessionOptions", {}):

@@ -15,6 +15,7 @@ __all__ = [
     "describe_error_result",
     "describe_result",
     "driver_info",
+    "kms_providers",
     "read_preference",
     "server_api",
     "session_options",
@@ -204,3 +205,18 @@ _RESULTS: dict[str, Callable[[Any], Any]] = {
     "BulkWriteResult": _bulk,
     "ClientBulkWriteResult": _client_bulk,
 }
+
+
+# What stands for `$$placeholder`: the key that the specification's data are encrypted with.
+_LOCAL_KEY = (
+    "Mng0NCt4ZHVUYUJCa1kxNkVyNUR1QURhZ2h2UzR2d2RrZzh0cFBwM3R6NmdWMDFBMUN3YkQ5aXRRMkhGRGdQV09wOGVNYUMxT2k3NjZKelhaQmRC"
+    "ZGJkTXVyZG9uSjFk"
+)
+
+
+def kms_providers(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the providers of a case, all of them local."""
+    return {
+        name: {**given, "key": given["key"] if isinstance(given["key"], str | bytes) else _LOCAL_KEY}
+        for name, given in wanted.items()
+    }
