@@ -10,7 +10,7 @@ import pytest
 from mangonel import MongoClient
 from mangonel.lab import registry
 from mangonel.lab.contender import PROGRAM, Target
-from mangonel.lab.contenders._programs import INSERTS
+from mangonel.lab.contenders.drivers import INSERTS
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments.process import OriginalTask, ProgramError, ProgramTask
 from mangonel.lab.originals import ORIGINALS, UNITS, beside, of_experiment

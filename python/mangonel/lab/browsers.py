@@ -19,8 +19,6 @@ import sys
 import time
 from collections import defaultdict
 
-__all__ = ["main"]
-
 NUMBER = re.compile(rb'"name":"n(\d{7})"')
 PING, PONG, CLOSE = 9, 10, 8
 # Frames between two words on what is wanted, as the page's own script has it.

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Equipment", "Places", "available", "equipment", "kept", "places", "use"]
-
 # A server that makes threads while it is placed has them looked for again; they inherit once their makers are placed.
 LOOKS = 20
 

@@ -25,8 +25,6 @@ from mangonel.lab import cores
 from mangonel.lab.contender import Target
 from mangonel.lab.site_process import SiteProcess
 
-__all__ = ["Environment", "Layout", "Site", "environment_for"]
-
 SITE = "mangonel.lab.website"
 CALLGRIND = ("--tool=callgrind", "--zero-before=getppid", "--dump-before=getsid", "-q")
 

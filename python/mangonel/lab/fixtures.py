@@ -6,10 +6,13 @@ Started as `python -m mangonel.lab.fixtures DESCRIPTOR`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from mangonel.lab import documents, protocol
@@ -89,14 +92,7 @@ class Fixtures:
         """Fill a collection unless it holds the data set already."""
         count, make = DATASETS[dataset]
         collection = self._database[dataset]
-        if collection.estimated_document_count() != count:
-            collection.drop()
-            for start in range(0, count, CHUNK):
-                collection.insert_many(
-                    [make(self._types, n) for n in range(start, min(count, start + CHUNK))]
-                )
-            if dataset in INDEXED:
-                collection.create_index(INDEXED[dataset])
+        fill(collection, count, partial(make, self._types), INDEXED.get(dataset, ""))
         found = collection.count_documents({})
         return {"dataset": dataset, "count": found, "expected": count}
 
@@ -166,32 +162,28 @@ class Fixtures:
         return 1000 * int(usage.get("user_time_us", 0) + usage.get("system_time_us", 0)), counters
 
 
+def fill(collection: Any, count: int, make: Callable[[int], Any], index: str = "") -> None:
+    """Store so many documents, and an index of them, unless there are as many."""
+    if collection.estimated_document_count() == count:
+        return
+    collection.drop()
+    for start in range(0, count, CHUNK):
+        collection.insert_many([make(number) for number in range(start, min(count, start + CHUNK))])
+    if index:
+        collection.create_index(index)
+
+
 def modules() -> tuple[Any, Any]:
     """Return PyMongo and its bson, or this package's own where PyMongo is missing."""
     names = ("pymongo", "bson") if importlib.util.find_spec("pymongo") else ("mangonel", "mangonel.bson")
     return importlib.import_module(names[0]), importlib.import_module(names[1])
 
 
-def main() -> int:
-    """Answer messages of the form {"do": NAME, ...arguments} until the stream ends."""
-    channel = protocol.inherited()
-    order = channel.receive()
-    if order is None:
-        return 1
-    try:
-        fixtures = Fixtures(order["uri"], order["database"])
-    except Exception as error:
-        channel.send({"error": f"the lab's fixtures cannot be made: {type(error).__name__}: {error}"})
-        return 1
-    channel.send({"event": "hello"})
-    while (message := channel.receive()) is not None:
-        name = message.pop("do")
-        try:
-            channel.send(getattr(fixtures, name)(**message))
-        except Exception as error:
-            channel.send({"error": f"{name}: {type(error).__name__}: {error}"})
-    return 0
+@contextlib.contextmanager
+def _opened(order: protocol.Message) -> Iterator[Callable[[protocol.Message], protocol.Message]]:
+    fixtures = Fixtures(order["uri"], order["database"])
+    yield lambda message: getattr(fixtures, message["do"])(**{k: v for k, v in message.items() if k != "do"})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(protocol.serve(_opened))

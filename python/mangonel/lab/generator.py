@@ -20,8 +20,6 @@ import time
 from collections import deque
 from typing import Any
 
-__all__ = ["Load", "WrongAnswer", "main"]
-
 RECEIVE = 1 << 18
 TIMEOUT = 60.0  # seconds without any answer after which a site is given up
 START = 0.02  # seconds between opening the connections and the first intended moment

@@ -8,25 +8,8 @@ import sys
 from collections.abc import Iterable
 
 from mangonel.lab.contender import Contender
+from mangonel.lab.contenders.drivers import TABLE
 
-# Import names whose distribution is called otherwise, or whose version matters for the comparison.
-REQUIREMENTS = {
-    "pymongo": "pymongo==4.20.0",
-    "bson": "pymongo==4.20.0",
-    "gridfs": "pymongo==4.20.0",
-    "motor": "motor==3.7.1",
-    "mongojet": "mongojet==0.5.8",
-    "mongoengine": "mongoengine==0.29.3",
-    "beanie": "beanie==2.2.0",
-    "odmantic": "odmantic==1.1.0",
-    "umongo": "umongo==4.0.0",
-    "gevent": "gevent==26.9.0",
-    "redis": "redis[hiredis]>=6",
-    "pymysql": "PyMySQL>=1.2",
-    "psycopg": "psycopg[binary]>=3.2",
-    "snappy": "python-snappy>=0.7",
-    "hdrh": "hdrhistogram==0.10.8",
-}
 # What a contender may name without being installable from an index.
 OURS = ("mangonel",)
 
@@ -38,7 +21,7 @@ def requirements(contenders: Iterable[Contender]) -> dict[str, list[str]]:
         absent = contender.missing().partition("not installed: ")[2]
         for name in filter(None, re.split(r",\s*", absent)):
             if name.partition(".")[0] not in OURS:
-                wanted.setdefault(REQUIREMENTS.get(name, name), []).append(contender.id)
+                wanted.setdefault(TABLE["requirements"].get(name, name), []).append(contender.id)
     return wanted
 
 

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import IO, Any, TypeAlias
@@ -148,3 +149,28 @@ def inherited() -> Channel:
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     return Channel(Connection(descriptor))
+
+
+def serve(opened: Callable[[Message], AbstractContextManager[Callable[[Message], Message]]]) -> int:
+    """Answer messages until the stream ends, and return the exit status of a child process.
+
+    Args:
+        opened: takes the first message, and gives what answers the others; an error of either is the answer.
+    """
+    channel = inherited()
+    order = channel.receive()
+    if order is None:
+        return 1
+    try:
+        with opened(order) as answer:
+            channel.send({"event": "ready"})
+            while (message := channel.receive()) is not None:
+                try:
+                    channel.send(answer(message))
+                except Exception as error:
+                    what = message.get("do") or message.get("verb")
+                    channel.send({"error": f"{what}: {type(error).__name__}: {error}"})
+    except Exception as error:
+        channel.send({"error": f"{type(error).__name__}: {error}"})
+        return 1
+    return 0

@@ -14,8 +14,6 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["BACKLOG", "SiteProcess", "cpu_seconds", "end", "handler", "serve"]
-
 BACKLOG = 1024  # the load's connections arrive at once
 
 

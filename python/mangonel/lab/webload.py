@@ -23,8 +23,6 @@ from typing import Any, TypeAlias
 from mangonel.engines.programs import find_program
 from mangonel.lab import cores
 
-__all__ = ["AbRun", "Ask", "Seen", "generate", "percentile", "players", "run_ab", "run_wrk", "visit_all"]
-
 # Sends a GET for a path with a cookie; returns the status, the cookie that was set, and the body.
 Ask: TypeAlias = "Callable[[str, str], Awaitable[tuple[int, str, bytes]]]"
 

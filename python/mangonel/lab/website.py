@@ -19,8 +19,6 @@ from typing import Any
 
 from mangonel.lab.site_process import cpu_seconds, handler, serve
 
-__all__ = ["main"]
-
 WRITERS = 50  # that populate the store at once
 VISITORS = 1000  # of the population whose cookies are kept
 HOUR = 3600.0

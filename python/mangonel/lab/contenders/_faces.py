@@ -11,8 +11,6 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-__all__ = ["AtOnce", "at_once", "each", "named", "play", "wait"]
-
 
 def named(path: str) -> Any:
     """Return what a "module:name" stands for."""

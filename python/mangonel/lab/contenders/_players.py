@@ -2,26 +2,36 @@
 
 A player is made inside a worker, or in one of its helpers, of a contender's id; the driver is imported then. A verb
 does its task as often as it is told, so that nothing of the lab's stands between two operations.
+
+Run as `python -m mangonel.lab.contenders._players DESCRIPTOR`, it is such a helper: a process with a client of its own
+that plays files of the parallel tasks beside others, two at a time. Started by the task, before the clock runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import importlib
 import os
 import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from mangonel.lab import protocol, registry
 from mangonel.lab.contender import Document, Target
-from mangonel.lab.contenders._faces import AtOnce, named, wait
+from mangonel.lab.contenders._faces import AtOnce, named, play, wait
 from mangonel.lab.contenders._pymongo_like import uri_with
 from mangonel.lab.contenders.raw import RawSocket
+from mangonel.lab.experiment import Bench, Size
 
 CORPUS = "perftest_corpus"  # what a task writes
 BUCKET = "perftest_fs"
 LINES = "perftest_lines"  # what is exported
 CHUNK = 5000
+AT_A_TIME = 2  # files of a helper
 
 
 class Player:
@@ -288,3 +298,25 @@ async def open_player(contender: str, target: Target, bucket: str = BUCKET) -> A
         return RawPlayer(target, bucket)
     player, client, buckets = PLAYERS[contender]
     return player(await wait(named(client)(uri_with(target))), buckets, target, bucket)
+
+
+@contextlib.contextmanager
+def _helping(order: protocol.Message) -> Iterator[Callable[[protocol.Message], protocol.Message]]:
+    """Answer messages of the form {"verb": NAME, "items": [[argument, …], …]}."""
+    bench = Bench(registry.contender(order["contender"]), Target(**order["target"]), Size(), 0)
+    player = play(bench, open_player(bench.contender.id, bench.target))
+
+    def answer(message: protocol.Message) -> protocol.Message:
+        before, act = time.process_time_ns(), getattr(player, message["verb"])
+        bench.drive(lambda item: act(*item), message["items"], AT_A_TIME)
+        return {"event": "done", "cpu_ns": time.process_time_ns() - before}
+
+    # As many connections as files are played at a time.
+    answer({"verb": "hello", "items": [[3]] * AT_A_TIME})
+    yield answer
+    bench.run(player.close())
+    bench.close()
+
+
+if __name__ == "__main__":
+    sys.exit(protocol.serve(_helping))

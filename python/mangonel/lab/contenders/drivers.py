@@ -1,4 +1,15 @@
-"""The drivers, their BSON functions, and the bare interpreter, as `drivers.toml` has them."""
+"""The drivers, their BSON functions, and the bare interpreter, as `drivers.toml` has them.
+
+Their programs (`program.jinja`) are whole ones as a user would write them, for experiments that time a process from
+start to exit. Kinds: "import" (the import alone), "insert-1", "insert-1000", "insert-mixed" (100 inserts, 10 000 steps
+of plain Python after each). `_closed` after a kind closes the client; otherwise it is left open at exit.
+
+The programs of the original comparison, on today's names: "original-a" (one insert, three prints), "original-b" (1000
+inserts in a loop), "original-c" (100 inserts; after each, two callbacks print 10 100 lines) and "original-c-silent".
+Motor has no callbacks any more, so every driver waits for each insert, as program C did; the dict is made inside the
+loop, since a second insert of the same one must fail. Each tells on the descriptor INSIDE_FD how many nanoseconds have
+gone by from its first line to its last, as what an exit waits for is not the program.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from mangonel.lab.contender import Codec, Contender, Target
-from mangonel.lab.contenders import _programs
 from mangonel.lab.contenders._faces import named
-from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, MongojetAdapter
+from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, MongojetAdapter, uri_with
 
+INSIDE_FD = 9  # where a program tells how long it took inside
+# Documents that a program leaves behind.
+INSERTS = {"import": 0, "insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}
+INSERTS |= {"original-a": 1, "original-b": 1000, "original-c": 100, "original-c-silent": 100}
 BSON_NAMES = ("mangonel.bson:encode", "mangonel.bson:decode", "mangonel.bson:decode_all")
 
 
@@ -53,14 +67,28 @@ def _driver(row: dict[str, Any]) -> Contender:
         return (AsyncAdapter if loop else BlockingAdapter)(named(client), target)
 
     def program(kind: str, target: Target) -> str:
+        from jinja2 import Template
+
         if not client:
             return "pass\n"
-        statement = (
-            row["imports"] if "imports" in row and kind == "import" else f"from {module} import {name}"
+        usual, (kind, _, ending) = f"from {module} import {name}", kind.partition("_")
+        source = Path(__file__).with_name("program.jinja").read_text(encoding="utf-8")
+        template = Template(source, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+        text: str = template.render(
+            kind=kind,
+            ending=ending,
+            imports=row.get("imports", usual) if kind == "import" else usual,
+            client=row.get("expression", f"{name}(URI)"),
+            is_async=bool(loop),
+            close=row.get("close", "await client.close()" if loop else "client.close()"),
+            insert="await collection.insert_one" if loop else "collection.insert_one",
+            uri=repr(uri_with(target)),
+            database=repr(target.database),
+            collection=repr(target.collection),
+            count=INSERTS[kind],
+            inside_fd=INSIDE_FD,
         )
-        closing = row.get("close", "await client.close()" if loop else "client.close()")
-        make = row.get("expression", f"{name}(URI)")
-        return _programs.program(kind, target, statement, make, is_async=bool(loop), close=closing)
+        return text
 
     return Contender(
         row["id"],

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
-__all__ = ["TABLES", "CallsTask", "Tabled"]
-
 Play: TypeAlias = Callable[[Part, Bench], Task]
 Figures: TypeAlias = dict[str, Any]
 

@@ -20,7 +20,7 @@ from mangonel.lab.experiment import Bench, Part
 from mangonel.lab.experiments._spec_tasks import SpecTask, content
 from mangonel.lab.protocol import Child
 
-HELPER = "mangonel.lab.contenders._player_helper"
+HELPER = "mangonel.lab.contenders._players"
 TIMEOUT = 300.0
 PHOTO_BYTES = 5 * 1024 * 1024
 

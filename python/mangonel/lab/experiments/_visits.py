@@ -18,8 +18,6 @@ from mangonel.lab.environment import Environment, Layout, Site, environment_for
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.webload import Ask, generate, percentile, players, run_ab, run_wrk, visit_all
 
-__all__ = ["CountTask", "LoginTask", "ParallelTask", "PopulateTask", "SiteTask", "StallTask"]
-
 AT_ONCE = 300
 VISITORS = 50
 WRITERS = 20

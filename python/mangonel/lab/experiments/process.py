@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any
 
-from mangonel.lab.contenders._programs import INSERTS, INSIDE_FD
+from mangonel.lab.contenders.drivers import INSERTS, INSIDE_FD
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 from mangonel.engines.delay import Delay
@@ -21,12 +22,11 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.process import Terminal
-from mangonel.lab.fixtures import DATASETS, modules, numbered_post
+from mangonel.lab.fixtures import DATASETS, fill, modules, numbered_post
 from mangonel.lab.site_process import SiteProcess
 from mangonel.lab.webload import Seen, generate, run_ab, run_wrk
 
 ALL_POSTS, FEW_POSTS = "web-posts", "few-web-posts"
-BATCH = 10_000
 AT_ONCE = 100
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 POSTS = 30
@@ -183,13 +183,7 @@ def ensure_posts(target: Target, collection: str, count: int) -> None:
     driver, types = modules()
     with driver.MongoClient(target.uri) as client:
         posts: Any = client[target.database].get_collection(collection)
-        if posts.estimated_document_count() == count:
-            return
-        posts.drop()
-        for start in range(0, count, BATCH):
-            end = min(count, start + BATCH)
-            posts.insert_many([numbered_post(types, number) for number in range(start, end)])
-        posts.create_index("created")
+        fill(posts, count, partial(numbered_post, types), "created")
 
 
 def _post(number: int, *, original: bool) -> dict[str, str]:

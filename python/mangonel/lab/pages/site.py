@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Serve until the parent goes away."""
