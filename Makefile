@@ -128,9 +128,11 @@ bench: build    ## Every experiment in full, for the documentation's figures: ho
 lint: build    ## Formatting, clippy, types, floors, stubs; the parts side by side
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-rust lint-stubs lint-floors lint-text
 
+# The fuzz targets are checked, not linked, so nothing is compiled of libFuzzer and any compiler will do.
 lint-rust:
 	cargo fmt --check
 	cargo clippy --locked --quiet --all-targets -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=unused/libunused.a cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked --quiet --bins -- -D warnings
 
 lint-text:
 	$(BIN)/ruff format --check .

@@ -10,11 +10,10 @@ use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::{Credential, Mechanism, Secret};
 use mangonel_proto::client::Client;
 use mangonel_proto::compress::{Codec, Compressor, MAX_MESSAGE_SIZE};
-use mangonel_proto::events::ReplyShape;
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::ids::ShardId;
-use mangonel_proto::message::{Command, Replies, read_reply};
-use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
+use mangonel_proto::message::{Command, read_reply};
+use mangonel_proto::operation::{Kind, Limit, Operation};
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::reply::Facts;
 use mangonel_proto::time::Instant;
@@ -209,20 +208,7 @@ fn options(choice: u8) -> ClientOptions {
 fn operation(choice: u8) -> Operation {
     let mut head = Command::begin();
     head.extend_from_slice(&empty());
-    Operation {
-        command: Command::new(head, Vec::new()).expect("an empty document is one"),
-        database: "a".into(),
-        kind: [Kind::Read, Kind::ReadOnce, Kind::RetryableWrite, Kind::Write][usize::from(choice & 3)],
-        replies: Replies::One,
-        session: SessionChoice::Implicit,
-        read_preference: None,
-        server: None,
-        pinned: None,
-        limit: Limit::None,
-        is_under_way: false,
-        is_filling: false,
-        is_silent: false,
-        group: None,
-        reply_shape: ReplyShape::default(),
-    }
+    let kind = [Kind::Read, Kind::ReadOnce, Kind::RetryableWrite, Kind::Write][usize::from(choice & 3)];
+    let command = Command::new(head, Vec::new()).expect("an empty document is one");
+    Operation { limit: Limit::None, ..Operation::new(command, "a", kind) }
 }

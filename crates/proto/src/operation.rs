@@ -99,6 +99,26 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Makes an operation with one reply and an implicit session that may go to the primary, within the client's limit.
+    pub fn new(command: Command, database: &str, kind: Kind) -> Operation {
+        Operation {
+            command,
+            database: database.into(),
+            kind,
+            replies: Replies::One,
+            session: SessionChoice::Implicit,
+            read_preference: None,
+            server: None,
+            pinned: None,
+            limit: Limit::OfClient,
+            is_under_way: false,
+            is_filling: false,
+            is_silent: false,
+            group: None,
+            reply_shape: ReplyShape::Document,
+        }
+    }
+
     /// Makes an operation that opens one more connection to a server, as far as its pool lacks one.
     ///
     /// # Errors
@@ -109,20 +129,12 @@ impl Operation {
         writer::append_i32(&mut head, "ping", 1);
         writer::end_document(&mut head, start);
         Ok(Operation {
-            command: Command::new(head, Vec::new())?,
-            database: "admin".into(),
-            kind: Kind::ReadOnce,
-            replies: Replies::One,
             session: SessionChoice::None,
-            read_preference: None,
             server: Some(server),
-            pinned: None,
             limit: Limit::None,
-            is_under_way: false,
             is_filling: true,
             is_silent: true,
-            group: None,
-            reply_shape: ReplyShape::Document,
+            ..Operation::new(Command::new(head, Vec::new())?, "admin", Kind::ReadOnce)
         })
     }
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import READ_DOCUMENT, REPLIES_ONE
-from mangonel._shared.settings import PRIMARY_MODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
     # That of the user, that of a cursor, False for none at all, None for an implicit one.
     SessionHandle: TypeAlias = _core.Session | _core.ImplicitSession | Literal[False] | None
+
+PRIMARY_MODE = 0  # of a read preference
 
 
 def build_operation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._shared.operation import PRIMARY_MODE
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.errors import ConfigurationError, InvalidOperation
 from mangonel.read_concern import ReadConcern
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Port
     from mangonel._shared.sessions.session import _ClientSession
-
-PRIMARY_MODE = 0
 
 
 class Settings:

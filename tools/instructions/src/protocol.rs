@@ -11,8 +11,8 @@ use mangonel_proto::client::Client;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::ShardId;
-use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
+use mangonel_proto::message::Command;
+use mangonel_proto::operation::{Kind, Operation};
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::select::{self, Criteria};
@@ -184,22 +184,7 @@ fn options() -> ClientOptions {
 fn operation(kind: Kind, command: &str, sequence: Vec<u8>) -> Operation {
     let mut head = Command::begin();
     head.extend_from_slice(&parse_json(command).unwrap());
-    Operation {
-        command: Command::new(head, sequence).unwrap(),
-        database: "shop".into(),
-        kind,
-        replies: Replies::One,
-        session: SessionChoice::Implicit,
-        read_preference: None,
-        server: None,
-        limit: Limit::OfClient,
-        pinned: None,
-        group: None,
-        reply_shape: mangonel_proto::events::ReplyShape::Document,
-        is_under_way: false,
-        is_filling: false,
-        is_silent: false,
-    }
+    Operation::new(Command::new(head, sequence).unwrap(), "shop", kind)
 }
 
 fn find() -> Operation {

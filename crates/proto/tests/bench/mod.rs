@@ -6,11 +6,10 @@ use std::time::Duration;
 use mangonel_bson::{RawDocument, parse_json};
 use mangonel_proto::client::Client;
 use mangonel_proto::error::Failure;
-use mangonel_proto::events::ReplyShape;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::ids::{LinkId, ShardId};
-use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
+use mangonel_proto::message::Command;
+use mangonel_proto::operation::{Kind, Operation};
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::read_preference::{Mode, ReadPreference};
 use mangonel_proto::time::Instant;
@@ -95,22 +94,7 @@ pub fn with(
 pub fn operation(kind: Kind, command: &Value) -> Operation {
     let mut head = Command::begin();
     head.extend_from_slice(&bson(command));
-    Operation {
-        command: Command::new(head, Vec::new()).unwrap(),
-        database: "shop".into(),
-        kind,
-        replies: Replies::One,
-        session: SessionChoice::Implicit,
-        read_preference: None,
-        server: None,
-        limit: Limit::OfClient,
-        pinned: None,
-        is_under_way: false,
-        is_filling: false,
-        is_silent: false,
-        group: None,
-        reply_shape: ReplyShape::Document,
-    }
+    Operation::new(Command::new(head, Vec::new()).unwrap(), "shop", kind)
 }
 
 pub fn find() -> Operation {

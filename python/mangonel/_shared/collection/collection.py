@@ -9,7 +9,7 @@ from mangonel._shared.collection.indexes import CollectionIndexes
 from mangonel._shared.collection.reads import CollectionReads
 from mangonel._shared.collection.writes import CollectionWrites
 from mangonel._shared.cursors.watch import WatchedCollection
-from mangonel._shared.settings import PRIMARY_MODE
+from mangonel._shared.operation import PRIMARY_MODE
 from mangonel.errors import InvalidName
 from mangonel.typings import _DocumentType
 
