@@ -42,6 +42,9 @@ __all__ = [
     "SLEEP",
     "WAIT",
     "WRITE",
+    "ArrowReader",
+    "ArrowRows",
+    "ArrowSource",
     "ArrowTable",
     "AsyncCursorBase",
     "Batch",
@@ -175,6 +178,8 @@ class ColumnBuilder:
     def add_bytes(self, data: bytes) -> None: ...
     @property
     def full_chunks(self) -> int: ...
+    @property
+    def taken(self) -> tuple[int, int]: ...
     def take(self) -> ArrowTable: ...
     def take_chunk(self) -> ArrowTable: ...
 
@@ -189,6 +194,36 @@ class ArrowTable:
     def kinds(self) -> list[tuple[str, str]]: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_schema__(self) -> Any: ...
+
+@final
+class ArrowReader:
+    def __new__(cls, table: Any, skips_nulls: bool) -> ArrowReader: ...
+    def next_part(self, count: int) -> ArrowRows | None: ...
+
+@final
+class ArrowRows:
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> ArrowRows: ...
+
+@final
+class ArrowSource:
+    def __new__(cls, rows: ArrowRows, codec: Codec, max_document_size: int) -> ArrowSource: ...
+    @property
+    def ids(self) -> list[Any]: ...
+    def next_operation(
+        self,
+        database: str,
+        command: Mapping[str, Any],
+        kind: int,
+        reading: int,
+        replies: int,
+        max_count: int,
+        max_size: int,
+        session: ImplicitSession | Session | Literal[False] | None = None,
+    ) -> tuple[Operation, int] | None: ...
 
 # BSON by line, None for blank ones, up to the first that is wrong: its number from 0, and what is wrong.
 # A document without an `_id` gets the eight bytes and the number of its line.

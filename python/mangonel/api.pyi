@@ -724,6 +724,16 @@ class Collection(Generic[_DocumentType]):
         comment: object = None,
         let: Mapping[str, object] | None = None,
     ) -> BulkWriteResult: ...
+    def insert_arrow(
+        self,
+        table: object,
+        ordered: bool = True,
+        *,
+        exclude_none: bool = False,
+        bypass_document_validation: bool | None = None,
+        session: ClientSession | None = None,
+        comment: object = None,
+    ) -> BulkWriteResult: ...
     def aggregate(
         self,
         pipeline: _Pipeline,
@@ -1654,6 +1664,16 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         let: Mapping[str, object] | None = None,
+    ) -> BulkWriteResult: ...
+    async def insert_arrow(
+        self,
+        table: object,
+        ordered: bool = True,
+        *,
+        exclude_none: bool = False,
+        bypass_document_validation: bool | None = None,
+        session: AsyncClientSession | None = None,
+        comment: object = None,
     ) -> BulkWriteResult: ...
     async def aggregate(
         self,

@@ -46,6 +46,8 @@ pub struct Builder {
     bytes: usize,
     chunk_rows: usize,
     chunks: Vec<Chunk>,
+    /// Rows and bytes of BSON that were appended at all.
+    taken: (usize, usize),
     rules: Rules,
 }
 
@@ -60,6 +62,7 @@ impl Builder {
             bytes: 0,
             chunk_rows: chunk_rows.max(1),
             chunks: Vec::new(),
+            taken: (0, 0),
             rules: Rules { is_inferring: schema.is_none(), misfit, columns: 0, depth: 0 },
         }
     }
@@ -78,7 +81,14 @@ impl Builder {
             .map_err(|problem| Failure::new(&problem, document))?;
         self.rows += 1;
         self.bytes += size;
+        self.taken.0 += 1;
+        self.taken.1 += size;
         Ok(())
+    }
+
+    /// How many rows were appended at all, and of how many bytes of BSON.
+    pub fn taken(&self) -> (usize, usize) {
+        self.taken
     }
 
     /// Rows in whole chunks.
@@ -91,7 +101,11 @@ impl Builder {
         if self.rows == 0 {
             return;
         }
-        let next = Fields::new(&self.fields.kinds());
+        let mut next = Fields::new(&self.fields.kinds());
+        // Vectors that grow are copied and hold up to twice what they need; the next chunk is likely to be like this one.
+        for (column, like) in next.columns.iter_mut().zip(&self.fields.columns) {
+            column.reserve(like);
+        }
         let mut fields = std::mem::replace(&mut self.fields, next);
         fields.columns.iter_mut().for_each(Column::shrink);
         self.chunks.push(Chunk { rows: self.rows, fields });

@@ -282,6 +282,37 @@ impl Column {
         Ok(())
     }
 
+    /// Makes room for as many values as another column of this kind has, and a sixteenth more.
+    pub(crate) fn reserve(&mut self, like: &Self) {
+        fn room<T>(values: &mut Vec<T>, like: &[T]) {
+            values.reserve_exact(like.len() + like.len() / 16);
+        }
+        match (&mut self.data, &like.data) {
+            (Data::Int32(values), Data::Int32(like)) => room(values, like),
+            (Data::Int64(values), Data::Int64(like)) => room(values, like),
+            (Data::Double(values), Data::Double(like)) => room(values, like),
+            (Data::Date { millis, .. }, Data::Date { millis: like, .. }) => room(millis, like),
+            (Data::ObjectId(values), Data::ObjectId(like)) => room(values, like),
+            (Data::Uuid(values), Data::Uuid(like)) => room(values, like),
+            (Data::Decimal { values, .. }, Data::Decimal { values: like, .. }) => room(values, like),
+            (Data::Text(texts), Data::Text(like)) | (Data::Binary(texts), Data::Binary(like)) => {
+                room(&mut texts.offsets, &like.offsets);
+                room(&mut texts.bytes, &like.bytes);
+            }
+            (Data::List { offsets, items }, Data::List { offsets: like_offsets, items: like_items }) => {
+                room(offsets, like_offsets);
+                items.reserve(like_items);
+            }
+            (Data::Struct(fields), Data::Struct(like)) => {
+                for (column, like) in fields.columns.iter_mut().zip(&like.columns) {
+                    column.reserve(like);
+                }
+            }
+            // Bits are few.
+            _ => {}
+        }
+    }
+
     /// Gives back the memory that more values would have taken.
     pub(crate) fn shrink(&mut self) {
         self.valid.shrink();

@@ -9,6 +9,7 @@ mod column;
 mod fields;
 mod kind;
 mod problem;
+pub mod rows;
 mod text;
 mod widen;
 

@@ -63,6 +63,11 @@ impl Failure {
         Self(text)
     }
 
+    pub(crate) fn of_row(problem: &Problem, row: usize) -> Self {
+        let Self(text) = Self::without_document(problem);
+        Self(format!("{text} of row {row}"))
+    }
+
     pub(crate) fn new(problem: &Problem, document: RawDocument<'_>) -> Self {
         let Self(mut text) = Self::without_document(problem);
         if let Ok(Some(id)) = document.get("_id") {

@@ -9,7 +9,7 @@ argument, and `to_arrow` needs no other package. All take collections of the blo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mangonel.arrow.errors import ColumnError
@@ -29,9 +29,6 @@ __all__ = [
     "find_polars_all",
     "write",
 ]
-
-# Documents that are written in one go.
-_WRITTEN = 10_000
 
 
 def _found(collection: Any, query: Any, schema: Any, options: dict[str, Any]) -> Any:
@@ -221,55 +218,20 @@ def write(collection: Any, tabular: Any, *, exclude_none: bool = False) -> dict[
 
     Args:
         collection: a collection of the blocking face.
-        tabular: what has the Arrow PyCapsule interface (pyarrow, polars, pandas, `to_arrow`), or a dict of arrays.
-        exclude_none: leave out fields that are null.
+        tabular: as for `collection.insert_arrow`: a table or a frame, or a dict of arrays.
+        exclude_none: leave out columns that are null in a row.
 
     Returns:
         How many were inserted: `{"insertedCount": 2}`.
 
     Raises:
         BulkWriteError: a row was refused; those before it are stored.
-        ImportError: pyarrow is not installed.
+        ColumnError, TypeError: a row or a column cannot be stored.
         OperationFailure, AutoReconnect: as for `insert_many`.
 
     Example:
         >>> write(client.shop.copies, client.shop.orders.find().to_arrow())
         {'insertedCount': 2}
     """
-    inserted = 0
-    for documents in _documents_of(tabular, exclude_none):
-        inserted += len(collection.insert_many(documents).inserted_ids)
-    return {"insertedCount": inserted}
-
-
-def _documents_of(tabular: Any, exclude_none: bool) -> Iterator[list[dict[str, Any]]]:
-    import pyarrow
-
-    from mangonel.bson import Decimal128, ObjectId
-
-    table = pyarrow.table(tabular)
-    extensions = [(field.metadata or {}).get(b"ARROW:extension:name", b"") for field in table.schema]
-    names = [getattr(field.type, "extension_name", "").encode() for field in table.schema]
-    are_ids = {
-        field.name
-        for field, told, name in zip(table.schema, extensions, names, strict=True)
-        if b"pymongoarrow.objectid" in (told, name)
-    }
-    are_decimals = {field.name for field in table.schema if pyarrow.types.is_decimal(field.type)}
-    for batch in table.to_batches(_WRITTEN):
-        documents = batch.to_pylist()
-        for document in documents:
-            for name in are_ids:
-                value = document[name]
-                if isinstance(value, bytes):
-                    document[name] = ObjectId(value)
-            for name in are_decimals:
-                if document[name] is not None:
-                    document[name] = Decimal128(document[name])
-        if exclude_none:
-            documents = [
-                {name: value for name, value in document.items() if value is not None}
-                for document in documents
-            ]
-        if documents:
-            yield documents
+    result = collection.insert_arrow(tabular, exclude_none=exclude_none)
+    return {"insertedCount": result.inserted_count}

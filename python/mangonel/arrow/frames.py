@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["arrow_of", "numpy_of", "pandas_of", "polars_of"]
+__all__ = ["arrow_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
 
 
 def arrow_of(table: Any) -> Any:
@@ -30,3 +30,32 @@ def numpy_of(table: Any) -> dict[str, Any]:
     """Return an array for each column."""
     found = arrow_of(table)
     return {name: found[name].to_numpy() for name in found.column_names}
+
+
+def table_of(found: Any) -> Any:
+    """Return something with Arrow's interface: what has it, or a `pyarrow.Table` made of a frame or of arrays.
+
+    Raises:
+        ImportError: pyarrow is not installed, and it takes that.
+        TypeError: this is no table.
+    """
+    kind = type(found)
+    if kind.__module__.partition(".")[0] == "pandas":
+        import pyarrow
+
+        # Its own interface would give the index as a column.
+        return pyarrow.Table.from_pandas(found, preserve_index=False)
+    if hasattr(found, "__arrow_c_stream__") or hasattr(found, "__arrow_c_array__"):
+        return found
+    if isinstance(found, dict):
+        arrays = found
+    elif getattr(getattr(found, "dtype", None), "names", None):
+        arrays = {name: found[name] for name in found.dtype.names}
+    else:
+        raise TypeError(
+            "expected a table with Arrow's interface, a frame, a structured array or a dict of arrays, "
+            f"got {kind.__name__}"
+        )
+    import pyarrow
+
+    return pyarrow.table(arrays)

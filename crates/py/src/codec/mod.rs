@@ -16,6 +16,7 @@ mod layout;
 pub(crate) mod make;
 pub(crate) mod name;
 pub(crate) mod object_id;
+pub(crate) use object_id::IdRange;
 mod objects;
 pub(crate) mod options;
 mod recipe;
@@ -142,6 +143,14 @@ pub fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyByt
         let made = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), length);
         Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
     }
+}
+
+/// Makes so many fresh ObjectIds at once.
+///
+/// # Errors
+/// When the system has no random bytes to give.
+pub(crate) fn generate_object_ids(py: Python<'_>, count: usize) -> PyResult<IdRange> {
+    object_id::generate_many(py, count)
 }
 
 /// Returns the bytes of a fresh ObjectId.

@@ -109,6 +109,42 @@ pub(crate) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
     unsafe { (*object.cast::<ObjectIdObject>()).bytes }
 }
 
+/// Ids that were made together: they differ in their counter alone.
+#[derive(Clone, Copy, Debug)]
+pub struct IdRange {
+    seconds: u32,
+    random: [u8; 5],
+    counter: u32,
+}
+
+impl IdRange {
+    /// The bytes of one of them.
+    #[inline]
+    pub fn get(&self, index: usize) -> [u8; 12] {
+        let counter = u64::from(self.counter) + index as u64;
+        // The counter has three bytes; where it begins anew, the next second keeps ids apart.
+        let seconds = self.seconds.wrapping_add((counter >> 24) as u32);
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&seconds.to_be_bytes());
+        bytes[4..9].copy_from_slice(&self.random);
+        bytes[9..].copy_from_slice(&(counter as u32).to_be_bytes()[1..]);
+        bytes
+    }
+}
+
+/// Makes so many fresh ids.
+pub(crate) fn generate_many(py: Python<'_>, count: usize) -> PyResult<IdRange> {
+    if !GENERATOR.get(py).is_seeded {
+        seed(py, true)?;
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()) as u32;
+    let mut generator = GENERATOR.get(py);
+    let first = generator.counter.wrapping_add(1);
+    generator.counter = generator.counter.wrapping_add(count as u32) & 0x00FF_FFFF;
+    GENERATOR.replace(py, generator);
+    Ok(IdRange { seconds, random: generator.random, counter: first & 0x00FF_FFFF })
+}
+
 /// Returns the bytes of a fresh id.
 pub(crate) fn generate(py: Python<'_>) -> PyResult<[u8; 12]> {
     if !GENERATOR.get(py).is_seeded {

@@ -1,7 +1,10 @@
 //! Tables of columns as Python objects: batches of a cursor go in, whoever reads Arrow takes them out. The GIL is
 //! released while columns are built. Knows no cursor and no library that reads tables.
 mod export;
+mod import;
+mod interface;
 mod json_lines;
+mod source;
 
 use std::sync::Arc;
 
@@ -18,6 +21,9 @@ use crate::driver::batch::{Batch, next_in};
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ColumnBuilder>()?;
     module.add_class::<ArrowTable>()?;
+    module.add_class::<source::ArrowReader>()?;
+    module.add_class::<source::ArrowRows>()?;
+    module.add_class::<source::ArrowSource>()?;
     module.add_function(wrap_pyfunction!(json_lines::documents_of_json_lines, module)?)
 }
 
@@ -83,6 +89,12 @@ impl ColumnBuilder {
     #[getter]
     fn full_chunks(&self) -> usize {
         self.builder.as_ref().map_or(0, Builder::full_chunks)
+    }
+
+    /// How many documents were appended, and of how many bytes.
+    #[getter]
+    fn taken(&self) -> (usize, usize) {
+        self.builder.as_ref().map_or((0, 0), Builder::taken)
     }
 
     /// Return the rows that there are as a table; its kinds hold for all rows that come later.

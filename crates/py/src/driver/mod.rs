@@ -19,7 +19,7 @@ pub(crate) mod operation;
 pub(crate) mod ready;
 mod session;
 mod socket;
-mod source;
+pub(crate) mod source;
 mod tls;
 mod transfer;
 mod waiter;

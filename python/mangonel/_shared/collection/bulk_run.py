@@ -55,6 +55,23 @@ class Run:
             # A repetition would change or delete other documents than the first time.
             self.is_retryable = False
 
+    def source(self, codec: _core.Codec, largest: int) -> _core.DocumentSource | _core.ArrowSource:
+        """Return what encodes the writes; none may have more bytes than `largest`."""
+        return _core.DocumentSource(
+            self.writes, codec, _FIELDS[self.command], self.command == "insert", largest
+        )
+
+
+class TableRun(Run):
+    """Inserts of the rows of a table."""
+
+    __slots__ = ()
+    writes: _core.ArrowRows  # type: ignore[assignment]
+
+    def source(self, codec: _core.Codec, largest: int) -> _core.ArrowSource:
+        """Return what encodes the rows."""
+        return _core.ArrowSource(self.writes, codec, largest)
+
 
 class BulkRunner:
     """One bulk write on one collection. Used once."""
@@ -160,7 +177,7 @@ class BulkRunner:
                 operation, count = made
                 if is_unsure and self._ordered and count < rest:
                     # It was split by size after all, so more follows: make it again, this time with an answer.
-                    part = Run(run.command, run.writes[offset : offset + count], range(count))
+                    part = type(run)(run.command, run.writes[offset : offset + count], range(count))
                     part.is_retryable = run.is_retryable
                     again = self._next(self._source(part, facts), part, facts)
                     operation, is_unsure = again[0] if again is not None else operation, False
@@ -189,16 +206,19 @@ class BulkRunner:
 
     # Commands.
 
-    def _source(self, run: Run, facts: Mapping[str, Any]) -> _core.DocumentSource:
+    def _source(self, run: Run, facts: Mapping[str, Any]) -> _core.DocumentSource | _core.ArrowSource:
         # The server says which documents are too large and goes on with the others; without its answer we must.
         largest = facts["max_message_size"] if self._concern.acknowledged else facts["max_bson_size"]
-        is_insert = run.command == "insert"
-        if not is_insert and self._concern.acknowledged:
+        if run.command != "insert" and self._concern.acknowledged:
             largest += COMMAND_OVERHEAD
-        return _core.DocumentSource(run.writes, self._codec, _FIELDS[run.command], is_insert, largest)
+        return run.source(self._codec, largest)
 
     def _next(
-        self, source: _core.DocumentSource, run: Run, facts: Mapping[str, Any], is_acknowledged: bool = True
+        self,
+        source: _core.DocumentSource | _core.ArrowSource,
+        run: Run,
+        facts: Mapping[str, Any],
+        is_acknowledged: bool = True,
     ) -> tuple[_core.Operation, int] | None:
         command: dict[str, Any] = {run.command: self._name, "ordered": self._ordered}
         if self._comment is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._core import REPLIES_NONE, REPLIES_ONE
 from mangonel._light import Generic, Iterable, Iterator, Mapping
+from mangonel._shared.collection.arrow import CollectionArrow
 from mangonel._shared.collection.bulk import CollectionBulkWrite
 from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
 from mangonel._shared.collection.updates import CollectionUpdates
@@ -31,6 +32,7 @@ class CollectionWrites(
     CollectionUpdates[_DocumentType],
     CollectionFindAndModify[_DocumentType],
     CollectionBulkWrite[_DocumentType],
+    CollectionArrow,
     Generic[_DocumentType],
 ):
     """The writing half of a collection."""

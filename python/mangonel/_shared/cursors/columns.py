@@ -6,12 +6,12 @@ What the libraries make of a table is in `mangonel.arrow`, a floor above, which 
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._shared.above import above
 from mangonel._shared.returns import Returns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
     from typing import Any, Self, TypeAlias
 
     from mangonel._faces.port import Port
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _ROWS = 65_536
 
+# Bytes of a batch: a small part of the table, so that it takes little memory beside it, but enough to keep round trips
+# few, and at most what a server sends.
+_PART, _LEAST, _MOST = 16, 512 * 1024, 16 * 1024 * 1024
+
 
 class ColumnsOfCursor:
     """What a cursor gives as columns instead of documents."""
@@ -30,6 +34,8 @@ class ColumnsOfCursor:
     _port: Port
     _batch: _core.Batch | None
     _id: int | None
+    # Documents of the next batch, where the user did not say how many.
+    _pace: int
 
     async def _fetch_flow(self) -> bool:
         raise NotImplementedError
@@ -45,7 +51,7 @@ class ColumnsOfCursor:
             raise ValueError(f"expected at least 1 row in a chunk, got {rows!r}")
         if schema is None:
             return _core.ColumnBuilder(None, misfit, rows)
-        schemas = _above("mangonel.arrow.schema")
+        schemas = above("mangonel.arrow.schema")
         fields = schemas.fields_of(schema)
         builder = _core.ColumnBuilder(fields, misfit, rows)
         if self._id is None and self._batch is None:
@@ -61,6 +67,7 @@ class ColumnsOfCursor:
                 batch = self._batch
                 if batch is not None and not batch.is_empty:
                     builder.add(batch)
+                    self._pace = _pace(*builder.taken)
                 if chunks is not None and builder.full_chunks >= chunks:
                     return True
                 if self._id == 0 or not await self._fetch_flow():
@@ -147,7 +154,7 @@ class ColumnsOfCursor:
             (2, 2)
         """
         builder = self._column_builder(schema, misfit, _ROWS)
-        return self._port.flow(self._converted_flow(builder, _above("mangonel.arrow.frames").polars_of))
+        return self._port.flow(self._converted_flow(builder, above("mangonel.arrow.frames").polars_of))
 
     def to_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Returns[PandasFrame]:
         """Return the documents that are left as a `pandas.DataFrame`; needs pandas and pyarrow.
@@ -166,7 +173,7 @@ class ColumnsOfCursor:
             (2, 2)
         """
         builder = self._column_builder(schema, misfit, _ROWS)
-        return self._port.flow(self._converted_flow(builder, _above("mangonel.arrow.frames").pandas_of))
+        return self._port.flow(self._converted_flow(builder, above("mangonel.arrow.frames").pandas_of))
 
     def to_numpy(self, schema: Any = None, *, misfit: str = "raise") -> Returns[NumpyArrays]:
         """Return the documents that are left as a dict of a `numpy.ndarray` for each column; needs numpy and pyarrow.
@@ -185,7 +192,7 @@ class ColumnsOfCursor:
             ['_id', 'total']
         """
         builder = self._column_builder(schema, misfit, _ROWS)
-        return self._port.flow(self._converted_flow(builder, _above("mangonel.arrow.frames").numpy_of))
+        return self._port.flow(self._converted_flow(builder, above("mangonel.arrow.frames").numpy_of))
 
     async def _converted_flow(self, builder: _core.ColumnBuilder, convert: Any) -> Any:
         return convert(await self._to_arrow_flow(builder))
@@ -227,8 +234,7 @@ class ArrowTables:
         return table if len(table) else None
 
 
-def _above(name: str) -> ModuleType:
-    import importlib
-
-    # A floor above this one, asked for by name by whoever wants its objects.
-    return importlib.import_module(name)
+def _pace(rows: int, size: int) -> int:
+    """Return how many documents the next batch should have, after so many of so many bytes."""
+    wanted = min(max(size // _PART, _LEAST), _MOST)
+    return max(wanted * rows // max(size, 1), 1)

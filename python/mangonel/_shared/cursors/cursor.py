@@ -57,6 +57,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     _started: Any = None
     # Whether the server sends more on that connection without being asked.
     _is_streaming = False
+    _pace = 0
     _is_exhaust = False
     _is_tailable = False
     _max_await_time_ms: int | None = None
@@ -175,7 +176,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     def _more_operation(self) -> _core.Operation:
         database, collection = self._namespace
         command: dict[str, Any] = {"getMore": self._id, "collection": collection}
-        size = self._batch_size
+        size = self._batch_size or self._pace
         if self._limit:
             left = self._limit - self._retrieved
             size = min(size, left) if size else left

@@ -1,0 +1,11 @@
+//! Columns that others made, laid out as Apache Arrow has them, to BSON documents: one for each row.
+//! Lengths, offsets and indexes are checked here; that a buffer is as long as its array says is whoever reads it out's to know.
+//! Spec: Arrow columnar format, the format strings of the C data interface.
+
+mod form;
+mod values;
+mod write;
+
+pub use form::{Form, FormField, Moment, Width};
+pub use values::{Layout, Source, Values};
+pub use write::Rows;
