@@ -129,6 +129,8 @@ REFUSED: dict[str, set[str]] = {
     "raw": FORMS,
     "json": FORMS,
     "values": FORMS,
+    "to_arrow": FORMS,
+    "iter_arrow": FORMS,
     "count": {"return_key"},
     # The server's `distinct` has neither.
     "distinct": {"let", "return_key"},
@@ -244,6 +246,17 @@ DEEDS: dict[str, Deed] = {
     "dicts": Deed(lambda face, q: [item["name"] for item in face.call(q, "dicts")], names),
     "raw": Deed(lambda face, q: [bson.decode(item)["name"] for item in face.call(q, "raw")], names),
     "json": Deed(lambda face, q: [item["name"] for item in json.loads(face.call(q, "json"))], names),
+    "to_arrow": Deed(lambda face, q: face.call(q, "to_numpy", {"name": str})["name"].tolist(), names),
+    "iter_arrow": Deed(
+        lambda face, q: [
+            name
+            for part in face.collect(
+                (q.aiter_arrow if face.is_async else q.iter_arrow)({"name": str}, rows=2)
+            )
+            for name in pytest.importorskip("pyarrow").table(part)["name"].to_pylist()
+        ],
+        names,
+    ),
     "values": Deed(lambda face, q: face.call(q, "values", Item.name), names),
     "explain": Deed(lambda face, q: bool(face.call(q, "explain")), lambda rows: True),
     "exists": Deed(lambda face, q: face.call(q, "exists"), bool),
@@ -333,6 +346,8 @@ def test_every_operation_of_a_query_has_its_row() -> None:
         for name in dir(Query)
         if not name.startswith("_") and hasattr(Query, "a" + name) and name not in dir(object)
     }
+    # What other libraries make of one table.
+    waits -= {"to_polars", "to_pandas", "to_numpy"}
     assert waits | {"iterate"} == set(DEEDS) == set(TERMINALS) - {"watch"}
 
 

@@ -47,7 +47,7 @@ pub struct Builder {
     chunk_rows: usize,
     chunks: Vec<Chunk>,
     /// Rows and bytes of BSON that were appended at all.
-    taken: (usize, usize),
+    appended: (usize, usize),
     rules: Rules,
 }
 
@@ -62,7 +62,7 @@ impl Builder {
             bytes: 0,
             chunk_rows: chunk_rows.max(1),
             chunks: Vec::new(),
-            taken: (0, 0),
+            appended: (0, 0),
             rules: Rules { is_inferring: schema.is_none(), misfit, columns: 0, depth: 0 },
         }
     }
@@ -81,14 +81,14 @@ impl Builder {
             .map_err(|problem| Failure::new(&problem, document))?;
         self.rows += 1;
         self.bytes += size;
-        self.taken.0 += 1;
-        self.taken.1 += size;
+        self.appended.0 += 1;
+        self.appended.1 += size;
         Ok(())
     }
 
     /// How many rows were appended at all, and of how many bytes of BSON.
-    pub fn taken(&self) -> (usize, usize) {
-        self.taken
+    pub fn appended(&self) -> (usize, usize) {
+        self.appended
     }
 
     /// Rows in whole chunks.

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args, get_origin
 
+from mangonel._shared.above import above
 from mangonel.bson import Decimal128, Int64, ObjectId
 
 __all__ = ["Schema", "fields_of", "projection_of"]
@@ -102,13 +103,19 @@ def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
     """
     if isinstance(schema, Schema):
         return schema.fields
+    if isinstance(schema, type) and hasattr(schema, "__plan__"):
+        # A model of the mapper, a floor above.
+        found: list[tuple[str, _Kind]] = above("mangonel.odm.model.columns").column_fields(schema)
+        return found
     if isinstance(schema, Mapping):
         pairs = list(schema.items())
     elif hasattr(schema, "names") and hasattr(schema, "types"):
         # pyarrow's.
         pairs = list(zip(schema.names, schema.types, strict=True))
     else:
-        raise TypeError(f"expected a mapping, a Schema or a pyarrow.Schema, got {type(schema).__name__}")
+        raise TypeError(
+            f"expected a mapping, a Schema, a pyarrow.Schema or a model, got {type(schema).__name__}"
+        )
     for name, _ in pairs:
         if not isinstance(name, str):
             raise TypeError(f"expected str for the name of a column, got {type(name).__name__}")

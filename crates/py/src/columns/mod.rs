@@ -93,8 +93,8 @@ impl ColumnBuilder {
 
     /// How many documents were appended, and of how many bytes.
     #[getter]
-    fn taken(&self) -> (usize, usize) {
-        self.builder.as_ref().map_or((0, 0), Builder::taken)
+    fn appended(&self) -> (usize, usize) {
+        self.builder.as_ref().map_or((0, 0), Builder::appended)
     }
 
     /// Return the rows that there are as a table; its kinds hold for all rows that come later.

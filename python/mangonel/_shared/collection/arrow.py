@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._shared.above import above
+from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
 from mangonel.common import MAX_WRITE_BATCH_SIZE
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mangonel.results import BulkWriteResult
 
 
-class CollectionArrow:
+class CollectionArrow(CommandSource):
     """Tables into a collection."""
 
     _client: _MongoClient[Any]
@@ -87,5 +88,6 @@ def _runs(reader: _core.ArrowReader) -> Iterator[Run]:
 
     count = 0
     while (rows := reader.next_part(MAX_WRITE_BATCH_SIZE)) is not None:
-        yield TableRun("insert", rows, range(count, count + len(rows)))
+        # A sequence in all that is asked of it.
+        yield TableRun("insert", rows, range(count, count + len(rows)))  # type: ignore[arg-type]
         count += len(rows)

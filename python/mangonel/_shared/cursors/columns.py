@@ -67,7 +67,7 @@ class ColumnsOfCursor:
                 batch = self._batch
                 if batch is not None and not batch.is_empty:
                     builder.add(batch)
-                    self._pace = _pace(*builder.taken)
+                    self._pace = _pace(*builder.appended)
                 if chunks is not None and builder.full_chunks >= chunks:
                     return True
                 if self._id == 0 or not await self._fetch_flow():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from mangonel.bson import Decimal128
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.shapes import reader
-from mangonel.odm.query.reads import QueryReads
+from mangonel.odm.query.columns import QueryColumns
 from mangonel.odm.query.request import Request
 from mangonel.odm.query.typed import loader, target
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-class QueryAggregates(QueryReads[T]):
+class QueryAggregates(QueryColumns[T]):
     """The part of a query that computes on the server."""
 
     __slots__ = ()

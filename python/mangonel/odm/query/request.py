@@ -100,7 +100,10 @@ TERMINALS = {
             ("include", "on_invalid"),
             is_find=True,
         ),
-        *(Terminal(name, _FIND, is_find=True) for name in ("dicts", "raw", "json", "values")),
+        *(
+            Terminal(name, _FIND, is_find=True)
+            for name in ("dicts", "raw", "json", "values", "to_arrow", "iter_arrow")
+        ),
         Terminal("explain", _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True),
         Terminal("exists", _FIND, FORM, is_find=True),
         Terminal("is_empty", _FIND, FORM, is_find=True),

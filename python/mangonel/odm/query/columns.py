@@ -1,0 +1,161 @@
+"""Reading a query as tables of columns, on either face: no document becomes a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from mangonel._core import ArrowTable
+from mangonel.arrow import frames
+from mangonel.odm.query.builder import limited_flow
+from mangonel.odm.query.reads import QueryReads
+from mangonel.odm.query.request import Request
+
+__all__ = ["QueryColumns"]
+
+T = TypeVar("T")
+
+_ROWS = 65_536
+
+
+class QueryColumns(QueryReads[T]):
+    """The part of a query that gives columns."""
+
+    __slots__ = ()
+
+    def _found(self, request: Request) -> Any:
+        if self._is_none:
+            # No filter of the server's means nothing as surely, and asks it as little.
+            return request.collection.find({"$expr": False}, **{**request.keywords, "limit": 1})
+        return request.collection.find(request.filter, **request.keywords)
+
+    async def _columns_flow(
+        self, request: Request, convert: Callable[[Any], Any] | None, schema: Any, misfit: str
+    ) -> Any:
+        cursor = self._found(request)
+        table = await cursor._to_arrow_flow(cursor._column_builder(schema, misfit, _ROWS))
+        return table if convert is None else convert(table)
+
+    def to_arrow(self, schema: Any = None, *, misfit: str = "raise") -> ArrowTable:
+        """Return the documents as a table, which any library that reads Arrow takes: columns by key in the database.
+
+        Args:
+            schema: names and types of the columns, as for a cursor's `to_arrow`; a model gives its own. None: columns
+                are made as fields are met.
+            misfit: what happens to a value that does not fit its column: "raise", "null" or "string".
+
+        Raises:
+            ColumnError: a value does not fit.
+
+        Example:
+            >>> User.find().to_arrow({"name": str}).column_names
+            ['name']
+        """
+        found: ArrowTable = self._run(False, "to_arrow", self._columns_flow, None, schema, misfit)
+        return found
+
+    def ato_arrow(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, ArrowTable]:
+        """As `to_arrow`, on asyncio."""
+        found: Coroutine[Any, Any, ArrowTable] = self._run(
+            True, "to_arrow", self._columns_flow, None, schema, misfit
+        )
+        return found
+
+    def to_polars(self, schema: Any = None, *, misfit: str = "raise") -> Any:
+        """Return the documents as a `polars.DataFrame`; otherwise as `to_arrow`."""
+        return self._run(False, "to_arrow", self._columns_flow, frames.polars_of, schema, misfit)
+
+    def ato_polars(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, Any]:
+        """As `to_polars`, on asyncio."""
+        found: Coroutine[Any, Any, Any] = self._run(
+            True, "to_arrow", self._columns_flow, frames.polars_of, schema, misfit
+        )
+        return found
+
+    def to_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Any:
+        """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow; otherwise as `to_arrow`."""
+        return self._run(False, "to_arrow", self._columns_flow, frames.pandas_of, schema, misfit)
+
+    def ato_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, Any]:
+        """As `to_pandas`, on asyncio."""
+        found: Coroutine[Any, Any, Any] = self._run(
+            True, "to_arrow", self._columns_flow, frames.pandas_of, schema, misfit
+        )
+        return found
+
+    def to_numpy(self, schema: Any = None, *, misfit: str = "raise") -> dict[str, Any]:
+        """Return an array for each column; needs numpy and pyarrow; otherwise as `to_arrow`."""
+        found: dict[str, Any] = self._run(
+            False, "to_arrow", self._columns_flow, frames.numpy_of, schema, misfit
+        )
+        return found
+
+    def ato_numpy(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, dict[str, Any]]:
+        """As `to_numpy`, on asyncio."""
+        found: Coroutine[Any, Any, dict[str, Any]] = self._run(
+            True, "to_arrow", self._columns_flow, frames.numpy_of, schema, misfit
+        )
+        return found
+
+    def iter_arrow(
+        self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise"
+    ) -> Iterator[ArrowTable]:
+        """Iterate over the documents as tables of so many rows, of one schema; arguments as for `to_arrow`.
+
+        Example:
+            >>> [len(table) for table in User.find().iter_arrow(rows=1_000)]
+            [1]
+        """
+        found: Iterator[ArrowTable] = self._tables(False, schema, rows, misfit)
+        return found
+
+    def aiter_arrow(
+        self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise"
+    ) -> AsyncIterator[ArrowTable]:
+        """As `iter_arrow`, on asyncio."""
+        found: AsyncIterator[ArrowTable] = self._tables(True, schema, rows, misfit)
+        return found
+
+    def _tables(self, is_async: bool, schema: Any, rows: int, misfit: str) -> Any:
+        request = self._request("iter_arrow", is_async)
+        return _Tables(
+            self._seconds, request, self._found(request).iter_arrow(schema, rows=rows, misfit=misfit)
+        )
+
+
+class _Tables:
+    """The tables of `iter_arrow`, each of which may take as long as the query says."""
+
+    def __init__(self, seconds: float | None, request: Request, tables: Any) -> None:
+        self._seconds = seconds
+        self._port = request.port
+        self._tables = tables
+
+    def __iter__(self) -> _Tables:
+        return self
+
+    def __next__(self) -> ArrowTable:
+        table: ArrowTable | None = self._port.flow(self._table_flow())
+        if table is None:
+            raise StopIteration
+        return table
+
+    def __aiter__(self) -> _Tables:
+        return self
+
+    def __anext__(self) -> Any:
+        return self._port.flow(self._next_flow())
+
+    async def _next_flow(self) -> ArrowTable:
+        table = await self._table_flow()
+        if table is None:
+            raise StopAsyncIteration
+        return table
+
+    async def _table_flow(self) -> ArrowTable | None:
+        found: ArrowTable | None = await (
+            self._tables._table_flow()
+            if self._seconds is None
+            else limited_flow(self._seconds, self._tables._table_flow)
+        )
+        return found
