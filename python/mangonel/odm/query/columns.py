@@ -104,7 +104,7 @@ class QueryColumns(QueryReads[T]):
 
         Example:
             >>> [len(table) for table in User.find().iter_arrow(rows=1_000)]
-            [1]
+            [2]
         """
         found: Iterator[ArrowTable] = self._tables(False, schema, rows, misfit)
         return found
