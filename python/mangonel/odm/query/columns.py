@@ -153,9 +153,9 @@ class _Tables:
         return table
 
     async def _table_flow(self) -> ArrowTable | None:
-        found: ArrowTable | None = await (
-            self._tables._table_flow()
-            if self._seconds is None
-            else limited_flow(self._seconds, self._tables._table_flow)
-        )
+        found: ArrowTable | None
+        if self._seconds is None:
+            found = await self._tables._table_flow()
+        else:
+            found = await limited_flow(self._seconds, self._tables._table_flow)
         return found
