@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test beside test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri docs demo lock clean third-party wheel wheels
+.PHONY: help build run test beside test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -108,7 +108,7 @@ test-rest: build
 	$(BIN)/python tools/fuzz_json.py --inputs 200000
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=20
-	$(MAKE) --no-print-directory audit miri
+	$(MAKE) --no-print-directory audit miri asan
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 MANGONEL_FAILOVER=1 $(BIN)/python -m pytest \
@@ -198,6 +198,22 @@ miri:    ## The BSON crate's tests under Miri: needs a nightly compiler with tha
 	@cargo +nightly miri --version >/dev/null 2>&1 || { echo "miri: not available, no nightly compiler with it"; exit 0; }; \
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --quiet -p mangonel-bson \
 		--test reader --test text -- --skip every_cut
+
+# A build of its own, some minutes; then half a minute of stress. Leaks are not looked for: the interpreter keeps what it has.
+HOST    := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+ASAN    := target/asan
+LIBASAN := $(shell cc -print-file-name=libasan.so 2>/dev/null)
+
+asan: build    ## The stress test on a build that AddressSanitizer watches: needs its runtime, of the C compiler
+	@test -f "$(LIBASAN)" || { echo "asan: not available, the C compiler has no libasan.so"; exit 0; }; set -e; \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address PYO3_PYTHON=$(abspath $(BIN)/python) CARGO_TARGET_DIR=$(ASAN) \
+		CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+		cargo build --locked --quiet --release --target $(HOST) -p mangonel-py --features extension-module; \
+	rm -rf $(ASAN)/python && mkdir -p $(ASAN)/python && cp -r python/mangonel $(ASAN)/python/; \
+	cp $(ASAN)/$(HOST)/release/lib_core.so $(ASAN)/python/mangonel/$$($(BIN)/python -c \
+		'import sysconfig; print("_core" + sysconfig.get_config_var("EXT_SUFFIX"))'); \
+	LD_PRELOAD=$(LIBASAN) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(abspath $(ASAN))/python \
+		MANGONEL_STRESS_SECONDS=30 $(BIN)/python -m pytest -q -p no:xdist tests/faults/test_stress.py
 
 # The figures of the long forms go to docs/dev/NOTES.md.
 soak: build    ## Mixed work on both faces for 15 minutes: what grows?
