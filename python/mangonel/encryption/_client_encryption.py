@@ -222,7 +222,11 @@ class _ClientEncryption:
     ) -> Returns[RawBSONDocument]:
         """Return a query or aggregate expression with its bounds encrypted: `{"$and": [{"f": {"$gt": 1}}, ...]}`.
 
-        Takes the arguments of `encrypt`; for Queryable Encryption's ranges.
+        For ranges of Queryable Encryption.
+
+        Args:
+            expression: the query, or the aggregate expression.
+            algorithm, key_id, key_alt_name, query_type, contention_factor, range_opts: as for `encrypt`.
 
         Raises:
             EncryptionError: as for `encrypt`.
@@ -344,6 +348,9 @@ class _ClientEncryption:
 
         Args:
             key_alt_name: one of its names.
+
+        Raises:
+            PyMongoError: the key vault could not be read; as for `find_one`.
 
         Example:
             >>> keys.get_key_by_alt_name("salaries")["_id"] == key_id
