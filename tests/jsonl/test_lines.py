@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import uuid
@@ -11,9 +12,16 @@ from typing import Any
 
 import pytest
 
-from mangonel import MongoClient, cli
+from mangonel import AsyncMongoClient, MongoClient, cli
 from mangonel.bson import Binary, Decimal128, Int64, MaxKey, ObjectId, Regex, Timestamp
-from mangonel.jsonl import JSONLinesError, export_jsonl, import_jsonl, reading
+from mangonel.jsonl import (
+    JSONLinesError,
+    aexport_jsonl,
+    aimport_jsonl,
+    export_jsonl,
+    import_jsonl,
+    reading,
+)
 from mangonel.jsonl.progress import Progress
 from mangonel.server import Server
 
@@ -184,3 +192,45 @@ def test_progress_says_share_rate_and_time_left() -> None:
     assert progress.line(102.0) == (
         "orders.jsonl [######..................]  25 % 10 documents, 1.0 MB, 0.5 MB/s, 0:06 left"
     )
+
+
+def test_asyncio_exports_and_imports(standalone: Server, database: Any, tmp_path: Path) -> None:
+    path, seen = tmp_path / "values.jsonl.gz", []
+    database["values"].insert_many(many(20_000))
+
+    async def play() -> None:
+        async with AsyncMongoClient[Any](standalone.uri) as client:
+            own = client[database.name]
+            assert (
+                await aexport_jsonl(own["values"], path, progress=lambda *told: seen.append(told))
+            ).documents == 20_000
+            assert (await aimport_jsonl(own.copies, path)).inserted == 20_000
+            # Duplicates are told as on the other face.
+            assert (await aimport_jsonl(own.copies, path, skip_errors=True)).failed == 20_000
+            with pytest.raises(JSONLinesError, match="duplicate key"):
+                await aimport_jsonl(own.copies, path)
+
+    asyncio.run(play())
+    assert seen[-1][1] == 20_000
+    assert database.copies.count_documents({}) == 20_000
+
+
+def test_cancelled_import_has_ended_when_its_task_has(
+    standalone: Server, database: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(document) + "\n" for document in many(60_000)))
+
+    async def play() -> int:
+        async with AsyncMongoClient[Any](standalone.uri) as client:
+            rows, begun = client[database.name].cancelled, asyncio.Event()
+            task = asyncio.create_task(aimport_jsonl(rows, path, threads=1, progress=lambda *_: begun.set()))
+            await asyncio.wait_for(begun.wait(), 60)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return int(await rows.count_documents({}))
+
+    stored = asyncio.run(play())
+    assert stored > 0
+    assert database.cancelled.count_documents({}) == stored

@@ -6,11 +6,20 @@
     2
 
 Lines become BSON, and BSON lines, without Python objects in between. Files whose names end in `.gz` or `.zst` are
-compressed. Both go on where they stopped with `resume`.
+compressed. Both go on where they stopped with `resume`. `aimport_jsonl` and `aexport_jsonl` are for asyncio.
 """
 
+from mangonel.jsonl.aio import aexport_jsonl, aimport_jsonl
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.reading import Imported, import_jsonl
 from mangonel.jsonl.writing import Exported, export_jsonl
 
-__all__ = ["Exported", "Imported", "JSONLinesError", "export_jsonl", "import_jsonl"]
+__all__ = [
+    "Exported",
+    "Imported",
+    "JSONLinesError",
+    "aexport_jsonl",
+    "aimport_jsonl",
+    "export_jsonl",
+    "import_jsonl",
+]

@@ -11,7 +11,7 @@ from mangonel._shared.returns import Returns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Self, TypeAlias
 
     from mangonel._faces.port import Port
@@ -79,11 +79,17 @@ class ColumnsOfCursor:
 
     def _json_batches(self, mode: int, separator: int) -> Iterator[tuple[int, bytes]]:
         """Yield how many documents each batch has, and their JSON with this byte between them; blocking only."""
+        return self._json_batches_with(lambda: self._port.flow(self._fetch_flow()), mode, separator)
+
+    def _json_batches_with(
+        self, fetch: Callable[[], Any], mode: int, separator: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """The same with a function that gets the next batch."""
         while True:
             batch = self._batch
             if batch is not None and not batch.is_empty:
                 yield len(batch), batch.json(mode, separator)
-            if self._id == 0 or not self._port.flow(self._fetch_flow()):
+            if self._id == 0 or not fetch():
                 return
 
     def to_arrow(
