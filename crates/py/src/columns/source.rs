@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mangonel_bson::ObjectId;
 use mangonel_columns::rows::{Form, Rows};
+use mangonel_entries::entries;
 use mangonel_proto::message::Command;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ use super::import::{Array, Arrays};
 use crate::codec::{self, Codec, IdRange};
 use crate::driver::operation::{Operation, Plan, session_choice};
 use crate::driver::source::too_large;
+use crate::thread_end::Entry;
 
 /// Gives the rows of a table in parts.
 ///
@@ -27,6 +29,7 @@ pub struct ArrowReader {
     read: usize,
 }
 
+#[entries]
 #[pymethods]
 impl ArrowReader {
     #[new]
@@ -118,6 +121,7 @@ pub struct ArrowRows {
     end: usize,
 }
 
+#[entries]
 #[pymethods]
 impl ArrowRows {
     fn __len__(&self) -> usize {
@@ -147,17 +151,19 @@ impl ArrowRows {
 /// Encodes rows as the commands that carry them are made; like `DocumentSource`.
 #[pyclass(module = "mangonel._core")]
 pub struct ArrowSource {
+    _entry: Entry,
     rows: Py<ArrowRows>,
     codec: Py<Codec>,
     max_document_size: usize,
     next: usize,
 }
 
+#[entries]
 #[pymethods]
 impl ArrowSource {
     #[new]
     fn new(rows: Py<ArrowRows>, codec: Py<Codec>, max_document_size: usize) -> Self {
-        Self { rows, codec, max_document_size, next: 0 }
+        Self { _entry: Entry, rows, codec, max_document_size, next: 0 }
     }
 
     /// Empty: ids stay in the rows.
