@@ -183,7 +183,7 @@ impl Form {
                 let (_precision, scale) = (parts.next()?, parts.next()?.parse().ok()?);
                 let bits: u32 = parts.next().map_or(Some(128), |bits| bits.parse().ok())?;
                 let is_known = matches!(bits, 32 | 64 | 128) && parts.next().is_none();
-                is_known.then(|| Self::Decimal { bytes: (bits / 8) as u8, scale })?
+                is_known.then_some(Self::Decimal { bytes: (bits / 8) as u8, scale })?
             }
             "tss" => Self::Moment(Moment::Seconds),
             "tsm" => Self::Moment(Moment::Milliseconds),
