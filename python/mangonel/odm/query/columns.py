@@ -100,7 +100,12 @@ class QueryColumns(QueryReads[T]):
     def iter_arrow(
         self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise"
     ) -> Iterator[ArrowTable]:
-        """Iterate over the documents as tables of so many rows, of one schema; arguments as for `to_arrow`.
+        """Iterate over the documents as tables of one schema.
+
+        Args:
+            schema: as for `to_arrow`.
+            rows: of each table but the last.
+            misfit: as for `to_arrow`.
 
         Example:
             >>> [len(table) for table in User.find().iter_arrow(rows=1_000)]
@@ -112,7 +117,13 @@ class QueryColumns(QueryReads[T]):
     def aiter_arrow(
         self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise"
     ) -> AsyncIterator[ArrowTable]:
-        """As `iter_arrow`, on asyncio."""
+        """Iterate over the documents as tables of one schema, on asyncio.
+
+        Args:
+            schema: as for `to_arrow`.
+            rows: of each table but the last.
+            misfit: as for `to_arrow`.
+        """
         found: AsyncIterator[ArrowTable] = self._tables(True, schema, rows, misfit)
         return found
 
