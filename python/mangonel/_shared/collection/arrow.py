@@ -89,5 +89,5 @@ def _runs(reader: _core.ArrowReader) -> Iterator[Run]:
     count = 0
     while (rows := reader.next_part(MAX_WRITE_BATCH_SIZE)) is not None:
         # A sequence in all that is asked of it.
-        yield TableRun("insert", rows, range(count, count + len(rows)))  # type: ignore[arg-type]
+        yield TableRun("insert", rows, range(count, count + len(rows)))  # type: ignore[arg-type]  # rows, not a list
         count += len(rows)

@@ -66,7 +66,7 @@ class TableRun(Run):
     """Inserts of the rows of a table."""
 
     __slots__ = ()
-    writes: _core.ArrowRows  # type: ignore[assignment]
+    writes: _core.ArrowRows  # type: ignore[assignment]  # rows stand in for the list of writes
 
     def source(self, codec: _core.Codec, largest: int) -> _core.ArrowSource:
         """Return what encodes the rows."""
