@@ -16,6 +16,7 @@ ROUNDS = 30
 HEAD = f"""
 import gc, sys, threading, time
 from mangonel import MongoClient, _core
+from mangonel._core import begin
 from mangonel.errors import PyMongoError
 
 client = MongoClient(sys.argv[1], maxPoolSize=2, appname="état")
@@ -46,11 +47,11 @@ def nothing_is_held():
 # What is lost, by the class whose drop it is.
 LOST = {
     "Exchange": """
-lose(lambda: core.begin(operation(find="orders"), port._shard))
+lose(lambda: begin(core, operation(find="orders"), port._shard))
 nothing_is_held()
 
 def sent():
-    exchange = core.begin(operation(find="orders", filter={"slow": 1}), port._shard)
+    exchange = begin(core, operation(find="orders", filter={"slow": 1}), port._shard)
     while exchange.step == _core.CONNECT or exchange.is_handshake:
         port._connect(exchange) if exchange.step == _core.CONNECT else port._talk(exchange)
     _core.send_some(exchange, 0)
@@ -62,7 +63,7 @@ nothing_is_held()
 # Two hold all connections, so that the third waits; whoever waits is woken by the drop.
 def waiting():
     held = [sent(), sent()]
-    exchange = core.begin(operation(find="orders"), port._shard)
+    exchange = begin(core, operation(find="orders"), port._shard)
     assert exchange.step == _core.WAIT, exchange.step
     exchange.set_waker(threading.Event().set)
     return [exchange, held]
@@ -220,7 +221,7 @@ class Transport:
         pass
 
 lost = []
-exchange = core.begin(operation(find="orders"), core.open_shard(None))
+exchange = begin(core, operation(find="orders"), core.open_shard(None))
 assert exchange.step == _core.CONNECT
 # A link without a descriptor is what the loop finds when another thread closed the connection meanwhile.
 link = exchange.handle_connected(Transport(), -1)
@@ -238,7 +239,7 @@ def test_a_connection_that_another_thread_closed_is_given_up_without_a_complaint
 
 LOST_AT_THE_END = """
 def sent():
-    exchange = core.begin(operation(find="orders", filter={"slow": 1}), port._shard)
+    exchange = begin(core, operation(find="orders", filter={"slow": 1}), port._shard)
     while exchange.step == _core.CONNECT or exchange.is_handshake:
         port._connect(exchange) if exchange.step == _core.CONNECT else port._talk(exchange)
     _core.send_some(exchange, 0)
@@ -285,7 +286,7 @@ class Transport:
                 raise Alarm
 
 transport = Transport()
-exchange = core.begin(operation(find="orders"), core.open_shard(None))
+exchange = begin(core, operation(find="orders"), core.open_shard(None))
 exchange.handle_connected(transport, -1)
 found = None
 try:

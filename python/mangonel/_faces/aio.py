@@ -21,7 +21,20 @@ from ssl import SSLError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel import _core
-from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, Waiter, ask, receive_ready, send_some
+from mangonel._core import (
+    ASK,
+    CONNECT,
+    DONE,
+    READ,
+    SLEEP,
+    WAIT,
+    WRITE,
+    Waiter,
+    ask,
+    begin,
+    receive_ready,
+    send_some,
+)
 from mangonel._faces.deadline import within
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
@@ -60,7 +73,7 @@ class AioPort:
                 await loop.run_in_executor(None, self.preparation)
                 self.preparation = None
             home = self._enter(loop)
-        exchange = self._core.begin(operation, home.shard)
+        exchange = begin(self._core, operation, home.shard)
         try:
             while True:
                 step = exchange.step

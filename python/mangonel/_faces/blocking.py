@@ -12,7 +12,7 @@ from _thread import allocate_lock
 from _weakref import ref
 
 from mangonel import _core
-from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE
+from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, begin
 from mangonel._faces.deadline import within
 from mangonel._faces.port import run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
@@ -166,14 +166,14 @@ class BlockingPort(BlockingLoop):
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
 
     def run(self, operation: _core.Operation) -> Any:
-        return self.drive(self._core.begin(operation, self._shard))
+        return self.drive(begin(self._core, operation, self._shard))
 
     async def arun(self, operation: _core.Operation) -> Any:
         return self.run(operation)
 
     def begin(self, operation: _core.Operation) -> None:
         """Begin an operation and give it up at once: the deployment is watched from then on. Waits for nothing."""
-        self._core.begin(operation, self._shard).close()
+        begin(self._core, operation, self._shard).close()
 
     def keep(self, operation: _core.Operation, _shard: int) -> None:
         """Open a connection that the pool lacks; whether that succeeds interests nobody."""
@@ -192,7 +192,7 @@ class BlockingPort(BlockingLoop):
         time.sleep(seconds)
 
     def start(self, operation: _core.Operation, connects: bool = False) -> _core.Exchange:
-        exchange = self._core.begin(operation, self._shard)
+        exchange = begin(self._core, operation, self._shard)
         try:
             while connects and (exchange.step == CONNECT or exchange.is_handshake):
                 if exchange.step == CONNECT:

@@ -135,10 +135,10 @@ def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
         del core
         if openings is None:
             return
-        for opener, shard, operation in openings:
+        for opener, shard, address in openings:
             port = opener()
             if port is not None:
-                port.keep(operation, shard)
+                port.keep(_core.Operation.filling(address), shard)
             del port
         bell.acquire(timeout=_UPKEEP_PERIOD_S)
 

@@ -25,11 +25,9 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::descriptions;
 use super::events;
-use super::exchange::Exchange;
 use super::failure;
 use super::interpreter;
 use super::link::Link;
-use super::operation::Operation;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -207,8 +205,8 @@ fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
     });
 }
 
-/// A connection to open: by whom, of which shard, and how.
-type Opening = (Py<PyAny>, u32, Py<Operation>);
+/// A connection to open: by whom, of which shard, and to which server.
+type Opening = (Py<PyAny>, u32, String);
 
 /// The state that all exchanges of one client share.
 #[pyclass(frozen, module = "mangonel._core", weakref)]
@@ -553,11 +551,6 @@ impl Core {
         self.peek(|state| state.client.options().timeout).map(|timeout| timeout.as_secs_f64())
     }
 
-    /// Start to run an operation on the connections of a shard.
-    fn begin(slf: &Bound<'_, Self>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Exchange> {
-        Exchange::begin(slf, operation, shard)
-    }
-
     /// Open a pool of its own for a face or an event loop; return its number. `opener`: a weak reference to what keeps it
     /// filled; None for one that is not.
     #[pyo3(signature = (opener=None))]
@@ -570,9 +563,9 @@ impl Core {
         shard
     }
 
-    /// Close what was idle for too long. Returns what has to be opened, as (opener, shard, operation) triples, and keeps
+    /// Close what was idle for too long. Returns what has to be opened, as (opener, shard, address) triples, and keeps
     /// `waker` to be called when there may be more; None when the client is closed.
-    fn keep_up(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<Option<Vec<Opening>>> {
+    fn keep_up(&self, py: Python<'_>, waker: Py<PyAny>) -> Option<Vec<Opening>> {
         let now = self.now();
         let found = self.with(py, |state| {
             let shards: Vec<ShardId> = state.openers.keys().copied().map(ShardId).collect();
@@ -585,16 +578,15 @@ impl Core {
             let openers: Vec<_> = openers.collect();
             Some((missing, openers, replaced))
         });
-        let Some((missing, openers, _replaced)) = found else { return Ok(None) };
+        let (missing, openers, _replaced) = found?;
         let mut openings = Vec::new();
         for ((shard, address, count), opener) in missing.into_iter().zip(openers) {
             let Some(opener) = opener else { continue };
             for _ in 0..count {
-                let operation = Operation::filling(py, address.clone())?;
-                openings.push((opener.clone_ref(py), shard.0, Py::new(py, operation)?));
+                openings.push((opener.clone_ref(py), shard.0, address.to_string()));
             }
         }
-        Ok(Some(openings))
+        Some(openings)
     }
 
     /// Close a shard with all its connections, without a word to anyone.

@@ -37,8 +37,17 @@ pub const WAIT: u8 = 4;
 pub const SLEEP: u8 = 5;
 pub const ASK: u8 = 6;
 
-/// Adds the numbers of the steps.
-pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+/// Starts to run an operation on the connections of a shard.
+#[entries]
+#[pyfunction]
+fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Exchange> {
+    Exchange::begin(core, operation, shard)
+}
+
+/// Adds the function that begins one, the class, and the numbers of the steps.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(begin, module)?)?;
+    module.add_class::<Exchange>()?;
     let steps = [
         ("DONE", DONE),
         ("WRITE", WRITE),

@@ -30,7 +30,6 @@ use pyo3::prelude::*;
 /// Adds the driver's classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Core>()?;
-    module.add_class::<exchange::Exchange>()?;
     module.add_class::<auth::KeyQuestion>()?;
     module.add_class::<auth::SessionKeys>()?;
     module.add_class::<auth::WordQuestion>()?;
@@ -47,7 +46,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BlockingCursor>()?;
     module.add_class::<batch::AsyncCursorBase>()?;
     module.add_class::<waiter::Waiter>()?;
-    exchange::add_constants(module)?;
+    exchange::register(module)?;
     operation::add_constants(module)?;
     chunks::register(module)?;
     deadline::register(module)?;

@@ -5,7 +5,7 @@ use mangonel_entries::entries;
 use mangonel_proto::events::ReplyShape;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Limit, Operation as CoreOperation, SessionChoice};
+use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice};
 use mangonel_proto::read_preference::ReadPreference;
 use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;
@@ -26,7 +26,7 @@ pub enum Reading {
     Unchecked,
     /// The first document of the cursor's batch, or None.
     First,
-    /// The cursor, as a [`super::batch::Batch`].
+    /// The cursor, as a `Batch`.
     Batch,
     /// The same, but raw: the batch is handed out as one bytes object.
     RawBatch,
@@ -40,7 +40,7 @@ pub enum Reading {
     Raw,
     /// What the operation's answer, a function, makes of the whole reply; of None when there is no reply.
     Apply,
-    /// The whole reply without its cursor, and the cursor as a [`super::batch::Batch`] or None.
+    /// The whole reply without its cursor, and the cursor as a `Batch` or None.
     WithBatch,
     /// The array `databases`, as the only batch of a cursor.
     Databases,
@@ -171,6 +171,23 @@ impl Operation {
         Ok(made)
     }
 
+    /// Make the operation that opens one more connection to the server of that address.
+    #[staticmethod]
+    fn filling(py: Python<'_>, server: &str) -> PyResult<Self> {
+        let server = Address::parse(server).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let operation = CoreOperation::filling(server)
+            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let codec = Codec::default_for(py)?.clone_ref(py);
+        Ok(Operation {
+            _entry: Entry,
+            operation: Some(operation),
+            reading: Reading::Unchecked,
+            codec,
+            answer: None,
+            sink: None,
+        })
+    }
+
     /// Receive the data of the chunks in its reply into `target`, from `at` on, wherever that is possible.
     fn lay_into(&mut self, target: Py<ChunkTarget>, at: usize) {
         self.sink = Some((target, at));
@@ -198,21 +215,6 @@ impl Operation {
 }
 
 impl Operation {
-    /// Makes the operation that opens one more connection to a server.
-    pub(crate) fn filling(py: Python<'_>, server: Address) -> PyResult<Self> {
-        let operation = CoreOperation::filling(server)
-            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
-        let codec = Codec::default_for(py)?.clone_ref(py);
-        Ok(Operation {
-            _entry: Entry,
-            operation: Some(operation),
-            reading: Reading::Unchecked,
-            codec,
-            answer: None,
-            sink: None,
-        })
-    }
-
     /// Makes an operation of encoded parts.
     pub(crate) fn assemble(
         py: Python<'_>,
@@ -246,20 +248,10 @@ impl Operation {
             _ => ReplyShape::Document,
         };
         let operation = CoreOperation {
-            command,
-            database: database.into(),
-            kind: plan.kind,
             replies: plan.replies,
             session,
-            read_preference: None,
-            server: None,
-            limit: Limit::OfClient,
-            pinned: None,
-            is_under_way: false,
-            is_filling: false,
-            is_silent: false,
-            group: None,
             reply_shape,
+            ..CoreOperation::new(command, database, plan.kind)
         };
         Operation {
             _entry: Entry,
