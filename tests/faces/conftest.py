@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from mangonel._faces import monitors
 from tools.faces import LOOPS, faces
 
 face = faces("fused", "reference", *LOOPS)
 blocking_face = faces("fused", "reference")
 async_face = faces(*LOOPS)
+
+
+@pytest.fixture
+def observers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many of the driver's threads run that were started since; those of earlier tests may end at any moment."""
+    known: list[list[int]] = []
+    start = monitors._start
+
+    def watched(started: list[int], *args: Any) -> None:
+        known.append(started)
+        start(started, *args)
+
+    monkeypatch.setattr(monitors, "_start", watched)
+    return lambda: sum(id(started) in monitors._running for started in known)
 
 
 @pytest.fixture(params=LOOPS)

@@ -20,7 +20,7 @@ from mangonel.errors import (
     PyMongoError,
 )
 from mangonel.server import Server
-from tools.faces import EMPTY, Face, found, pool_sizes, wait_closed
+from tools.faces import EMPTY, TIMEOUT, Face, found, pool_sizes, wait_closed
 from tools.messages import op_msg
 from tools.scripted_server import Close, Raw, Reply, Request, Script, ScriptedServer
 
@@ -218,7 +218,7 @@ def test_closing_the_client_ends_what_waits_for_a_reply(face: Face, scripted_ser
     face.run(client.close)
     for call in (in_flight, waiting):
         with pytest.raises(PyMongoError):
-            call.result(5)
+            call.result(TIMEOUT)
     scripted_server.wait_for_open(0)
 
 

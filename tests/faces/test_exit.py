@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -150,19 +149,17 @@ def test_the_interpreter_exits_cleanly_and_fast(server: ScriptedServer, name: st
         "PYTHONPATH": str(_package()),
         "PYTHONFAULTHANDLER": "1",
     }
-    begun = time.monotonic()
+    # A join of a thread that waits for a reply, or for its next look at the server, would not end in time.
+    uri = f"{server.uri}&heartbeatFrequencyMS=300000"
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAMS[name], server.uri],
+        [sys.executable, "-c", PROGRAMS[name], uri],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         env=environment,
         check=False,
     )
-    took = time.monotonic() - begun
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    # The programs sleep for up to 0.7 s themselves; a join of a waiting thread would take longer.
-    assert took < 5
 
 
 LOGGED = """
@@ -182,7 +179,7 @@ def test_the_log_of_a_client_that_outlives_the_modules_ends_without_a_traceback(
         [sys.executable, "-c", program, server.uri],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         env={**os.environ, "PYTHONPATH": str(_package())},
         check=False,
     )

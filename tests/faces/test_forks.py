@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mangonel.bson import ObjectId
-from tools.faces import EMPTY, Face, connections_of, found, pool_sizes
+from tools.faces import EMPTY, TIMEOUT, Face, connections_of, found, pool_sizes
 from tools.scripted_server import Hang, ScriptedServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -139,7 +139,7 @@ def test_a_fork_while_a_reply_is_owed_disturbs_nobody(face: Face, scripted_serve
     gate = threading.Event()
 
     def slow(_: Any) -> Any:
-        gate.wait(10)
+        gate.wait(TIMEOUT)
         return found({"_id": 1})
 
     scripted_server.on("find", EMPTY)
@@ -149,7 +149,7 @@ def test_a_fork_while_a_reply_is_owed_disturbs_nobody(face: Face, scripted_serve
     scripted_server.wait_for("find")
     in_child(lambda: run_in_child(face, client.shop.orders.find_one))
     gate.set()
-    assert call.result(10) == {"_id": 1}
+    assert call.result(TIMEOUT) == {"_id": 1}
 
 
 def test_a_child_of_a_client_at_its_limit_has_an_empty_pool(
@@ -202,7 +202,7 @@ def test_forked_workers_of_multiprocessing_use_the_parents_client(
         worker.start()
     assert [results.get() for _ in workers] == [[{"_id": 1}] * 3] * 3
     for worker in workers:
-        worker.join(10)
+        worker.join(TIMEOUT)
         assert worker.exitcode == 0
     assert face.run(client.shop.orders.find_one) == {"_id": 1}
     # Every loop has its own, and each call of an asyncio worker here runs in a new one.

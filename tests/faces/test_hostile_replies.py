@@ -61,7 +61,7 @@ def hostile_server() -> Iterator[ScriptedServer]:
 
 def test_reply_of_any_bytes_is_read_or_refused(face: Face, hostile_server: ScriptedServer) -> None:
     server = hostile_server
-    client = face.client(server.uri, retryReads=False, retryWrites=False, serverSelectionTimeoutMS=5000)
+    client = face.client(server.uri, retryReads=False, retryWrites=False)
 
     # Connections and threads are kept from one example to the next.
     @settings(suppress_health_check=list(HealthCheck))

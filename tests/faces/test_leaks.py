@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 import tracemalloc
 from typing import Any
 
 from mangonel import AsyncMongoClient
 from mangonel.server import Server
-from tools.faces import EMPTY, Face, eventually, found, new_loop, open_sockets, pool_sizes
-from tools.scripted_server import Reply, ScriptedServer
+from tools.faces import EMPTY, TIMEOUT, Face, eventually, found, new_loop, open_sockets, pool_sizes
+from tools.scripted_server import ScriptedServer
 
 
 def resident_kib() -> int:
@@ -53,14 +54,15 @@ def test_dropped_cursors_are_killed_on_the_server(face: Face, scripted_server: S
     ids = iter(range(100, 200))
     scripted_server.on("find", lambda _: found({"_id": 1}, id=next(ids)))
     client = face.client(scripted_server.uri)
-    for _ in range(10):
+    for number in range(100, 110):
         cursor = client.shop.orders.find()
         assert face.next(cursor) == {"_id": 1}
         del cursor
         gc.collect()
-    eventually(lambda: killed_cursors(scripted_server) == list(range(100, 110)))
-    # Their sessions are free again, so one after the other used the same; killing takes one beside it.
-    assert len({bytes(r.command["lsid"]["id"]) for r in scripted_server.received("find")}) <= 2
+        eventually(lambda number=number: killed_cursors(scripted_server) == list(range(100, number + 1)))
+    # Their sessions are free again, so one after the other used the same; killing takes one beside it, and the answer
+    # to the last killing may be on its way yet.
+    assert len({bytes(r.command["lsid"]["id"]) for r in scripted_server.received("find")}) <= 3
 
 
 def test_cursors_abandoned_while_one_is_killed_are_killed_together(
@@ -68,13 +70,15 @@ def test_cursors_abandoned_while_one_is_killed_are_killed_together(
 ) -> None:
     ids = iter(range(1, 1000))
     scripted_server.on("find", lambda _: found({"_id": 1}, id=next(ids)))
-    scripted_server.on("killCursors", Reply({"ok": 1}, delay=0.2))
+    gate = threading.Event()
+    scripted_server.on("killCursors", lambda _: gate.wait(TIMEOUT) and {"ok": 1})
     client = face.client(scripted_server.uri)
     for _ in range(300):
         assert face.next(client.shop.orders.find()) == {"_id": 1}
     gc.collect()
+    gate.set()
     eventually(lambda: killed_cursors(scripted_server) == list(range(1, 301)))
-    assert len(scripted_server.received("killCursors")) < 100
+    assert len(scripted_server.received("killCursors")) < 10
 
 
 def test_a_closed_cursor_is_killed_once(face: Face, scripted_server: ScriptedServer) -> None:
@@ -189,7 +193,7 @@ def test_cancelled_tasks_leave_no_memory_behind(loop_name: str, scripted_server:
         for _ in range(300):
             await turn()
         # The server's threads of connections that were closed end when they come to it.
-        for _ in range(50):
+        for _ in range(300):
             await asyncio.sleep(0.2)
             scripted_server.requests.clear()
             gc.collect()
@@ -218,7 +222,8 @@ def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str,
                 await asyncio.gather(task, return_exceptions=True)
             gc.collect()
             # What was still on its way when the task was cancelled is swept up a moment later.
-            await asyncio.sleep(4)
+            swept = f"no more than {before} open cursors"
+            await asyncio.to_thread(eventually, lambda: open_cursors() <= before, swept)
 
     def open_cursors() -> int:
         status = standalone.members[0].run_command({"serverStatus": 1}, timeout=30)
@@ -228,4 +233,3 @@ def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str,
     before = open_cursors()
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
         runner.run(steps())
-    eventually(lambda: open_cursors() <= before, f"no more than {before} open cursors")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mangonel._faces import monitors
 from mangonel.bson import ObjectId
 from mangonel.errors import AutoReconnect, ConfigurationError, OperationFailure
 from tools.faces import EMPTY, Face, connections_of, eventually, found, pool_sizes
@@ -32,12 +32,13 @@ def uri_of(server: ScriptedServer) -> str:
     return f"mongodb://{server.address}/?loadBalanced=true"
 
 
-def test_hello_says_so_and_nothing_is_watched(face: Face, balancer: ScriptedServer) -> None:
-    before = len(monitors._running)
+def test_hello_says_so_and_nothing_is_watched(
+    face: Face, balancer: ScriptedServer, observers: Callable[[], int]
+) -> None:
     client = face.client(uri_of(balancer))
     assert face.run(lambda: client.shop.orders.find_one()) is None
     assert [request.command["loadBalanced"] for request in balancer.received("hello")] == [True]
-    assert len(monitors._running) == before
+    assert observers() == 0
     (request,) = balancer.received("find")
     assert "lsid" in request.command
 

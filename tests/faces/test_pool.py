@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mangonel.errors import WaitQueueTimeoutError
-from tools.faces import EMPTY, Face, connections_of, eventually, found, pool_sizes
+from tools.faces import EMPTY, TIMEOUT, Face, connections_of, eventually, found, pool_sizes
 from tools.scripted_server import Hang, Reply, Request, ScriptedServer
 
 MANY = 500
@@ -31,7 +31,7 @@ def test_max_pool_size_holds_under_many_callers(face: Face, scripted_server: Scr
     scripted_server.on("find", slow)
     client = face.client(scripted_server.uri, maxPoolSize=7)
     calls = [face.start(client.shop.orders.find_one) for _ in range(MANY)]
-    assert [call.result(30) for call in calls] == [{"_id": 1}] * MANY
+    assert [call.result(TIMEOUT) for call in calls] == [{"_id": 1}] * MANY
     assert most <= 7
     assert len(connections_of(scripted_server, "find")) <= 7
     idle, *rest = pool_sizes(client)
@@ -40,24 +40,30 @@ def test_max_pool_size_holds_under_many_callers(face: Face, scripted_server: Scr
 
 
 def test_max_connecting_holds_under_many_callers(face: Face, scripted_server: ScriptedServer) -> None:
-    shaking, most, lock = 0, 0, threading.Lock()
+    shaking, most, changed = 0, 0, threading.Condition()
 
     def slow(request: Request) -> Any:
         nonlocal shaking, most
-        with lock:
+        with changed:
             shaking += 1
             most = max(most, shaking)
+            changed.notify_all()
+            # The first one waits for another beside it.
+            changed.wait_for(lambda: most > 1, TIMEOUT)
         time.sleep(0.01)
-        with lock:
+        with changed:
             shaking -= 1
         return scripted_server._default(request)
 
+    scripted_server.on("find", EMPTY)
+    client = face.client(scripted_server.uri, maxPoolSize=30, maxConnecting=3)
+    face.run(client.shop.orders.find_one)
+    # The monitor has said its hello.
     for name in ("isMaster", "hello"):
         scripted_server.on(name, slow)
     scripted_server.on("find", Reply(EMPTY, delay=0.05))
-    client = face.client(scripted_server.uri, maxPoolSize=30, maxConnecting=3)
     calls = [face.start(client.shop.orders.find_one) for _ in range(60)]
-    assert [call.result(30) for call in calls] == [None] * 60
+    assert [call.result(TIMEOUT) for call in calls] == [None] * 60
     # A monitor may say hello beside them.
     assert 2 <= most <= 4
 
@@ -67,7 +73,7 @@ def test_waiters_are_served_in_the_order_they_came(face: Face, scripted_server: 
     gate = threading.Event()
 
     def hold(_: Request) -> Any:
-        gate.wait(20)
+        gate.wait(TIMEOUT)
         return EMPTY
 
     scripted_server.once("find", hold)
@@ -81,7 +87,7 @@ def test_waiters_are_served_in_the_order_they_came(face: Face, scripted_server: 
     eventually(lambda: pool_sizes(client) == (0, 1, 0, 200))
     gate.set()
     for call in calls:
-        call.result(30)
+        call.result(TIMEOUT)
     order = [request.command["filter"]["number"] for request in scripted_server.received("find")[1:]]
     assert order == list(range(200))
     assert pool_sizes(client) == (1, 0, 0, 0)
@@ -92,10 +98,12 @@ def test_wait_queue_timeout_names_the_limit(face: Face, scripted_server: Scripte
     client = face.client(scripted_server.uri, maxPoolSize=1, waitQueueTimeoutMS=100)
     holder = face.start(client.shop.orders.find_one)
     scripted_server.wait_for("find")
-    begun = time.monotonic()
-    with pytest.raises(WaitQueueTimeoutError, match=r"within 0\.[1-9]\d* s: 1 in use.*raise maxPoolSize"):
+    # How long it waited is told, which on a busy machine may be more than the limit.
+    with pytest.raises(
+        WaitQueueTimeoutError, match=r"within [\d.]+ s: 1 in use.*raise maxPoolSize"
+    ) as raised:
         face.run(client.shop.orders.find_one)
-    assert 0.05 < time.monotonic() - begun < 2
+    assert 0.1 <= float(str(raised.value).partition("within ")[2].split()[0]) < 30
     assert pool_sizes(client) == (0, 1, 0, 0)
     assert not holder.done()
 
@@ -108,7 +116,7 @@ def test_threads_share_a_client(blocking_face: Face, scripted_server: ScriptedSe
         return all(orders.find_one({"n": n}) == {"_id": n} for n in range(start, start + 25))
 
     calls = [blocking_face.start(lambda start=start: work(start)) for start in range(0, 500, 25)]
-    assert all(call.result(30) for call in calls)
+    assert all(call.result(TIMEOUT) for call in calls)
     assert len(connections_of(scripted_server, "find")) <= 4
 
 
@@ -119,4 +127,5 @@ def test_an_idle_connection_past_its_time_is_replaced(face: Face, scripted_serve
     time.sleep(0.1)
     face.run(client.shop.orders.find_one)
     assert len(connections_of(scripted_server, "find")) == 2
-    assert pool_sizes(client) == (1, 0, 0, 0)
+    # The new one may have lain idle for too long by now.
+    assert pool_sizes(client) in ((1, 0, 0, 0), (0, 0, 0, 0))

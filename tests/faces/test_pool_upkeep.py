@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -83,14 +83,15 @@ def test_idle_connections_are_replaced_by_as_many_as_are_to_be_ready(
     eventually(lambda: pool_sizes(client)[0] == 2)
 
 
-def test_the_thread_ends_with_its_client(face: Face, scripted_server: ScriptedServer) -> None:
+def test_the_thread_ends_with_its_client(
+    face: Face, scripted_server: ScriptedServer, observers: Callable[[], int]
+) -> None:
     scripted_server.on("find", EMPTY)
-    before = len(monitors._running)
     client = face.client(scripted_server.uri, minPoolSize=2)
     face.run(lambda: client.shop.orders.find_one())
-    assert len(monitors._running) > before
+    assert observers() > 0
     face.run(client.close)
-    eventually(lambda: len(monitors._running) <= before, "the threads to end")
+    eventually(lambda: observers() == 0, "the threads to end")
 
 
 @pytest.fixture
@@ -120,4 +121,4 @@ def test_a_connect_to_nowhere_takes_no_longer_than_looking_for_a_server(
     begun = time.monotonic()
     with pytest.raises(ServerSelectionTimeoutError, match="last attempt"):
         face.run(lambda: client.shop.orders.find_one())
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20

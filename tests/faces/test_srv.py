@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from mangonel._faces import monitors
 from mangonel._options import srv
 from mangonel.errors import ConfigurationError
 from tools.dns_server import DnsServer
-from tools.faces import EMPTY, Face, eventually
+from tools.faces import EMPTY, TIMEOUT, Face, eventually
 from tools.scripted_server import ScriptedServer
 
 NAME = "cluster.example.test"
@@ -82,7 +82,7 @@ def test_many_first_operations_ask_dns_once(
     dns.srv(NAME, hosts_of(routers[0]))
     client = async_face.client(f"mongodb+srv://{NAME}/?tls=false")
     running = [async_face.start(lambda: client.shop.orders.find_one()) for _ in range(20)]
-    assert [future.result(10) for future in running] == [None] * 20
+    assert [future.result(TIMEOUT) for future in running] == [None] * 20
     assert len(dns.asked) == 2
 
 
@@ -196,15 +196,14 @@ def test_an_answer_that_cannot_be_used_changes_nothing(
 
 
 def test_the_thread_that_asks_ends_with_the_client(
-    face: Face, dns: DnsServer, routers: list[ScriptedServer]
+    face: Face, dns: DnsServer, routers: list[ScriptedServer], observers: Callable[[], int]
 ) -> None:
     dns.srv(NAME, hosts_of(routers[0]))
-    before = len(monitors._running)
     client = face.client(f"mongodb+srv://{NAME}/?tls=false")
     face.run(lambda: client.shop.orders.find_one())
-    assert len(monitors._running) > before
+    assert observers() > 0
     face.run(client.close)
-    eventually(lambda: len(monitors._running) <= before, "the threads to end")
+    eventually(lambda: observers() == 0, "the threads to end")
 
 
 def test_a_replica_set_is_not_asked_for_again(

@@ -11,6 +11,7 @@ import concurrent.futures
 import gc
 import inspect
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ __all__ = [
     "eventually",
     "faces",
     "found",
+    "in_the_end",
     "new_loop",
     "open_sockets",
     "pool_sizes",
@@ -205,6 +207,25 @@ def eventually(condition: Callable[[], Any], what: str = "the condition") -> Non
         if time.monotonic() > end:
             raise AssertionError(f"expected {what} within {TIMEOUT} s")
         time.sleep(0.005)
+
+
+def in_the_end(kind: type[BaseException], said: str, call: Callable[[], Any]) -> None:
+    """Make a call that fails each time, until its error says what matches `said`.
+
+    With a short limit the first error may come before a thread that the driver looks around with had its turn.
+    """
+    told = []
+
+    def says_it() -> bool:
+        with pytest.raises(kind) as raised:
+            call()
+        told[:] = [str(raised.value)]
+        return re.search(said, told[0]) is not None
+
+    try:
+        eventually(says_it)
+    except AssertionError:
+        raise AssertionError(f"expected {kind.__name__} that matches {said!r}, found {told}") from None
 
 
 def connections_of(server: ScriptedServer, name: str) -> set[int]:

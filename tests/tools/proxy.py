@@ -93,7 +93,7 @@ class LineProxy:
             self.port = self._listener.getsockname()[1]
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
-    def wait_for_open(self, count: int, *, timeout: float = 5.0) -> None:
+    def wait_for_open(self, count: int, *, timeout: float = 60.0) -> None:
         """Wait until exactly `count` lines are open."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._lines) == count, timeout):
@@ -119,7 +119,7 @@ class LineProxy:
                 return
             self.accepted += 1
             try:
-                server = socket.create_connection(self.target, 5.0)
+                server = socket.create_connection(self.target, 60.0)
             except OSError:
                 client.close()
                 continue

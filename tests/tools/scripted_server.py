@@ -161,7 +161,7 @@ class ScriptedServer:
             hidden = ("hello", "isMaster", "ismaster", "endSessions")
             return [r for r in self.requests if (r.name == name if name else r.name not in hidden)]
 
-    def wait_for(self, name: str, count: int = 1, *, timeout: float = 30.0) -> list[Request]:
+    def wait_for(self, name: str, count: int = 1, *, timeout: float = 60.0) -> list[Request]:
         """Return the messages with this command once there are `count`."""
         self._wait(lambda: len(self.received(name)) >= count, timeout, f"{count} of {name}")
         return self.received(name)
@@ -176,7 +176,7 @@ class ScriptedServer:
         """Connections that neither side has closed, those of monitors left out."""
         return len(self._open.keys() - self._watching)
 
-    def wait_for_open(self, count: int, *, timeout: float = 30.0) -> None:
+    def wait_for_open(self, count: int, *, timeout: float = 60.0) -> None:
         """Wait until exactly `count` connections are open, those of monitors left out."""
         self._wait(lambda: self.open_connections == count, timeout, f"{count} open connections")
 
@@ -198,7 +198,7 @@ class ScriptedServer:
         self.close_connections()
         with self._changed:
             # The threads' last words may be an error.
-            self._changed.wait_for(lambda: not self._open, 2.0)
+            self._changed.wait_for(lambda: not self._open, 10.0)
         if self.errors:
             raise self.errors[0]
 
