@@ -14,7 +14,7 @@ from auth.conftest import ROOT, uri
 from mangonel import CursorType, InsertOne, WriteConcern
 from mangonel.errors import AutoReconnect, ProtocolError
 from mangonel.server import Server, start
-from tools.faces import Face, eventually, found, pool_sizes
+from tools.faces import TIMEOUT, Face, eventually, found, pool_sizes
 from tools.messages import EXHAUST_ALLOWED, HEADER, MORE_TO_COME, OP_COMPRESSED, OP_MSG
 from tools.scripted_server import Close, Raw, Reply, Script, ScriptedServer
 
@@ -261,7 +261,7 @@ def test_connections_that_the_pool_keeps_ready_have_users_and_compress(face: Fac
     before = counters(guarded, "zlib")["received"]
     started = [face.start(lambda: client.shop.packed.insert_one({"text": TEXT})) for _ in range(3)]
     for future in started:
-        future.result(15)
+        future.result(TIMEOUT)
     assert counters(guarded, "zlib")["received"] - before > 3 * len(TEXT)
 
 

@@ -12,7 +12,7 @@ from auth.conftest import ROOT, USERS, uri
 from mangonel import ReadPreference
 from mangonel.errors import ConfigurationError, OperationFailure
 from mangonel.server import Server, start
-from tools.faces import Face
+from tools.faces import TIMEOUT, Face
 
 SCRAM = ["SCRAM-SHA-1", "SCRAM-SHA-256"]
 
@@ -105,7 +105,7 @@ def test_who_is_refused_is_told_the_mechanism_the_user_and_the_source_but_not_th
 def test_a_refused_user_does_not_wait_for_server_selection_and_is_refused_again(
     face: Face, guarded: Server
 ) -> None:
-    client = face.client(uri(guarded, "both", "wrong"), serverSelectionTimeoutMS=20_000)
+    client = face.client(uri(guarded, "both", "wrong"), serverSelectionTimeoutMS=60_000)
     for _ in range(3):
         assert refusal(face, lambda: client.shop.orders.find_one()).code == 18
 
@@ -145,7 +145,7 @@ def test_a_password_with_prohibited_characters_is_refused_before_it_is_sent(
 def test_many_operations_at_once_all_get_in(face: Face, guarded: Server) -> None:
     client = face.client(uri(guarded, "both", USERS["both"][0]))
     started = [face.start(lambda: client.shop.orders.find_one()) for _ in range(50)]
-    assert [future.result(15) for future in started] == [None] * 50
+    assert [future.result(TIMEOUT) for future in started] == [None] * 50
 
 
 def test_reads_and_writes_of_a_user_go_to_every_member_of_a_set_with_a_key_file(

@@ -22,7 +22,7 @@ from mangonel.bson.son import SON
 from mangonel.collation import Collation
 from mangonel.cursor_shared import CursorType
 from mangonel.server import Server
-from tools.faces import Face
+from tools.faces import Face, eventually
 from tools.scripted_server import ScriptedServer
 
 DOCUMENTS = [{"_id": n, "n": n % 7, "tag": "aA"[n % 2], "sub": {"x": n}} for n in range(250)]
@@ -366,10 +366,10 @@ def test_tailable_cursor_goes_on_with_what_is_added(face: Face, capped: tuple[An
 
 def test_tailable_cursor_that_matches_nothing_yet_asks_once(face: Face, capped: tuple[Any, Any]) -> None:
     ours, peer = capped
-    cursor = ours.find({"_id": {"$gt": 50}}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(5000)
+    cursor = ours.find({"_id": {"$gt": 50}}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(60_000)
     began = time.monotonic()
     assert face.collect(cursor) == []
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30
     peer.insert_one({"_id": 60})
     assert face.wait(cursor.next()) == {"_id": 60}
     face.wait(cursor.close())
@@ -380,7 +380,7 @@ def test_tailable_await_cursor_waits_as_long_as_asked(face: Face, capped: tuple[
     cursor = ours.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(300)
     began = time.monotonic()
     assert len(face.collect(cursor)) == 3
-    assert 0.25 < time.monotonic() - began < 5.0
+    assert 0.25 < time.monotonic() - began < 30
     face.wait(cursor.close())
 
 
@@ -407,13 +407,6 @@ def _open_cursors(peer: Any, collection: Any) -> int:
     return sum(found["n"] for found in peer.database.client.admin.aggregate(stages))
 
 
-def _wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 5.0
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
-
-
 @pytest.mark.parametrize("prefetch", [False, True])
 def test_closed_cursor_is_closed_on_the_server(prefetch: bool, face: Face, filled: tuple[Any, Any]) -> None:
     ours, peer = filled
@@ -423,7 +416,7 @@ def test_closed_cursor_is_closed_on_the_server(prefetch: bool, face: Face, fille
         assert _open_cursors(peer, ours) == 1
     face.wait(cursor.close())
     face.wait(cursor.close())
-    assert _wait_until(lambda: _open_cursors(peer, ours) == 0)
+    eventually(lambda: _open_cursors(peer, ours) == 0)
     assert cursor.cursor_id == 0
 
 
@@ -437,7 +430,7 @@ def test_dropped_cursor_is_closed_on_the_server(kind: str, face: Face, filled: t
     face.wait(cursor.next())
     del cursor
     gc.collect()
-    assert _wait_until(lambda: _open_cursors(peer, ours) == 0)
+    eventually(lambda: _open_cursors(peer, ours) == 0)
 
 
 def test_cursor_left_early_with_prefetch_is_closed_and_its_client_goes_on(
@@ -468,7 +461,7 @@ def test_cursor_left_early_with_prefetch_is_closed_and_its_client_goes_on(
         del cursor
     gc.collect()
     assert len(face.collect(ours.find())) == 250
-    assert _wait_until(lambda: _open_cursors(peer, ours) == 0)
+    eventually(lambda: _open_cursors(peer, ours) == 0)
 
 
 def test_exhaust_cursor_left_early_gives_up_its_connection_and_its_client_goes_on(
@@ -481,7 +474,7 @@ def test_exhaust_cursor_left_early_gives_up_its_connection_and_its_client_goes_o
             assert face.wait(cursor.next()) == DOCUMENTS[n]
         face.wait(cursor.close())
         assert face.wait(ours.find_one({"_id": 7})) == DOCUMENTS[7]
-    assert _wait_until(lambda: _open_cursors(peer, ours) == 0)
+    eventually(lambda: _open_cursors(peer, ours) == 0)
 
 
 def test_context_manager_closes_the_cursor(face: Face, filled: tuple[Any, Any]) -> None:
@@ -498,7 +491,7 @@ def test_context_manager_closes_the_cursor(face: Face, filled: tuple[Any, Any]) 
         with cursor:
             cursor.next()
     assert not cursor.alive
-    assert _wait_until(lambda: _open_cursors(peer, ours) == 0)
+    eventually(lambda: _open_cursors(peer, ours) == 0)
 
 
 def test_cursor_that_the_server_forgot_raises_cursor_not_found(face: Face, filled: tuple[Any, Any]) -> None:
@@ -552,7 +545,7 @@ def test_cancelled_cursor_ends_and_its_client_goes_on(face: Face, capped: tuple[
         assert not cursor.alive
         assert face.collect(cursor) == []
         assert face.wait(ours.find_one({"_id": 1})) == {"_id": 1}
-        assert _wait_until(lambda: _open_cursors(peer, ours) == 0)
+        eventually(lambda: _open_cursors(peer, ours) == 0)
 
 
 def test_nothing_but_a_cursor_is_iterable(face: Face, collection: Any) -> None:

@@ -51,37 +51,38 @@ def timed(face: Any, operation: Any) -> tuple[PyMongoError, float]:
 
 
 def test_a_server_that_never_answers_ends_with_the_clients_limit(face: Any, scripted: ScriptedServer) -> None:
-    client = face.client(scripted.uri, timeoutMS=1500)
-    face.wait(client.a.b.find_one())
+    client = face.client(scripted.uri, timeoutMS=3000)
+    with mangonel.timeout(60):
+        face.wait(client.a.b.find_one())
     scripted.on("find", Hang())
     error, seconds = timed(face, lambda: client.a.b.find_one())
     assert isinstance(error, NetworkTimeout)
     assert error.timeout
-    assert 1 < seconds < 10
+    assert 2 < seconds < 60
 
 
 def test_a_block_limits_what_runs_in_it_and_nothing_after_it(face: Any, scripted: ScriptedServer) -> None:
     client = face.client(scripted.uri)
-    with mangonel.timeout(5):
+    with mangonel.timeout(60):
         face.wait(client.a.b.find_one())
         face.wait(client.a.b.insert_one({}))
     face.wait(client.a.b.find_one())
     limits = [request.command.get("maxTimeMS") for request in scripted.received("find")]
-    assert 3000 < limits[0] <= 5000
+    assert 30_000 < limits[0] <= 60_000
     assert limits[1] is None
-    assert 3000 < scripted.received("insert")[0].command["maxTimeMS"] <= 5000
+    assert 30_000 < scripted.received("insert")[0].command["maxTimeMS"] <= 60_000
 
 
 def test_the_block_goes_before_the_clients_limit_and_only_shortens_an_outer_one(
     face: Any, scripted: ScriptedServer
 ) -> None:
-    client = face.client(scripted.uri, timeoutMS=1000)
+    client = face.client(scripted.uri, timeoutMS=100_000)
     for outer, inner, least, most in [
-        (9, None, 8000, 9000),
-        (9, 20, 8000, 9000),
-        (9, 3, 2000, 3000),
-        (None, None, 500, 1000),
-        (0, 7, 6000, 7000),
+        (900, None, 800_000, 900_000),
+        (900, 2000, 800_000, 900_000),
+        (900, 300, 200_000, 300_000),
+        (None, None, 50_000, 100_000),
+        (0, 700, 600_000, 700_000),
     ]:
         with mangonel.timeout(outer), mangonel.timeout(inner):
             face.wait(client.a.b.find_one())
@@ -109,7 +110,7 @@ def test_the_search_for_a_server_ends_with_the_limit(face: Any) -> None:
     error, seconds = timed(face, lambda: client.a.b.find_one())
     assert isinstance(error, ServerSelectionTimeoutError)
     assert error.timeout
-    assert seconds < 10
+    assert seconds < 25
 
 
 def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: ScriptedServer) -> None:
@@ -118,9 +119,9 @@ def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: Scri
 
     async def both() -> None:
         holder = asyncio.ensure_future(client.a.b.find_one())
-        await asyncio.sleep(0.2)
+        await asyncio.to_thread(scripted.wait_for, "find")
         try:
-            with mangonel.timeout(0.2):
+            with mangonel.timeout(2):
                 await client.a.b.find_one()
         finally:
             holder.cancel()
@@ -128,8 +129,8 @@ def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: Scri
     def with_threads() -> None:
         holder = threading.Thread(target=holding, daemon=True)
         holder.start()
-        time.sleep(0.2)
-        with mangonel.timeout(0.2):
+        scripted.wait_for("find")
+        with mangonel.timeout(2):
             client.a.b.find_one()
 
     def holding() -> None:
@@ -139,20 +140,20 @@ def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: Scri
     error, seconds = timed(face, both if face.is_async else with_threads)
     assert isinstance(error, WaitQueueTimeoutError)
     assert error.timeout
-    assert seconds < 10
+    assert seconds < 60
 
 
 def test_time_is_one_for_all_commands_of_a_bulk_write(face: Any, scripted: ScriptedServer) -> None:
-    client = face.client(scripted.uri, timeoutMS=2000)
+    client = face.client(scripted.uri, timeoutMS=60_000)
     scripted.on("insert", Reply({"ok": 1, "n": 1}, delay=0.3))
     scripted.on("update", {"ok": 1, "n": 1, "nModified": 1})
     requests = [mangonel.InsertOne({}), mangonel.UpdateOne({}, {"$set": {"a": 1}})]
     face.wait(client.a.b.bulk_write(requests))
-    assert scripted.received("update")[0].command["maxTimeMS"] <= 1700
+    assert scripted.received("update")[0].command["maxTimeMS"] <= 59_700
 
 
 def test_reads_are_tried_again_while_time_is_left(face: Any, scripted: ScriptedServer) -> None:
-    client = face.client(scripted.uri, timeoutMS=10_000)
+    client = face.client(scripted.uri, timeoutMS=60_000)
     for _ in range(4):
         scripted.once("find", Close())
     assert face.wait(client.a.b.find_one()) == {"_id": 1}
@@ -165,7 +166,7 @@ def test_a_server_stops_its_own_work_in_time(face: Any, client: Any, database_na
     with mangonel.timeout(0.3):
         error, seconds = timed(face, lambda: collection.find_one({"$where": "sleep(5000) || true"}))
     assert error.timeout
-    assert seconds < 10
+    assert seconds < 60
 
 
 def test_closing_a_cursor_reaches_the_server_after_the_block_is_spent(
@@ -196,7 +197,7 @@ def test_closing_a_client_does_not_wait_for_a_deployment_that_is_gone(face: Any)
         face.wait(client.a.b.find_one())
     begun = time.monotonic()
     face.wait(client.close())
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
 
 
 # Overload. Spec: client-backpressure.
@@ -246,7 +247,7 @@ def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted
     error, _ = timed(face, cursor.next)
     assert "below the time limit of 500 ms, found 500" in str(error)
     assert not scripted.received("find")
-    with mangonel.timeout(2):
+    with mangonel.timeout(60):
         assert face.wait(client.a.b.find(cursor_type=tailable).max_await_time_ms(500).next()) == {"_id": 1}
 
 
@@ -277,11 +278,11 @@ def test_a_tailable_cursor_waits_no_longer_than_what_is_left_of_the_time(
     tailable = mangonel.CursorType.TAILABLE_AWAIT
     cursor = client.a.b.find(cursor_type=tailable).max_await_time_ms(30_000)
     face.wait(cursor.next())
-    with mangonel.timeout(9):
+    with mangonel.timeout(20):
         face.wait(cursor.next())
     face.wait(cursor.next())
     cut, whole = (request.command["maxTimeMS"] for request in scripted.received("getMore"))
-    assert 1_000 < cut <= 9_000
+    assert 1_000 < cut <= 20_000
     assert whole == 30_000
     face.wait(cursor.close())
 
@@ -294,7 +295,7 @@ def test_the_limit_of_a_tailable_find_is_the_servers_only_when_it_waits_for_data
     face: Any, scripted: ScriptedServer, kind: int, is_sent: bool
 ) -> None:
     # Without awaitData the server would take it for the whole life of the cursor.
-    client = face.client(scripted.uri, timeoutMS=9_000)
+    client = face.client(scripted.uri, timeoutMS=60_000)
     face.wait(client.a.b.find(cursor_type=kind).next())
     assert ("maxTimeMS" in scripted.received("find")[0].command) is is_sent
 
@@ -306,10 +307,7 @@ def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: Scr
     cursor = client.a.b.find()
     face.wait(cursor.next())
     timed(face, cursor.next)
-    end = time.monotonic() + 10
-    while not scripted.received("killCursors") and time.monotonic() < end:
-        time.sleep(0.01)
-    assert scripted.received("killCursors")[0].command["cursors"] == [77]
+    assert scripted.wait_for("killCursors")[0].command["cursors"] == [77]
 
 
 def test_a_limit_that_is_no_number_at_all_is_refused() -> None:

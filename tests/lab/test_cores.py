@@ -21,7 +21,7 @@ several = pytest.mark.skipif(len(cores.available()) < 2, reason="this machine ha
 THREADED = """
 import os, sys, threading
 def wait():
-    threading.Event().wait(60)
+    threading.Event().wait(600)
 for _ in range(3):
     threading.Thread(target=wait, daemon=True).start()
 print("ready", flush=True)
@@ -46,7 +46,7 @@ def server():
     assert process.stdout.readline()
     yield process
     process.stdin.close()
-    process.wait(10)
+    process.wait(60)
     process.stdout.close()
 
 
@@ -106,7 +106,7 @@ def test_a_server_is_as_before_though_the_experiment_fails_and_one_that_has_ende
     assert masks(server.pid) == {frozenset(cores.available())}
     with found.placed():
         server.kill()
-        server.wait(10)
+        server.wait(60)
 
 
 @several

@@ -28,7 +28,7 @@ def test_what_a_child_prints_is_no_message(child_of):
     child = child_of(
         "print('{\"noise\": 1}', flush=True)\nchannel.send({'told': channel.receive()['asked']})"
     )
-    assert child.ask({"asked": 5}, 20) == {"told": 5}
+    assert child.ask({"asked": 5}, 60) == {"told": 5}
     assert child.finish()["clean"]
 
 
@@ -45,13 +45,13 @@ def test_a_child_that_breaks_off_is_reported_by_status_signal_error_and_last_wor
 ):
     child = child_of(f"channel.receive(); {source}")
     with pytest.raises(ChildError, match=told):
-        child.ask({}, 20)
+        child.ask({}, 60)
     assert {"clean": False, **end}.items() <= child.finish().items()
 
 
 def test_a_child_that_does_not_end_is_killed_and_that_is_said(child_of):
     child = child_of("import time\nchannel.send({'up': 1})\ntime.sleep(60)")
-    child.hear(20)
+    child.hear(60)
     end = child.finish(timeout=0.2)
     assert "did not end within" in end["signal"]
     assert not end["clean"]
@@ -59,7 +59,7 @@ def test_a_child_that_does_not_end_is_killed_and_that_is_said(child_of):
 
 def test_telling_a_child_that_has_ended_reports_how(child_of):
     child = child_of("os._exit(4)")
-    child.process.wait(20)
+    child.process.wait(60)
     with pytest.raises(ChildError, match="exit status 4"):
         child.tell({"go": True})
     child.finish()
@@ -69,5 +69,5 @@ def test_silence_is_told_and_loses_nothing(child_of):
     child = child_of("channel.receive(); channel.send({'told': 5}); channel.receive()")
     with pytest.raises(ChildError, match="no answer within 0 s"):
         child.hear(0.01)
-    assert child.ask({}, 20) == {"told": 5}
+    assert child.ask({}, 60) == {"told": 5}
     assert child.finish()["clean"]

@@ -170,8 +170,8 @@ def test_trap_3_closing_a_client_is_in_no_operation_and_told_apart(played):
     rows = results.Results(content).rows
 
     samples = [s for entry in rounds_of(played, "slow-to-close") for s in entry["samples"]]
-    assert min(sample["wall_ns"] for sample in samples) < 300_000_000
-    assert rows["planted", "only", "slow-to-close"].closed_ns[0] >= 300_000_000
+    assert min(sample["wall_ns"] for sample in samples) < 1_500_000_000
+    assert rows["planted", "only", "slow-to-close"].closed_ns[0] >= 1_500_000_000
     assert rows["planted", "only", "sound-1"].closed_ns == []
     assert '<th scope="col" class="n">close()</th>' in page.render(content)
 

@@ -104,7 +104,9 @@ def test_a_site_that_stalls_is_charged_with_every_request_it_kept_waiting(site):
 
     assert sum(took > 100_000 for took in steady.latencies_us) >= 30
     assert steady.waiting >= 30
-    assert sum(took > 400_000 for took in closed.latencies_us) == 1
+    # One after the other: all that they waited passed once, while the waits of the others above lie upon each other.
+    assert closed.latencies_us[-1] > 400_000
+    assert sum(closed.latencies_us) <= closed.seconds * 1e6 < sum(steady.latencies_us)
     # Only requests that found a free connection tell how late the generator was: the site's lateness is not its own.
     assert 1 <= len(steady.lags_us) <= 30
 

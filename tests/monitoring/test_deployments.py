@@ -13,7 +13,7 @@ from mangonel.read_preferences import Secondary
 from mangonel.server_description import ServerDescription
 from mangonel.topology_description import TOPOLOGY_TYPE, TopologyDescription
 from monitoring.conftest import Connect
-from tools.faces import Face
+from tools.faces import Face, eventually
 from tools.scripted_server import ScriptedServer
 
 
@@ -57,6 +57,7 @@ def test_topology_is_opened_filled_and_closed(face: Face, connect: Connect) -> N
     heard = Deployment()
     client = connect(heard)
     face.run(lambda: client.admin.command("ping"))
+    eventually(lambda: len(heard.events) > 4)
     face.run(client.close)
 
     assert heard.story == [
@@ -85,6 +86,7 @@ def test_heartbeat_is_heard_of_with_the_servers_reply(face: Face, connect: Conne
     client = connect(heard)
     face.run(lambda: client.admin.command("ping"))
 
+    eventually(lambda: len(heard.events) > 1)
     started, succeeded = heard.events[:2]
     assert (started.awaited, succeeded.awaited) == (False, False)
     assert succeeded.reply.document["setName"] == succeeded.reply.replica_set_name
@@ -101,6 +103,7 @@ def test_heartbeat_of_a_server_that_is_gone_fails(face: Face) -> None:
     with pytest.raises(errors.ServerSelectionTimeoutError):
         face.run(lambda: client.admin.command("ping"))
 
+    eventually(lambda: len(heard.events) > 1)
     assert isinstance(heard.events[1], monitoring.ServerHeartbeatFailedEvent)
     assert "refused" in str(heard.events[1].reply)
 

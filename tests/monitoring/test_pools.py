@@ -162,7 +162,7 @@ def test_listener_of_a_check_out_may_use_the_only_connection_itself(
 
     pools = Curious()
     # Without a limit of the wait the test would hang, not fail.
-    with MongoClient(server.uri, maxPoolSize=1, waitQueueTimeoutMS=5000, event_listeners=[pools]) as client:
+    with MongoClient(server.uri, maxPoolSize=1, waitQueueTimeoutMS=60_000, event_listeners=[pools]) as client:
         things = client[database_name].things
         for _ in range(2):
             pools.found = True

@@ -48,7 +48,7 @@ def proxy(echo_port: int) -> Iterator[LineProxy]:
 
 
 def connect(proxy: LineProxy) -> socket.socket:
-    line = socket.create_connection(("127.0.0.1", proxy.port), 5.0)
+    line = socket.create_connection(("127.0.0.1", proxy.port), 60.0)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return line
 
@@ -111,13 +111,14 @@ def test_cut_with_reset_is_a_reset(proxy: LineProxy, budget: int | None) -> None
 
 
 def test_delay_holds_each_way_and_does_not_limit_bandwidth(echo_port: int) -> None:
-    with LineProxy(echo_port, delay_ms=20) as proxy, connect(proxy) as line:
+    with LineProxy(echo_port, delay_ms=500) as proxy, connect(proxy) as line:
         start = time.monotonic()
         for _ in range(50):
             line.sendall(b"x" * 1_000)
         assert len(read_exactly(line, 50_000)) == 50_000
         elapsed = time.monotonic() - start
-    assert 0.040 <= elapsed < 0.5
+    # One after the other it would be fifty seconds.
+    assert 1 <= elapsed < 30
 
 
 def test_delay_can_differ_by_direction(echo_port: int) -> None:
@@ -138,7 +139,7 @@ def test_paused_line_delivers_nothing_until_resumed(proxy: LineProxy) -> None:
         with pytest.raises(TimeoutError):
             line.recv(1)
         proxy.resume()
-        line.settimeout(5)
+        line.settimeout(60)
         assert read_exactly(line, 4) == b"held"
 
 

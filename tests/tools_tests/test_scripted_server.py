@@ -29,7 +29,7 @@ def client(scripted_server: ScriptedServer) -> Iterator[pymongo.MongoClient[dict
 
 @pytest.fixture
 def line(scripted_server: ScriptedServer) -> Iterator[socket.socket]:
-    with socket.create_connection((scripted_server.host, scripted_server.port), 5.0) as line:
+    with socket.create_connection((scripted_server.host, scripted_server.port), 60.0) as line:
         yield line
 
 
@@ -159,7 +159,7 @@ def test_hang_never_answers_and_keeps_the_line(scripted_server: ScriptedServer, 
     line.settimeout(0.1)
     with pytest.raises(TimeoutError):
         line.recv(1)
-    line.settimeout(5)
+    line.settimeout(60)
     send(line, {"ping": 1})
     assert receive(line)[1] == {"ok": 1}
 
@@ -169,7 +169,7 @@ def test_connection_can_be_closed_before_anything_is_read(
 ) -> None:
     scripted_server.wait_for_open(1)
     scripted_server.on_connect(Close())
-    with socket.create_connection((scripted_server.host, scripted_server.port), 5.0) as second:
+    with socket.create_connection((scripted_server.host, scripted_server.port), 60.0) as second:
         assert second.recv(1) == b""
     send(line, {"ping": 1})
     assert receive(line)[1] == {"ok": 1}
@@ -210,7 +210,7 @@ def test_wait_for_returns_when_the_command_has_come(scripted_server: ScriptedSer
 
 
 def test_open_connections_are_counted(scripted_server: ScriptedServer) -> None:
-    with socket.create_connection((scripted_server.host, scripted_server.port), 5.0) as first:
+    with socket.create_connection((scripted_server.host, scripted_server.port), 60.0) as first:
         scripted_server.wait_for_open(1)
         scripted_server.close_connections(reset=True)
         with pytest.raises(ConnectionResetError):
@@ -220,7 +220,7 @@ def test_open_connections_are_counted(scripted_server: ScriptedServer) -> None:
 
 def test_message_that_a_client_does_not_finish_is_kept() -> None:
     with ScriptedServer() as scripted:
-        with socket.create_connection((scripted.host, scripted.port), 5.0) as line:
+        with socket.create_connection((scripted.host, scripted.port), 60.0) as line:
             line.sendall(op_msg({"ping": 1}, response_to=0)[:-3])
             scripted.wait_for_open(1)
         scripted.wait_for_open(0)
@@ -233,7 +233,7 @@ def test_message_that_a_client_does_not_finish_is_kept() -> None:
 )
 def test_client_that_breaks_the_protocol_fails_the_test(message: bytes) -> None:
     scripted = ScriptedServer()
-    with socket.create_connection((scripted.host, scripted.port), 5.0) as line:
+    with socket.create_connection((scripted.host, scripted.port), 60.0) as line:
         line.sendall(message)
         assert line.recv(1) == b""
     with pytest.raises((AssertionError, ValueError), match=r"message length 7|opcode 999"):

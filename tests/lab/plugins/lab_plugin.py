@@ -66,7 +66,7 @@ class _SlowToClose:
         pass
 
     def close(self) -> None:
-        time.sleep(0.3)
+        time.sleep(1.5)
 
 
 def _contender(name: str, codec, **options) -> Contender:
