@@ -23,7 +23,7 @@ def program() -> Program:
             [sys.executable, "-c", textwrap.dedent(source)],
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=200,
         )
         assert finished.returncode == 0, finished.stderr[-4000:]
         return finished.stdout.strip()

@@ -158,7 +158,7 @@ def test_whatever_takes_a_coroutine_takes_what_a_method_returns(driver, call, se
             assert isinstance(coroutine, collections.abc.Coroutine)
             await coroutine
             await asyncio.create_task(ask(), name="named")
-            await asyncio.wait_for(ask(), 10)
+            await asyncio.wait_for(ask(), 60)
             await asyncio.gather(ask(), ask())
             await asyncio.shield(ask())
             async with asyncio.TaskGroup() as group:
@@ -183,7 +183,7 @@ def test_a_task_takes_the_next_document_of_a_cursor(driver, server, database_nam
             found = [
                 await asyncio.create_task(cursor.__anext__()),
                 await asyncio.create_task(anext(cursor)),
-                await asyncio.wait_for(anext(cursor), 10),
+                await asyncio.wait_for(anext(cursor), 60),
                 await asyncio.create_task(cursor.next()),
                 *await asyncio.gather(cursor.__anext__()),
             ]

@@ -155,7 +155,7 @@ def test_a_program_runs_unchanged_from_the_command_line(tmp_path, place):
         [sys.executable, "-m", "mangonel.compat", str(script), "hello"],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert finished.stdout.split() == ["mangonel.api", "hello"], finished.stderr
     assert finished.returncode == 3
@@ -163,7 +163,7 @@ def test_a_program_runs_unchanged_from_the_command_line(tmp_path, place):
 
 def from_the_command_line(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "mangonel.compat", *arguments], capture_output=True, text=True, timeout=50
+        [sys.executable, "-m", "mangonel.compat", *arguments], capture_output=True, text=True, timeout=200
     )
 
 
@@ -214,6 +214,6 @@ def test_the_list_of_what_is_missing_is_true():
         [sys.executable, str(ROOT / "tools/compatibility.py"), "--check"],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr

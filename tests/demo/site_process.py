@@ -51,7 +51,7 @@ class Site:
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None
         self._process.send_signal(number)
-        status = self._process.wait(20)
+        status = self._process.wait(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None

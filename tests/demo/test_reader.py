@@ -98,7 +98,7 @@ def visit(feed: Feed, positions: list[Position | None], steps: Any) -> list[Brow
 
 async def until(condition: Any) -> None:
     """Let the loop run until something holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

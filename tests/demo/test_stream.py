@@ -15,7 +15,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from mangonel.demo.reader import CREDIT
 
-TIMEOUT = 30
+TIMEOUT = 60
 
 
 @asynccontextmanager

@@ -61,7 +61,7 @@ def test_what_a_keeper_left_behind_is_ended_by_the_next_command(where):
     assert is_new
     found = content(where)
     os.kill(found["keeper"][0], signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while daemon.started(found["keeper"][0]) == found["keeper"][1] and time.monotonic() < deadline:
         time.sleep(0.02)
 

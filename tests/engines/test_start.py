@@ -24,7 +24,7 @@ RUN = """
 import socket, sys
 from mangonel.engines.stores import running
 with running(sys.argv[1]) as engine:
-    socket.create_connection(("127.0.0.1", engine.port), 5).close()
+    socket.create_connection(("127.0.0.1", engine.port), 60).close()
     print(engine.port, flush=True)
     sys.stdin.read()
 """
@@ -64,7 +64,7 @@ def test_nginx_whose_port_was_taken_meanwhile_starts_on_another(monkeypatch: pyt
     needed("nginx")
     with taken_ports(monkeypatch) as taken, nginx([1]) as port:
         assert port != taken
-        socket.create_connection(("127.0.0.1", port), 5).close()
+        socket.create_connection(("127.0.0.1", port), 60).close()
 
 
 def test_engine_starts_again_on_its_own_port_or_says_that_it_is_taken() -> None:

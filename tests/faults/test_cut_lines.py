@@ -137,7 +137,7 @@ async def work_in_task(
     return wrong
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 20.0) -> bool:
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:
         time.sleep(0.05)

@@ -127,7 +127,7 @@ def test_upload_whose_line_is_cut_leaves_no_chunk_or_is_whole(
 ) -> None:
     with LineProxy(standalone.members[0].port) as proxy:
         client = face.client(
-            f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true&serverSelectionTimeoutMS=5000"
+            f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true&serverSelectionTimeoutMS=60000"
         )
         bucket = face.bucket_class(client[database_name])
         proxy.cut(up=9 * MIB)

@@ -44,7 +44,7 @@ def test_serve_prints_the_uri_and_runs_until_it_is_interrupted(number: signal.Si
         with pymongo.MongoClient(read_uri(process)) as client:
             pid = client.admin.command("serverStatus")["pid"]
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
     assert "Ctrl-C stops it" in err
     assert "Traceback" not in err
@@ -60,7 +60,7 @@ def test_serve_takes_members_directory_port_and_user(tmp_path: Path) -> None:
         with pymongo.MongoClient(uri) as client:
             client.test.things.insert_one({})
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert (tmp_path / "mangonel.json").exists()
 
 
@@ -68,7 +68,7 @@ def test_serve_ends_with_an_error_when_mongod_dies() -> None:
     with serve() as process:
         with pymongo.MongoClient(read_uri(process)) as client:
             os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "mongod ended by itself: 127.0.0.1:" in err
 
@@ -91,7 +91,7 @@ def test_a_replica_set_goes_on_without_a_member_and_starts_it_again_when_asked()
         process.stdin.flush()
         assert process.stderr.readline() == told.partition(" ")[0] + " runs again\n"
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

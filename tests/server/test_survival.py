@@ -45,7 +45,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def assert_gone(pids: list[int], path: str | None, within: float = 10.0) -> None:
+def assert_gone(pids: list[int], path: str | None, within: float = 60.0) -> None:
     deadline = time.monotonic() + within
     while any(is_alive(pid) for pid in pids) or (path is not None and os.path.exists(path)):
         assert time.monotonic() < deadline, f"left: {[pid for pid in pids if is_alive(pid)]}, {path}"
@@ -83,7 +83,7 @@ def test_nothing_survives_kill_9_while_a_member_is_paused() -> None:
 
 def test_nothing_survives_a_parent_that_forgets_to_stop() -> None:
     child, (pids, dbpath, _, supervisor, _) = start_child(0, last="")
-    assert child.wait(30) == 0
+    assert child.wait(60) == 0
     assert_gone([*pids, supervisor], dbpath)
 
 
@@ -104,7 +104,7 @@ def test_kill_9_of_the_parent_loses_no_acknowledged_write_of_kept_data(tmp_path:
     child, (pids, _, _, supervisor, _) = start_child(0, str(tmp_path), more)
     child.kill()
     child.wait()
-    assert_gone([*pids, supervisor], None, within=30)
+    assert_gone([*pids, supervisor], None)
     with server.start(dbpath=tmp_path) as deployment, pymongo.MongoClient(deployment.uri) as client:
         assert client.a.b.find_one() == {"_id": 1}
 

@@ -228,7 +228,7 @@ def test_stream_goes_on_as_in_pymongo(name: str) -> None:
     for driver, package in DRIVERS.items():
         with (
             deployment("replica set") as server,
-            package.MongoClient(server.uri, serverSelectionTimeoutMS=2000) as client,
+            package.MongoClient(server.uri, serverSelectionTimeoutMS=60_000) as client,
         ):
             outcome = run(SCENARIOS[name], server, client)
             # Killing what the server has forgotten is good manners only.

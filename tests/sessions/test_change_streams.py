@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import mangonel
 from mangonel import errors
 from mangonel.bson import Timestamp
 from mangonel.bson.codec_options import CodecOptions, TypeCodec, TypeRegistry
@@ -214,14 +215,16 @@ def test_decoders_of_the_user_leave_the_token_as_it_is(face: Face, collection: A
 
 def test_time_limit_ends_a_next_that_waits_and_the_stream_goes_on(face: Face, collection: Any) -> None:
     limited = face.client(_uri(collection), timeoutMS=2000)
-    stream = face.wait(limited[collection.database.name][collection.name].watch())
+    with mangonel.timeout(60):
+        stream = face.wait(limited[collection.database.name][collection.name].watch())
 
     with pytest.raises(errors.PyMongoError) as caught:
         next_of(face, stream)
     assert caught.value.timeout
 
     face.wait(collection.insert_one({"_id": 5}))
-    assert seen(next_of(face, stream)) == ("insert", 5)
+    with mangonel.timeout(60):
+        assert seen(next_of(face, stream)) == ("insert", 5)
     face.wait(stream.close())
 
 

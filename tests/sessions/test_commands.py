@@ -403,7 +403,7 @@ def test_commands_and_outcome_are_those_of_pymongo(scenario: Callable[..., Any],
     for name, package in DRIVERS.items():
         with (
             deployment(kind) as server,
-            package.MongoClient(uri_of(server, kind), serverSelectionTimeoutMS=2000) as client,
+            package.MongoClient(uri_of(server, kind), serverSelectionTimeoutMS=60_000) as client,
         ):
             outcome = run(scenario, server, client)
             seen[name] = (outcome, sent(server), lines(server))

@@ -126,7 +126,7 @@ def test_transactions_move_money_once_when_the_primary_is_killed(trio: Server) -
             accounts.update_one({"_id": "a"}, {"$inc": {"sum": 1}}, session=session)
 
         with client.start_session() as session:
-            until = time.monotonic() + 60
+            until = time.monotonic() + 180
             started = False
             while not killed.is_set() and time.monotonic() < until:
                 session.with_transaction(move)

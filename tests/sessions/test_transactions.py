@@ -183,7 +183,7 @@ def test_time_limit_ends_the_tries_with_the_last_error(face: Face, monkeypatch: 
         with pytest.raises(errors.NetworkTimeout) as caught:
             face.wait(client.start_session().with_transaction(callback_of(face, client.db.things)))
 
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 60
         assert caught.value.has_error_label("TransientTransactionError")
         assert isinstance(caught.value.__cause__, errors.OperationFailure)
         face.wait(client.close())

@@ -13,7 +13,7 @@ from mangonel import CursorType
 from mangonel import server as mongod
 from mangonel.errors import AutoReconnect
 from tls.certificates import Certificates
-from tools.faces import EMPTY, Face, eventually, found, open_sockets, pool_sizes
+from tools.faces import EMPTY, TIMEOUT, Face, eventually, found, open_sockets, pool_sizes
 from tools.messages import Request, op_msg
 from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
 
@@ -223,7 +223,7 @@ def test_a_real_server_resumes_sessions(face: Face, deployment: mongod.Server) -
 
     def play() -> bool:
         running = [face.start(lambda: slow.find_one({"$where": "sleep(200) || true"})) for _ in range(4)]
-        assert [future.result(10) is not None for future in running] == [True] * 4
+        assert [future.result(TIMEOUT) is not None for future in running] == [True] * 4
         return sum(made.session_reused for made in resumed) >= 3
 
     # Four at once, one of them on the connection that is there; threads that begin late make another round necessary.

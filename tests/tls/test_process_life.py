@@ -46,7 +46,7 @@ def test_a_forked_child_makes_secured_connections_of_its_own(
         results = context.SimpleQueue()
         child = context.Process(target=_find, args=(client, face.is_async, results))
         child.start()
-        child.join(30)
+        child.join(60)
         assert child.exitcode == 0
         assert results.get() == {"_id": 1}
         # The child said nothing on the parent's line, which goes on.
@@ -69,7 +69,7 @@ def test_the_interpreter_exits_cleanly(certificates: Certificates, server_contex
             [sys.executable, "-c", code, uri, str(certificates.authority)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             env={**os.environ, "PYTHONPATH": str(Path(mangonel.__file__).parent.parent)},
             check=False,
         )

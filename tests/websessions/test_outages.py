@@ -350,7 +350,7 @@ async def test_a_stalled_store_blocks_no_bystander(
 
 
 async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions: WebSessions[Any] = WebSessions(url, secure=False, timeout=1.5, events=lambda event: None)
+    sessions: WebSessions[Any] = WebSessions(url, secure=False, timeout=3.0, events=lambda event: None)
     await sessions.setup()
     socket, port = bind_unused_port()
     application = tornado.web.Application(
@@ -364,21 +364,21 @@ async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture
         assert (await client.fetch(base)).code == 200
         engine.pause()
         stalled = [
-            asyncio.ensure_future(client.fetch(base, raise_error=False, request_timeout=30))
+            asyncio.ensure_future(client.fetch(base, raise_error=False, request_timeout=60))
             for _ in range(20)
         ]
-        latencies, waiting = [], 0
-        until = time.perf_counter() + 1.0
-        while time.perf_counter() < until:
+        latencies: list[float] = []
+        meanwhile = 0
+        while len(latencies) < 100 and not any(request.done() for request in stalled):
             began = time.perf_counter()
             assert (await client.fetch(f"{base}/other")).code == 200
             latencies.append(time.perf_counter() - began)
-            waiting = max(waiting, sum(not request.done() for request in stalled))
+            meanwhile += not any(request.done() for request in stalled)
         statuses = sorted({(await request).code for request in stalled})
         engine.resume()
         recovered = time.perf_counter()
         while (await client.fetch(base, raise_error=False)).code != 200:
-            assert time.perf_counter() - recovered < 20, "the store answers again, the application does not"
+            assert time.perf_counter() - recovered < 60, "the store answers again, the application does not"
             await asyncio.sleep(0.05)
         recovery = time.perf_counter() - recovered
     finally:
@@ -390,12 +390,11 @@ async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture
     median, p99 = latencies[len(latencies) // 2] * 1000, latencies[int(len(latencies) * 0.99)] * 1000
     with capsys.disabled():
         print(
-            f"\n{name} stalled, {waiting} of 20 requests waiting: {len(latencies)} bystanders answered, "
+            f"\n{name} stalled, 20 requests waiting: {meanwhile} bystanders answered, "
             f"median {median:.1f} ms, p99 {p99:.1f} ms, worst {latencies[-1] * 1000:.1f} ms; "
             f"then {statuses}; recovered in {recovery:.2f} s"
         )
-    assert waiting > 0, "the store was not stalled"
-    # Far above any noise, far below the time the store was away: one blocking call would show as a second.
-    assert latencies[len(latencies) // 2] < 0.3
+    # A blocking call would end the first of the requests that wait before anybody else is answered.
+    assert meanwhile > 2, "nobody was answered while the store was stalled"
     assert statuses == [503]
     await sessions.aclose()

@@ -25,11 +25,11 @@ async def wait(timeout: SharedTimeout, seconds: float) -> str:
 
 async def test_each_wait_has_the_whole_time_and_no_more() -> None:
     loop = asyncio.get_running_loop()
-    timeout = SharedTimeout(loop, 0.2)
+    timeout = SharedTimeout(loop, 2)
 
     async def late() -> float:
         begun = loop.time()
-        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
+        with pytest.raises(TimeoutError, match=r"no answer within 2 s"):
             await wait(timeout, 60)
         return loop.time() - begun
 
@@ -39,7 +39,7 @@ async def test_each_wait_has_the_whole_time_and_no_more() -> None:
 
     results = await asyncio.gather(*(staggered(number) for number in range(10)))
     assert results[::2] == ["in time"] * 5
-    assert all(isinstance(took, float) and took >= 0.199 for took in results[1::2])
+    assert all(isinstance(took, float) and took >= 1.99 for took in results[1::2])
 
 
 async def test_a_task_that_others_cancel_is_cancelled_and_not_late() -> None:

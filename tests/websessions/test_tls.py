@@ -98,12 +98,16 @@ async def test_a_certificate_of_another_authority_is_refused_with_what_would_hel
     assert right in url
     url = url.replace(right, wrong)
     if name == "mongodb":
-        url += "&serverSelectionTimeoutMS=1500"
+        url += "&serverSelectionTimeoutMS=1000"
     sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
     for load in (sessions.asynchronous.load, sessions.blocking.load):
-        with pytest.raises(StoreError) as caught:
-            await loaded(load)
-        text = str(caught.value)
+        # The driver's short limit may be over before it has tried to connect.
+        for _ in range(30):
+            with pytest.raises(StoreError) as caught:
+                await loaded(load)
+            text = str(caught.value)
+            if name != "mongodb" or "authority" in text:
+                break
         assert "127.0.0.1:" in text
         if name == "mongodb":  # whose driver says it itself
             assert (

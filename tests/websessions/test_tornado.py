@@ -427,7 +427,7 @@ async def test_a_websocket_has_the_session_saves_and_closes_when_it_ends() -> No
         assert await socket.read_message() == "ada"
         assert (await client.fetch("/show")).body == b'{"user": "ada", "ws": true}'
         await site.sessions.revoke_user("ada")
-        assert await asyncio.wait_for(socket.read_message(), 5) is None
+        assert await asyncio.wait_for(socket.read_message(), 60) is None
         assert socket.close_code == 4401
 
 

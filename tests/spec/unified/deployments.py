@@ -98,7 +98,7 @@ class Deployment:
         """Return when no write of a client is under way."""
         writes = {"active": True, "clientMetadata": {"$exists": True}, "ns": {"$not": _SERVERS_OWN}}
         pipeline = [{"$currentOp": {"allUsers": True}}, {"$match": writes}]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while found := self._client.admin.aggregate(pipeline).to_list():
             assert time.monotonic() < deadline, f"these writes do not end: {found}"
             time.sleep(0.005)

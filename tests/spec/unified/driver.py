@@ -23,7 +23,7 @@ __all__ = ["FACES", "Driver", "Face", "Worker", "load_driver"]
 FACES = ("blocking", "asyncio")
 HEARTBEAT_MS = 50
 SELECTION_MS = 8000  # longer than an election takes
-WORKER_TIMEOUT = 10.0  # seconds, as the format says of waitForThread
+WORKER_TIMEOUT = 60.0  # seconds; the format says 10 of waitForThread, which a busy machine may need
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from spec.unified.tracing import SpanLog
 
 __all__ = ["ClientEntity", "Entities", "SessionEntity"]
 
-CLOSE_TIMEOUT = 10.0
+CLOSE_TIMEOUT = 60.0
 
 
 @dataclass

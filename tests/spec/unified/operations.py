@@ -22,7 +22,7 @@ from spec.unified.special import SpecialOperations
 
 __all__ = ["Operations"]
 
-ITERATION_TIMEOUT = 3.0  # seconds for a cursor that stays empty
+ITERATION_TIMEOUT = 60.0  # seconds for a cursor that stays empty
 
 
 class Operations:
