@@ -315,6 +315,21 @@ pub fn has_more_to_come(message: &[u8]) -> bool {
     read_i32(message, HEADER_SIZE).is_some_and(|flags| flags as u32 & MORE_TO_COME != 0)
 }
 
+/// Returns a reply with another body in place of its own.
+///
+/// # Errors
+/// When the new message would be longer than any.
+pub fn with_body(message: &[u8], body: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+    let length = i32::try_from(BODY_START + body.len()).map_err(|_| {
+        ProtocolError::new(format!("expected a body of less than 2 GiB, found {}", body.len()))
+    })?;
+    let mut made = Vec::with_capacity(BODY_START + body.len());
+    made.extend_from_slice(&length.to_le_bytes());
+    made.extend_from_slice(message.get(4..BODY_START).unwrap_or_default());
+    made.extend_from_slice(body);
+    Ok(made)
+}
+
 /// Reads a whole message, header included, as a reply.
 ///
 /// # Errors

@@ -37,6 +37,8 @@ pub use handshake::{Answer, Question};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mangonel_bson::RawDocument;
+
 use self::handshake::Handshake;
 use crate::client::Client;
 use crate::error::{Failure, ProtocolError};
@@ -368,6 +370,15 @@ impl Exchange {
     /// Returns what the driver itself read from the reply.
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Reads another body in place of the reply's: where its cursor and its batch are. What the reply meant, it has said.
+    ///
+    /// # Errors
+    /// When it is no reply.
+    pub fn read_again(&mut self, body: RawDocument<'_>) -> Result<(), ProtocolError> {
+        self.facts = Facts::read(body)?;
+        Ok(())
     }
 
     /// Returns whether the connection stays with the caller because more replies follow on it.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mangonel_entries::entries;
-use mangonel_proto::error::Failure;
+use mangonel_proto::error::{Failure, ProtocolError};
 use mangonel_proto::exchange::{Answer, Exchange as CoreExchange, Question, Step};
 use mangonel_proto::ids::ShardId;
-use mangonel_proto::message::has_more_to_come;
+use mangonel_proto::message::{has_more_to_come, read_reply, with_body};
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::{Address, ServerDescription};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
@@ -24,7 +24,7 @@ use super::descriptions;
 use super::direct_receive::DirectReceive;
 use super::failure;
 use super::link::Link;
-use super::operation::{Operation, Reading};
+use super::operation::{self, Operation, Reading};
 use super::tls::Tls;
 use crate::codec::{self, Codec};
 use crate::thread_end::never_unwind_this_thread;
@@ -222,6 +222,11 @@ impl Exchange {
         self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept
     }
 
+    /// Whether its reply waits for `release`, which needs what the exchange holds.
+    fn is_held(&self) -> bool {
+        self.reading == Reading::Held && self.inner.step() == Step::Done
+    }
+
     fn check_not_lent(&self) -> PyResult<()> {
         if self.lent > 0 {
             return Err(PyBufferError::new_err(
@@ -291,6 +296,48 @@ impl Exchange {
             true => inner.handle_name_error(&mut state.client, &message, now),
             false => inner.handle_network_error(&mut state.client, &message, timed_out, now),
         });
+    }
+    /// Returns the answer, read as the operation asked, or why there is none.
+    fn answer(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.inner.failure() {
+            Some(Failure::Command) if self.reading == Reading::Unchecked => {}
+            Some(failure) => return Err(self.failure(py, &failure.clone())),
+            None => {}
+        }
+        if self.reply.is_empty() {
+            let answer = self.answer.take().unwrap_or_else(|| py.None());
+            return if self.reading == Reading::Apply { answer.call1(py, (py.None(),)) } else { Ok(answer) };
+        }
+        match self.reading {
+            Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
+            Reading::First => self.first(py, self.body(py)?),
+            Reading::Batch | Reading::RawBatch => {
+                // `$out` and `$merge` give a cursor and may fail to be confirmed.
+                self.check_writes(py)?;
+                self.batch(py)
+            }
+            Reading::Value => {
+                self.check_writes(py)?;
+                self.value(py, self.body(py)?)
+            }
+            Reading::Databases => self.databases(py),
+            Reading::Write => self.write(py, self.body(py)?),
+            Reading::Answer => {
+                self.check_writes(py)?;
+                Ok(self.answer.take().unwrap_or_else(|| py.None()))
+            }
+            Reading::Apply => {
+                let reply = self.decode(py, self.body(py)?.as_bytes())?;
+                match &self.answer {
+                    Some(answer) => answer.call1(py, (reply,)),
+                    None => Ok(reply),
+                }
+            }
+            Reading::WithBatch => self.with_batch(py),
+            Reading::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
+            // Nobody asks before `release`, which says how it is read.
+            Reading::Held => Ok(py.None()),
+        }
     }
 }
 
@@ -505,7 +552,7 @@ impl Exchange {
 
     /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
     fn close(&mut self, py: Python<'_>) {
-        if self.is_over() {
+        if self.is_over() || self.is_held() {
             return;
         }
         let is_kept = self.inner.keeps_link() && !std::mem::replace(&mut self.has_handed_over, true);
@@ -517,45 +564,36 @@ impl Exchange {
         });
     }
 
-    /// Return the answer, read as the operation asked, or raise why there is none.
-    pub(crate) fn result(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self.inner.failure() {
-            Some(Failure::Command) if self.reading == Reading::Unchecked => {}
-            Some(failure) => return Err(self.failure(py, &failure.clone())),
-            None => {}
+    /// Return the answer, read as the operation asked, or raise why there is none; the exchange itself when its reply is
+    /// held back.
+    fn result(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let mut exchange = slf.try_borrow_mut()?;
+        if exchange.is_held() {
+            return Ok(slf.clone().into_any().unbind());
         }
-        if self.reply.is_empty() {
-            let answer = self.answer.take().unwrap_or_else(|| py.None());
-            return if self.reading == Reading::Apply { answer.call1(py, (py.None(),)) } else { Ok(answer) };
+        exchange.answer(slf.py())
+    }
+
+    /// The bytes of the reply that is held back; None when there is none, or when it says that the command failed.
+    #[getter]
+    fn held_reply(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if self.reply.is_empty() || self.inner.failure().is_some() {
+            return Ok(None);
         }
-        match self.reading {
-            Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
-            Reading::First => self.first(py, self.body(py)?),
-            Reading::Batch | Reading::RawBatch => {
-                // `$out` and `$merge` give a cursor and may fail to be confirmed.
-                self.check_writes(py)?;
-                self.batch(py)
-            }
-            Reading::Value => {
-                self.check_writes(py)?;
-                self.value(py, self.body(py)?)
-            }
-            Reading::Databases => self.databases(py),
-            Reading::Write => self.write(py, self.body(py)?),
-            Reading::Answer => {
-                self.check_writes(py)?;
-                Ok(self.answer.take().unwrap_or_else(|| py.None()))
-            }
-            Reading::Apply => {
-                let reply = self.decode(py, self.body(py)?.as_bytes())?;
-                match &self.answer {
-                    Some(answer) => answer.call1(py, (reply,)),
-                    None => Ok(reply),
-                }
-            }
-            Reading::WithBatch => self.with_batch(py),
-            Reading::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
+        Ok(Some(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()))
+    }
+
+    /// Return the answer that was held back, read as `Operation.hold` returned it, of the reply or of `body` in its place.
+    #[pyo3(signature = (reading, body=None))]
+    fn release(&mut self, py: Python<'_>, reading: usize, body: Option<&[u8]>) -> PyResult<Py<PyAny>> {
+        self.reading = operation::reading(reading)?;
+        if let Some(body) = body {
+            let broken = |error: ProtocolError| failure::protocol_error(py, &error.to_string());
+            let message = with_body(&self.reply, body).map_err(broken)?;
+            self.inner.read_again(read_reply(&message).map_err(broken)?.body).map_err(broken)?;
+            self.reply = message;
         }
+        self.answer(py)
     }
 
     fn __len__(&self) -> usize {

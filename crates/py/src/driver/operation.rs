@@ -10,6 +10,7 @@ use mangonel_proto::read_preference::ReadPreference;
 use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::chunks::ChunkTarget;
 use super::failure;
@@ -44,6 +45,8 @@ pub enum Reading {
     WithBatch,
     /// The array `databases`, as the only batch of a cursor.
     Databases,
+    /// None: the face asks for the reply's bytes, and for the result by `release`.
+    Held,
 }
 
 const READINGS: &[(&str, Reading)] = &[
@@ -59,6 +62,7 @@ const READINGS: &[(&str, Reading)] = &[
     ("READ_APPLY", Reading::Apply),
     ("READ_WITH_BATCH", Reading::WithBatch),
     ("READ_DATABASES", Reading::Databases),
+    ("READ_HELD", Reading::Held),
 ];
 
 const KINDS: &[(&str, Kind)] = &[
@@ -93,6 +97,11 @@ fn lookup<T: Copy>(table: &[(&str, T)], number: usize) -> PyResult<T> {
             table.first().map(|row| row.0)
         ))
     })
+}
+
+/// The reading of this number.
+pub(super) fn reading(number: usize) -> PyResult<Reading> {
+    lookup(READINGS, number)
 }
 
 /// How to run one command; the part of an [`Operation`] that many share.
@@ -191,6 +200,45 @@ impl Operation {
     /// Receive the data of the chunks in its reply into `target`, from `at` on, wherever that is possible.
     fn lay_into(&mut self, target: Py<ChunkTarget>, at: usize) {
         self.sink = Some((target, at));
+    }
+
+    /// Have its reply held back until the exchange's `release`; return how it is to be read then.
+    fn hold(&mut self) -> usize {
+        let reading = std::mem::replace(&mut self.reading, Reading::Held);
+        // What is to be decrypted must be in one piece.
+        self.sink = None;
+        READINGS.iter().position(|row| row.1 == reading).unwrap_or_default()
+    }
+
+    /// The name of its command.
+    #[getter]
+    fn name(&self) -> &str {
+        self.operation.as_ref().map_or("", |operation| operation.command.name())
+    }
+
+    /// The database that it is for.
+    #[getter]
+    fn database(&self) -> &str {
+        self.operation.as_ref().map_or("", |operation| &operation.database)
+    }
+
+    /// Return the bytes of its command, its document sequences as arrays; None when nothing is going to be sent.
+    fn document(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+        let sent = self.operation.as_ref().filter(|operation| operation.kind != Kind::Selection);
+        let document = sent.map(|operation| operation.command.to_document());
+        document.map(|document| Ok(codec::bytes_of(py, &document)?.unbind())).transpose()
+    }
+
+    /// Take another command in place of its own.
+    fn rewrite(&mut self, py: Python<'_>, document: &[u8]) -> PyResult<()> {
+        let mut head = Command::begin();
+        head.extend_from_slice(document);
+        let command = Command::new(head, Vec::new())
+            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        if let Some(operation) = &mut self.operation {
+            operation.command = command;
+        }
+        Ok(())
     }
 
     /// Have listeners hear nothing of it: it is the driver's own affair.
