@@ -9,7 +9,7 @@ from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.auth import build_credential, without_frames
 from mangonel.common import MIN_HEARTBEAT_INTERVAL
 from mangonel.errors import ConfigurationError
-from mangonel.options import DEFAULTS, refuse_later_options, validate_keyword
+from mangonel.options import DEFAULTS, validate_keyword
 from mangonel.pool_options import PoolOptions
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import make_read_preference, read_pref_mode_from_name
@@ -140,7 +140,6 @@ class ClientOptions:
             raise ConfigurationError(
                 f"heartbeatFrequencyMS cannot be less than {MIN_HEARTBEAT_INTERVAL * 1000:.0f}"
             )
-        refuse_later_options(options)
         if options.get("waitqueuemultiple") is not None:
             import warnings
 

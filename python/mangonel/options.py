@@ -123,7 +123,7 @@ _URI_OPTIONS = (
 # Options that only keyword arguments can give.
 _KEYWORDS = (
     Option("authoidcallowedhosts", validate_list, None, "credentials"),
-    Option("auto_encryption_opts", check.anything, None, "encryption"),
+    Option("auto_encryption_opts", _optional(check.encryption_options), None, "encryption"),
     Option("document_class", check.document_class, dict, "codec"),
     Option("enable_overload_retargeting", check.boolean, None, "retry"),
     Option("event_listeners", check.event_listeners, None, "monitoring"),
@@ -149,21 +149,6 @@ URI_OPTIONS = _by_lower_name(_URI_OPTIONS)
 ALL_OPTIONS = URI_OPTIONS | _by_lower_name(_KEYWORDS)
 
 DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
-
-# Options that the parser knows and the client does not have yet -> the part of the project that brings them,
-# and what value of theirs asks for it. A client refuses them by name; nothing is ignored in silence.
-# A row goes when its part lands, and the table when all have.
-LATER: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "auto_encryption_opts": ("encryption", lambda value: value is not None),
-}
-
-
-def refuse_later_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for the first option that needs a part of the driver that is not there yet."""
-    for name, (part, asks_for_it) in LATER.items():
-        if name in options and asks_for_it(options[name]):
-            shown = ALL_OPTIONS[name].name if name in ALL_OPTIONS else name
-            raise ConfigurationError(f"the option {shown} is not supported yet: it comes with {part}")
 
 
 def find_option(name: str, table: Mapping[str, Option]) -> Option:

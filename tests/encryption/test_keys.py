@@ -162,7 +162,7 @@ def test_clients_load_nothing_of_encryption() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("call", ["ClientEncryption({}, 'a.b', None, None)"])
+@pytest.mark.parametrize("call", ["ClientEncryption({}, 'a.b', None, None)", "AutoEncryptionOpts({}, 'a.b')"])
 def test_without_the_library_the_remedy_is_named(call: str) -> None:
     program = (
         "import sys; sys.modules['pymongocrypt'] = None; from mangonel.encryption import *\n"

@@ -14,7 +14,7 @@ import pymongo.pool_options
 import pytest
 
 import mangonel
-from mangonel import MongoClient, _version, handshake_metadata, options
+from mangonel import MongoClient, _version, handshake_metadata
 from mangonel.client_options import ClientOptions
 from mangonel.driver_info import DriverInfo
 from mangonel.errors import ConfigurationError
@@ -78,19 +78,9 @@ def test_database_of_the_uri_is_the_default_one() -> None:
     assert _options("mongodb://a/shop.items").default_database_name == "shop"
 
 
-REFUSED: dict[str, dict[str, Any]] = {
-    "auto_encryption_opts": {"auto_encryption_opts": object()},
-}
-
-
-def test_every_later_option_is_in_the_table_below() -> None:
-    assert {name.lower() for name in REFUSED} == set(options.LATER)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_option_of_a_later_part_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"option {name.replace('+', '.')} is not supported yet"):
-        _options(**REFUSED[name])
+def test_encryption_options_are_of_their_class() -> None:
+    with pytest.raises(TypeError, match="must be an instance of AutoEncryptionOpts"):
+        _options(auto_encryption_opts=object())
 
 
 @pytest.mark.parametrize(

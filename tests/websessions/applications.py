@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import httpx
 from browser import after
 
-from mangonel.websessions import EncodeError, WebSessions, errors
+from mangonel.websessions import WebSessions
 
 __all__ = ["CHECKING", "FRAMEWORKS", "Reply", "Send", "served"]
 
@@ -55,7 +55,7 @@ class Failure(Exception):
 
 
 def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
-    """Do what a query says; return the status and what there is then. `fail=junk` leaves what cannot be stored."""
+    """Do what a query says; return the status and what there is then."""
     wanted = dict(parse_qsl(query))
     before = {"user": session.user, "values": dict(session)} if wanted.get("do") != "nothing" else {}
     for each in wanted.get("do", "").split(","):
@@ -74,19 +74,12 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
             before["n"] = session.increment("n")
         elif each == "label":
             session.label = json.loads(wanted["label"])
-        elif each == "permanent":
-            session.permanent = True
         elif each == "token":
             before["token"] = session.csrf_token()
         elif each in ("destroy", "rotate", "reauthenticated"):
             getattr(session, each)()
     if wanted.get("fail") == "raise":
         raise Failure("the handler fails")
-    if wanted.get("fail") == "junk":
-        session["junk"] = object()
-        return 200, before
-    if wanted.get("fail", "").isidentifier():
-        raise getattr(errors, wanted["fail"])("the handler lets an error of the package pass")
     return int(wanted.get("fail", 200)), before
 
 
@@ -244,7 +237,7 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
                     headers["Cookie"] = cookie
                 try:
                     answer = client.request(method, f"/?{query}", headers=headers, content=body)
-                except (Failure, EncodeError):
+                except Failure:
                     return Reply(None, cookie)
                 finally:
                     client.cookies.clear()

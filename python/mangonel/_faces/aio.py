@@ -36,6 +36,7 @@ from mangonel._core import (
     send_some,
 )
 from mangonel._faces.deadline import within
+from mangonel._faces.port import LARGEST_MESSAGE
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import resolve, tune
 from mangonel._faces.streams import Stream, forget, until_done
@@ -55,6 +56,7 @@ class AioPort:
     """Runs operations as coroutines of the running loop."""
 
     is_async = True
+    largest_batch = LARGEST_MESSAGE
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core

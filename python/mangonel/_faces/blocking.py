@@ -14,7 +14,7 @@ from _weakref import ref
 from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, begin
 from mangonel._faces.deadline import within
-from mangonel._faces.port import run_now
+from mangonel._faces.port import LARGEST_MESSAGE, run_now
 from mangonel._faces.sockets import is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
 from mangonel.errors import ProtocolError, PyMongoError
@@ -156,6 +156,7 @@ class BlockingPort(BlockingLoop):
 
     is_async = False
     preparation = None
+    largest_batch = LARGEST_MESSAGE
 
     def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
         super().__init__(core)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LARGEST_MESSAGE = 48_000_000
+"""Bytes of one message, by the protocol."""
+
 Address = tuple[str, int | None]
 """Host and port, or the path of a UNIX socket and None."""
 
@@ -28,6 +31,8 @@ class Port(Protocol):
     is_async: bool
     timeout: float | None
     """The client's `timeoutMS` in seconds."""
+    largest_batch: int
+    """How many bytes of writes one command may have; the server may allow less."""
     # Called once, off the loop, before the first operation; asyncio's faces only.
     preparation: Callable[[], None] | None
 

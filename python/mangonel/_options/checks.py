@@ -363,8 +363,10 @@ def ssl_context(option: str, value: Any) -> Any:
     return _instance(option, value, SSLContext)
 
 
-def anything(option: str, value: Any) -> Any:
-    """Whatever it is; the part of the project that will take it will check it."""
+def encryption_options(option: str, value: Any) -> Any:
+    """The options of encrypted fields; known by what they do, since their class is not loaded for others."""
+    if not hasattr(value, "_attach"):
+        raise TypeError(f"{option} must be an instance of AutoEncryptionOpts, not {type(value)}")
     return value
 
 

@@ -90,7 +90,7 @@ MISSING: dict[str, tuple[str, ...]] = {
         "validate_zlib_compression_level",
     ),
     "pymongo.daemon": (),
-    "pymongo.encryption_options": ("AutoEncryptionOpts", "check_min_pymongocrypt"),
+    "pymongo.encryption_options": ("check_min_pymongocrypt",),
     "pymongo.hello": ("HelloCompat",),
     "pymongo.helpers_shared": ("format_timeout_details",),
     "pymongo.lock": ("Condition", "Lock"),

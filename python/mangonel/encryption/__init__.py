@@ -12,6 +12,7 @@ keys.decrypt(secret)
 
 from __future__ import annotations
 
+from mangonel.encryption._auto import AutoEncryptionOpts
 from mangonel.encryption._names import (
     Algorithm,
     PrefixOpts,
@@ -27,6 +28,7 @@ from mangonel.encryption.api import AsyncClientEncryption, ClientEncryption
 __all__ = [
     "Algorithm",
     "AsyncClientEncryption",
+    "AutoEncryptionOpts",
     "ClientEncryption",
     "PrefixOpts",
     "QueryType",

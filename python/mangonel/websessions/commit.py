@@ -66,11 +66,10 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
             await _insert_flow(
                 sessions, store, session, session.state.encoded, now, now, now + sessions.absolute
             )
-            session.state.is_ended = session.state.is_gone = False
             told = "created"
     elif await _write_flow(sessions, store, session, now):
         told = "saved"
-    session.state.is_due = session.state.had_end = False
+    session.state.is_due = False
     if told and meter is not None:
         sessions.emit(
             told, session.state.tag, bytes=len(session.state.base), seconds=meter.seconds(), calls=meter.calls

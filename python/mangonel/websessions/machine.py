@@ -245,7 +245,8 @@ def discard(session: WebSession[Any]) -> None:
     """Forget what this request changed, because the answer is an error. What was given up stays given up."""
     state = session.state
     record = state.record
-    state.permanent = None
+    if state.promised is not None or (state.is_ended and record is not None):
+        return
     if record is None:
         session.clear()
         state.change, state.is_ended = "", False

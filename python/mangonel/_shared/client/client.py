@@ -147,12 +147,15 @@ class _MongoClient(
             self._port.preparation = _LateHosts(self, options)
         self._abandoned_cursors = AbandonedCursors(self._core)
         self._core.set_sweeper(self._abandoned_cursors.sweeper())
+        if (encryption := options.auto_encryption_opts) is not None:
+            # A port of its own, so that a client without encryption has nothing to ask for each operation.
+            self._port = encryption._attach(self, self._core, self._port)
         fork_and_exit.remember(self)
         if options.connect and not self._port.is_async:
             # The servers are looked at while the program goes on.
             selection = self._operation({"ping": 1}, kind=_core.KIND_SELECTION)
             selection.silence()
-            self._port.begin(selection)
+            self._port.begin(selection)  # type: ignore[attr-defined]  # asyncio's has none
 
     @property
     def options(self) -> ClientOptions:

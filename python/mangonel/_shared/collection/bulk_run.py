@@ -239,7 +239,7 @@ class BulkRunner:
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
             facts["max_write_batch_size"],
             # The envelope (session, cluster time) and the allowance for fields of the command itself.
-            facts["max_message_size"] - COMMAND_OVERHEAD,
+            min(facts["max_message_size"] - COMMAND_OVERHEAD, self._port.largest_batch),
             self._session,
         )
         if made is not None:

@@ -81,10 +81,6 @@ class SessionMiddleware:
         except BaseException as error:
             if not await answer.failed(error):
                 raise
-        else:
-            if session.state.had_end and session.state.record is not None:
-                # After the answer, as in a background task.
-                await answer.commit_failure()
 
 
 class _Answer:
@@ -94,7 +90,6 @@ class _Answer:
         self._session = session
         self._send = send
         self._has_failed = False
-        self._status = 200
         self.has_started = False
 
     async def send(self, message: Message) -> None:
@@ -118,7 +113,10 @@ class _Answer:
         if self._has_failed:
             return False
         if not session.state.was_answered or session.state.had_end:
-            await self.commit_failure()
+            try:
+                await _outlast(_commit(session, 500))
+            except WebSessionError as failure:
+                log.error("cannot store the websession: %s", failure)
         is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
         if self.has_started or not isinstance(error, Exception):
             return False
@@ -129,28 +127,15 @@ class _Answer:
             await _plain(self._send, error.status if isinstance(error, WebSessionError) else 500, added)
         return is_ours
 
-    async def commit_failure(self) -> None:
-        """Commit what holds whatever the application did."""
-        try:
-            await _outlast(_commit(self._session, 500))
-        except WebSessionError as failure:
-            log.error("cannot store the websession: %s", failure)
-
     async def _start(self, message: Message) -> None:
         self.has_started = True
         session = self._session
-        self._status = message["status"]
         try:
-            await _commit(session, self._status)
+            await _commit(session, message["status"])
         except WebSessionError as error:
             log.error("cannot store the websession: %s", error)
             self._has_failed = True
-            added: list[tuple[str, str]] = []
-            if error.status == 500:
-                # Its values are what cannot be stored; what was given up stays given up.
-                await self.commit_failure()
-                added = take_headers(session)
-            await _plain(self._send, error.status, added)
+            await _plain(self._send, error.status)
             return
         added = take_headers(session)
         if added:
@@ -160,7 +145,7 @@ class _Answer:
 
     async def _late(self) -> None:
         # A streamed answer may have changed it after its start; there can be no new cookie any more.
-        await _commit(self._session, self._status)
+        await _commit(self._session, 200)
 
 
 async def _commit(session: WebSession[Any], status: int) -> None:

@@ -101,7 +101,6 @@ class SessionMixin(_Base):
     # None until `prepare()`; _NOBODY after it for a request without a cookie, until somebody asks.
     _websession: WebSession[Any] | None = None
     _websession_watch: asyncio.Task[None] | None = None
-    _websession_failed = False
     # Whose method comes next, for each class of handlers. `super()` would look for it at every request.
     _websession_prepares: Any = None
     _websession_finishes: Any = None
@@ -173,7 +172,7 @@ class SessionMixin(_Base):
             # The stream is taken away as soon as we return.
             return self._finish_handshake(session)
         try:
-            plan = last_plan(session, 500 if self._websession_failed else self._status_code)
+            plan = last_plan(session, self._status_code)
         except StoreError as error:
             # It was not loaded; what is left to do is to say so.
             self._websession = _NOBODY
@@ -205,28 +204,9 @@ class SessionMixin(_Base):
         if not include_footers and not self._headers_written:
             session = self._websession
             if session is not None and session is not _NOBODY:
-                promise(session, self._status_code)
+                promise(session)
                 self._send_cookie(session)
         return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
-
-    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
-        """Answer with an error; one of this package's with the status that suits it.
-
-        Args:
-            status_code: the status.
-            kwargs: as for Tornado's own; `exc_info` is the exception that the handler raised.
-
-        Example:
-            >>> class Page(SessionMixin, RequestHandler):
-            ...     async def get(self):
-            ...         self.send_error(404)
-        """
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        if isinstance(error, WebSessionError) and status_code == 500:
-            status_code = error.status
-        # Of a streamed answer the status has left, and the handler failed all the same.
-        self._websession_failed = self._headers_written
-        super().send_error(status_code, **kwargs)
 
     def on_session_end(self) -> None:
         """Called when a WebSocket's websession has ended meanwhile; closes it."""

@@ -64,12 +64,10 @@ class _Answer:
         self.session = session
         self._start_response = start_response
         self._added: Headers = []
-        self._status = 200
 
     def start(self, status: str, headers: Headers, exc_info: Any = None) -> Any:
         """Commit, then start the answer."""
-        self._status = int(status.split(" ", 1)[0])
-        self._commit(self._status)
+        self._commit(int(status.split(" ", 1)[0]))
         self._take_headers()
         self.session.state.headers_left = True
         return self._start_response(status, with_headers(headers, self._added), exc_info)
@@ -82,7 +80,6 @@ class _Answer:
         """
         state = self.session.state
         if state.headers_left:
-            self._status = 500
             raise error
         is_ours = isinstance(error, WebSessionError)
         if not state.was_answered:
@@ -102,25 +99,13 @@ class _Answer:
 
     def close(self) -> None:
         """Store what a generator changed after the start."""
-        if not self.session.state.headers_left:
-            return
-        try:
-            self._commit(self._status)
-        except WebSessionError as error:
-            if error.status == 500:
-                self._commit(500)
-            raise
+        if self.session.state.headers_left:
+            self.session.state.sessions.blocking.commit(self.session)
 
     def _commit(self, status: int) -> None:
-        state = self.session.state
-        try:
-            plan = last_plan(self.session, status)
-            if plan != NOTHING:
-                state.sessions.blocking.commit(self.session, plan)
-        except WebSessionError as error:
-            # Where its values are what cannot be stored, what was given up is still to be committed, by `failed`.
-            state.was_answered = error.status != 500
-            raise
+        plan = last_plan(self.session, status)
+        if plan != NOTHING:
+            self.session.state.sessions.blocking.commit(self.session, plan)
 
     def _take_headers(self) -> None:
         self._added += take_headers(self.session)

@@ -1,0 +1,128 @@
+"""The port of a client that encrypts what it sends and decrypts what it receives: its face's own port, and work before
+and after each operation.
+
+A client without encryption never gets one, so it pays nothing. Must not know: libmongocrypt.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from mangonel import _core
+    from mangonel._faces.port import Port
+
+# What MongoDB's query analysis can look at: larger writes are sent in several commands.
+_LARGEST_BATCH = 2_097_152
+
+# Asks for more of what was found by an encrypted command, and holds nothing to encrypt itself.
+_PLAIN_COMMAND = "getMore"
+
+
+class Cipher(Protocol):
+    """What encrypts commands and decrypts replies."""
+
+    encrypts: bool
+
+    async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
+        """Return the command with its fields encrypted; None when it stays as it is."""
+
+    async def decrypt_flow(self, reply: bytes) -> bytes | None:
+        """Return the reply with its fields decrypted; None when it stays as it is."""
+
+    def close(self) -> None:
+        """Release what it holds besides keys."""
+
+
+class EncryptingPort:
+    """Runs operations on another port and shares its connections."""
+
+    def __init__(self, core: _core.Core, plain: Port, cipher: Cipher) -> None:
+        self.is_async = plain.is_async
+        self.timeout = plain.timeout
+        if cipher.encrypts:
+            self.largest_batch = _LARGEST_BATCH
+        self._core = core
+        self._plain = plain
+        self._cipher = cipher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+    def run(self, operation: _core.Operation) -> Any:
+        return self._plain.flow(self.arun(operation))
+
+    async def arun(self, operation: _core.Operation) -> Any:
+        if self._cipher.encrypts:
+            await self._encrypt_flow(operation)
+        reading = operation.hold()
+        return await self._answer_flow(await self._plain.arun(operation), reading)
+
+    async def _encrypt_flow(self, operation: _core.Operation) -> None:
+        # A closed client says so itself.
+        command = None if self._core.is_closed else operation.document()
+        if command is not None:
+            encrypted = await self._cipher.encrypt_flow(operation.database, command)
+            if encrypted is not None and encrypted != command:
+                operation.rewrite(encrypted)
+
+    async def _answer_flow(self, exchange: _core.Exchange, reading: int) -> Any:
+        """Return the answer of an exchange that holds its reply back."""
+        try:
+            reply = exchange.held_reply
+            if reply is not None:
+                reply = await self._cipher.decrypt_flow(reply)
+        except BaseException:
+            # What it holds goes back; what it would answer nobody wants.
+            with suppress(Exception):
+                exchange.release(reading)
+            raise
+        else:
+            return exchange.release(reading, reply)
+        finally:
+            exchange.close()
+
+    # Operations whose answers are asked for later.
+
+    def start(self, operation: _core.Operation, connects: bool = False) -> Any:
+        if self.is_async:
+            from asyncio import get_running_loop
+
+            return get_running_loop().create_task(self.arun(operation))
+        if self._cipher.encrypts and operation.name != _PLAIN_COMMAND:
+            # What it takes to encrypt it may wait, and that is left to `finish`.
+            return None, operation
+        reading = operation.hold()
+        return self._plain.start(operation, connects), reading
+
+    async def finish(self, started: Any) -> Any:
+        if self.is_async:
+            return await self._plain.finish(started)
+        exchange, rest = started
+        if exchange is None:
+            return await self.arun(rest)
+        return await self._answer_flow(await self._plain.finish(exchange), rest)
+
+    async def outlast(self, started: Any) -> Any:
+        if self.is_async:
+            return await self._plain.outlast(started)
+        return await self.finish(started)
+
+    def may_wait(self, started: Any) -> bool:
+        if self.is_async:
+            return self._plain.may_wait(started)
+        exchange, _ = started
+        return exchange is None or self._plain.may_wait(exchange)
+
+    def give_up(self, started: Any) -> None:
+        if self.is_async:
+            self._plain.give_up(started)
+        elif started[0] is not None:
+            self._plain.give_up(started[0])
+
+    def close(self) -> None:
+        self._plain.close()
+        # A forked child closes its port too, and goes on with it.
+        if self._core.is_closed:
+            self._cipher.close()

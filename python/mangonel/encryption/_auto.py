@@ -1,0 +1,190 @@
+"""Encryption as an option of a client: commands are encrypted and replies decrypted on their way.
+
+Spec: client-side-encryption.
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._faces.encrypting import EncryptingPort
+from mangonel._light import Any, Mapping
+from mangonel._shared.client.client import _MongoClient
+from mangonel.auth import without_frames
+from mangonel.bson.binary import UuidRepresentation
+from mangonel.bson.codec_options import CodecOptions
+from mangonel.common import validate_is_mapping
+from mangonel.encryption._commands import CommandCipher
+from mangonel.encryption._credentials import encode_providers
+from mangonel.encryption._kms import Kms
+from mangonel.encryption._library import Crypt, MongoCryptError, require
+from mangonel.encryption._machine import key_vault
+from mangonel.encryption._mongocryptd import Mongocryptd, spawn_command
+from mangonel.errors import ConfigurationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mangonel._faces.port import Port
+
+_MAP_CODEC: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
+
+
+class AutoEncryptionOpts:
+    """What a client does about encrypted fields: `MongoClient(auto_encryption_opts=...)`.
+
+    Replies are decrypted. Commands are encrypted by the schemas of their collections, which takes MongoDB Enterprise or
+    Atlas and its library crypt_shared or its program mongocryptd; without these, set `bypass_auto_encryption` or
+    `bypass_query_analysis` and encrypt fields with `ClientEncryption`.
+
+    Args:
+        kms_providers, key_vault_namespace, kms_tls_options, key_expiration_ms: as for `ClientEncryption`.
+        key_vault_client: whose key vault it is, of the same face. None: that of the client that gets the options.
+        schema_map: namespace -> JSON schema, trusted more than the server's.
+        encrypted_fields_map: namespace -> encrypted fields of Queryable Encryption, trusted more than the server's.
+        bypass_auto_encryption: commands are sent as they are; replies are decrypted.
+        bypass_query_analysis: no field is encrypted automatically, but collections of Queryable Encryption may be
+            written to with values of `ClientEncryption`.
+        crypt_shared_lib_path: where crypt_shared is. None: wherever the system looks for libraries.
+        crypt_shared_lib_required: do without mongocryptd.
+        mongocryptd_uri, mongocryptd_bypass_spawn, mongocryptd_spawn_path, mongocryptd_spawn_args: where mongocryptd
+            listens, whether it is never started, and how it is. Used where there is no crypt_shared.
+        kms_connect_callback: must be None in this version.
+
+    Raises:
+        ConfigurationError: a callback is asked for, or `mangonel[encryption]` is not installed.
+        ValueError, TypeError: the providers lack something. No message holds a key.
+
+    Example:
+        >>> providers = {"local": {"key": bytes(96)}}
+        >>> options = AutoEncryptionOpts(providers, "keys.vault", bypass_auto_encryption=True)
+        >>> MongoClient("mongodb://localhost:27017", auto_encryption_opts=options).shop.employees
+        Collection(...)
+    """
+
+    def __init__(
+        self,
+        kms_providers: Mapping[str, Any],
+        key_vault_namespace: str,
+        key_vault_client: Any | None = None,
+        schema_map: Mapping[str, Any] | None = None,
+        bypass_auto_encryption: bool = False,
+        mongocryptd_uri: str = "mongodb://localhost:27020",
+        mongocryptd_bypass_spawn: bool = False,
+        mongocryptd_spawn_path: str = "mongocryptd",
+        mongocryptd_spawn_args: list[str] | None = None,
+        kms_tls_options: Mapping[str, Any] | None = None,
+        crypt_shared_lib_path: str | None = None,
+        crypt_shared_lib_required: bool = False,
+        bypass_query_analysis: bool = False,
+        encrypted_fields_map: Mapping[str, Any] | None = None,
+        key_expiration_ms: int | None = None,
+        kms_connect_callback: Any | None = None,
+    ) -> None:
+        try:
+            require()
+            if kms_connect_callback is not None:
+                raise ConfigurationError(
+                    "kms_connect_callback is not supported; connect to the services directly"
+                )
+            if encrypted_fields_map:
+                validate_is_mapping("encrypted_fields_map", encrypted_fields_map)
+            self._spawn_command = spawn_command(mongocryptd_spawn_path, mongocryptd_spawn_args)
+            encoded, self._asks = encode_providers(kms_providers)
+        except Exception as error:
+            # Tracebacks are shown with their locals by some tools, and these hold keys.
+            kms_providers, kms_tls_options = {}, None
+            without_frames(error)
+            raise
+        self._encoded = encoded
+        self._kms_providers = kms_providers
+        self._key_vault_namespace = key_vault_namespace
+        self._key_vault_client = key_vault_client
+        self._kms_tls_options = kms_tls_options
+        self._key_expiration_ms = key_expiration_ms
+        self._schema_map = schema_map
+        self._encrypted_fields_map = encrypted_fields_map
+        self._bypass_auto_encryption = bypass_auto_encryption
+        self._bypass_query_analysis = bypass_query_analysis
+        self._mongocryptd_uri = mongocryptd_uri
+        self._mongocryptd_bypass_spawn = mongocryptd_bypass_spawn
+        self._crypt_shared_lib_path = crypt_shared_lib_path
+        self._crypt_shared_lib_required = crypt_shared_lib_required
+
+    def __repr__(self) -> str:
+        return f"AutoEncryptionOpts(kms_providers={sorted(self._kms_providers)}, ...)"
+
+    @property
+    def _analyses(self) -> bool:
+        """Whether somebody has to say which fields of a command are to be encrypted."""
+        return not (self._bypass_auto_encryption or self._bypass_query_analysis)
+
+    def _attach(self, client: _MongoClient[Any], core: _core.Core, plain: Port) -> Any:
+        """Return the port of a client that encrypts and decrypts.
+
+        Raises:
+            ConfigurationError, TypeError: the options do not fit the client.
+            MongoCryptError: libmongocrypt refuses the providers, a map or the library crypt_shared.
+        """
+        unencrypted = _unencrypted(client)
+        owner = self._key_vault_client
+        if owner is None:
+            owner = unencrypted
+        elif not isinstance(owner, _MongoClient) or owner._port.is_async is not plain.is_async:
+            raise TypeError(f"expected key_vault_client to be a {type(client).__name__}, found {type(owner)}")
+        try:
+            crypt = self._crypt()
+            cipher = CommandCipher(
+                crypt,
+                not self._bypass_auto_encryption,
+                unencrypted,
+                self._analyst(client, crypt),
+                key_vault(owner, self._key_vault_namespace),
+                Kms(plain, self._kms_tls_options),
+                self._kms_providers,
+            )
+        except Exception as error:
+            without_frames(error)
+            raise
+        # It passes on what it has not itself, so it is a port of the same face.
+        return EncryptingPort(core, plain, cipher)
+
+    def _crypt(self) -> Crypt:
+        crypt = Crypt(
+            self._encoded,
+            asks_for_credentials=self._asks,
+            schemas=_encoded_map(self._schema_map),
+            encrypted_fields=_encoded_map(self._encrypted_fields_map),
+            analyses_commands=self._analyses,
+            shared_library=self._crypt_shared_lib_path if self._analyses else None,
+            marks_commands=self._analyses,
+            key_expiration_ms=self._key_expiration_ms,
+        )
+        if self._analyses and self._crypt_shared_lib_required and crypt.shared_library_version is None:
+            raise MongoCryptError(
+                "crypt_shared_lib_required=True, found no library crypt_shared where the system looks for libraries; "
+                "set crypt_shared_lib_path to its path, or crypt_shared_lib_required=False to use mongocryptd"
+            )
+        return crypt
+
+    def _analyst(self, client: _MongoClient[Any], crypt: Crypt) -> Mongocryptd | None:
+        if not self._analyses or crypt.shared_library_version is not None:
+            return None
+        from mangonel.api import AsyncMongoClient, MongoClient
+
+        command = None if self._mongocryptd_bypass_spawn else self._spawn_command
+        kind: Any = AsyncMongoClient if client._port.is_async else MongoClient
+        return Mongocryptd(kind, self._mongocryptd_uri, command)
+
+    def _fields_of(self, namespace: str) -> Mapping[str, Any] | None:
+        """Return the encrypted fields that the map has for a collection."""
+        return (self._encrypted_fields_map or {}).get(namespace)
+
+
+def _encoded_map(given: Mapping[str, Any] | None) -> bytes | None:
+    return None if given is None else _core.encode(given, codec_options=_MAP_CODEC)
+
+
+def _unencrypted(client: _MongoClient[Any]) -> _MongoClient[Any]:
+    """Return the same client as it is without encryption: with its first port, of the same deployment."""
+    twin: _MongoClient[Any] = object.__new__(type(client))
+    twin.__dict__.update(vars(client))
+    return twin

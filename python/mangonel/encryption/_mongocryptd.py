@@ -1,0 +1,173 @@
+"""mongocryptd: the process of MongoDB Enterprise that marks which fields of a command are to be encrypted.
+
+It is started when it is first needed, by a process between, so that it outlives this one; it ends by itself when idle.
+Spec: client-side-encryption ("mongocryptd").
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from _thread import allocate_lock
+from typing import TYPE_CHECKING, Any
+
+from mangonel import _core
+from mangonel._faces import single_request
+from mangonel._shared.operation import build_operation
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.encryption._machine import VAULT_CODEC
+from mangonel.errors import ServerSelectionTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mangonel._shared.client.client import _MongoClient
+
+# Milliseconds until a started process has to answer; and one that somebody else may have started.
+_STARTING_MS = 10_000
+_RUNNING_MS = 3_000
+
+# Seconds for the process between, which only starts another.
+_SPAWN_SECONDS = 10
+
+_RAW = _core.Codec(VAULT_CODEC)
+
+# A new session, so that a signal for this process's group is not for it.
+_STARTER = """
+import os, subprocess, sys
+subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                 start_new_session=True)
+os._exit(0)
+"""
+
+
+class Mongocryptd:
+    """Marks commands, on connections of its own.
+
+    Args:
+        client_class: of the face that waits.
+        uri: where it listens.
+        command: the program and its arguments. None: it is never started here.
+    """
+
+    def __init__(
+        self, client_class: type[_MongoClient[Any]], uri: str, command: Sequence[str] | None
+    ) -> None:
+        self._client_class = client_class
+        self._uri = uri
+        self._command = command
+        self._is_startable = command is not None and shutil.which(command[0]) is not None
+        self._is_started = False
+        self._client: _MongoClient[Any] | None = None
+        self._lock = allocate_lock()
+
+    async def mark_flow(self, database: str, command: bytes) -> bytes:
+        """Return the reply to `command`: its fields, those marked that are to be encrypted.
+
+        Raises:
+            ServerSelectionTimeoutError: there is no mongocryptd; the message says what would help.
+            OperationFailure: it refuses the command or the schema.
+        """
+        client = self._ready()
+        if not self._is_started:
+            await self._start_flow(client)
+        try:
+            return await self._run_flow(client, database, command)
+        except ServerSelectionTimeoutError as error:
+            if not self._is_startable:
+                raise self._absence(error) from error
+        # It may have been idle for so long that it ended.
+        await self._start_flow(client)
+        try:
+            return await self._run_flow(client, database, command)
+        except ServerSelectionTimeoutError as error:
+            raise self._absence(error) from error
+
+    async def _run_flow(self, client: _MongoClient[Any], database: str, command: bytes) -> bytes:
+        operation = build_operation(
+            RawBSONDocument(command),
+            database=database,
+            codec=_RAW,
+            kind=_core.KIND_READ_ONCE,
+            reading=_core.READ_RAW,
+            session=False,
+        )
+        marked: bytes = await client._port.arun(operation)
+        return marked
+
+    async def _start_flow(self, client: _MongoClient[Any]) -> None:
+        self._is_started = True
+        if not self._is_startable or self._command is None:
+            return
+        command, port = self._command, client._port
+        await port.call(
+            single_request.off_loop if port.is_async else single_request.call, lambda: _spawn(command)
+        )
+
+    def _ready(self) -> _MongoClient[Any]:
+        with self._lock:
+            if self._client is None:
+                is_awaited = self._is_startable or self._command is None
+                self._client = self._client_class(
+                    self._uri,
+                    connect=False,
+                    serverSelectionTimeoutMS=_STARTING_MS if is_awaited else _RUNNING_MS,
+                )
+            return self._client
+
+    def _absence(self, error: ServerSelectionTimeoutError) -> ServerSelectionTimeoutError:
+        found = ""
+        if self._command is not None:
+            found = (
+                f" (started {self._command[0]})"
+                if self._is_startable
+                else f", nor a program {self._command[0]}"
+            )
+        return ServerSelectionTimeoutError(
+            f"automatic encryption needs MongoDB's query analysis, found no mongocryptd at {self._uri}{found}; set "
+            "crypt_shared_lib_path to the library crypt_shared, or mongocryptd_spawn_path to a mongocryptd, or encrypt "
+            f"with ClientEncryption and set bypass_query_analysis=True ({error})",
+            error.errors,
+        )
+
+    def close(self) -> None:
+        """Close the connections; the process ends when it has been idle for a minute."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client._core.close()
+            client._port.close()
+
+
+def spawn_command(path: str, arguments: Sequence[str] | None) -> list[str]:
+    """Return how it is started; without a word about it, it ends after a minute without work.
+
+    Raises:
+        TypeError: the arguments are no list.
+    """
+    if arguments is None:
+        arguments = []
+    if not isinstance(arguments, list):
+        raise TypeError(f"mongocryptd_spawn_args must be a list, not {type(arguments)}")
+    if not any("idleShutdownTimeoutSecs" in argument for argument in arguments):
+        arguments = [*arguments, "--idleShutdownTimeoutSecs=60"]
+    return [path or "mongocryptd", *arguments]
+
+
+def _spawn(command: Sequence[str]) -> None:
+    # By another process, which ends at once: nobody here has to wait for its end.
+    interpreter = [sys.executable, "-S", "-E", "-c", _STARTER]
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        subprocess.run(
+            [*interpreter, *command],
+            timeout=_SPAWN_SECONDS,
+            check=False,
+            stdin=null,
+            stdout=null,
+            stderr=null,
+        )
+    finally:
+        os.close(null)
