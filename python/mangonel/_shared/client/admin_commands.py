@@ -15,13 +15,14 @@ from mangonel._core import (
 from mangonel._shared.base import CommandSource
 from mangonel._shared.settings import concern_in, session_of
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
-from mangonel.errors import ConfigurationError, command_error, is_allowable, write_concern_error
+from mangonel.errors import command_error, is_allowable, write_concern_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container
     from typing import Any
 
+    from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.write_concern import WriteConcern
 
@@ -35,6 +36,8 @@ MISSING_IS_FINE: Container[str | int] = ("ns not found", NAMESPACE_NOT_FOUND)
 
 class AdministeredSource(CommandSource):
     """Runs administrative writes with the settings of its owner."""
+
+    _client: _MongoClient[Any]
 
     async def _administer_flow(
         self,
@@ -99,16 +102,4 @@ class AdministeredSource(CommandSource):
             reading=reading,
             session=explicit,
             codec=PLAIN if codec is None else codec,
-        )
-
-
-def check_no_encryption(encrypted_fields: Mapping[str, Any] | None) -> None:
-    """Refuse Queryable Encryption, which this version does not have.
-
-    Raises:
-        ConfigurationError: `encrypted_fields` has content. Nothing was sent.
-    """
-    if encrypted_fields:
-        raise ConfigurationError(
-            "expected no encrypted fields, found some; encrypted collections are not part of this version"
         )

@@ -13,9 +13,9 @@ from mangonel._shared.client.admin_commands import (
     MISSING_IS_FINE,
     PLAIN,
     AdministeredSource,
-    check_no_encryption,
 )
 from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.collection.encrypted import dropped_names_flow
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import preference_in, session_of
@@ -69,10 +69,12 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             check_exists: ask first whether there is one of that name.
             **kwargs: options of the collection: `capped`, `size` (bytes) and `max`; `timeseries` with
                 `expireAfterSeconds`; `clusteredIndex`; `validator`, `validationLevel` and `validationAction`;
-                `viewOn` and `pipeline`; `collation`; `indexOptionDefaults`; `changeStreamPreAndPostImages`.
+                `viewOn` and `pipeline`; `collation`; `indexOptionDefaults`; `changeStreamPreAndPostImages`;
+                `encryptedFields` of Queryable Encryption, else those of the client's `encrypted_fields_map`.
 
         Raises:
             CollectionInvalid: there is one already. Nothing was made.
+            ConfigurationError: encrypted fields, and a server older than MongoDB 7.0. Nothing was sent.
             InvalidName: the server would refuse the name. Nothing was sent.
             OperationFailure: the server refused the options, or has such a collection with other options.
             AutoReconnect: the connection broke. Whether it was made is not known.
@@ -119,7 +121,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             name_or_collection: which one; of a collection only the name counts.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            encrypted_fields: must be None in this version.
+            encrypted_fields: of Queryable Encryption, if it has some: its collections of state go too. None: those that
+                the client's `encrypted_fields_map` or, with `auto_encryption_opts`, the server knows.
 
         Raises:
             TypeError: neither a name nor a collection.
@@ -132,16 +135,21 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             1.0
         """
         name = _name_of(name_or_collection, "name_or_collection must be an instance of str")
-        check_no_encryption(encrypted_fields)
-        return self._port.flow(
-            self._administer_flow(
-                {"drop": name},
+        return self._port.flow(self._drop_collection_flow(name, session, comment, encrypted_fields))
+
+    async def _drop_collection_flow(
+        self, name: str, session: _ClientSession | None, comment: Any, given: Any
+    ) -> dict[str, Any]:
+        reply: dict[str, Any] = {}
+        for each in await dropped_names_flow(self, name, given, session, comment):
+            reply = await self._administer_flow(
+                {"drop": each},
                 session=session,
                 comment=comment,
                 allowable_errors=MISSING_IS_FINE,
                 codec=PLAIN,
             )
-        )
+        return reply
 
     def list_collections(
         self,

@@ -7,7 +7,14 @@ from mangonel._shared.client.admin_commands import (
     MISSING_IS_FINE,
     PLAIN,
     AdministeredSource,
-    check_no_encryption,
+)
+from mangonel._shared.collection.encrypted import (
+    STATE_OPTIONS,
+    TAGS,
+    check_server_flow,
+    dropped_names_flow,
+    known_fields,
+    state_names,
 )
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
@@ -49,8 +56,19 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         self._port.flow(self._create_flow(options, session))
 
     async def _create_flow(self, options: dict[str, Any], session: _ClientSession | None) -> None:
+        fields = known_fields(self, self._name, options.get("encryptedFields"))
+        if fields:
+            await check_server_flow(self._client)
+            for name in state_names(fields, self._name):
+                await self._administer_flow({"create": name, **STATE_OPTIONS}, session=session)
+            options = {**options, "encryptedFields": fields}
+        await self._create_plain_flow(options, session)
+        if fields:
+            indexes = [{"name": f"{TAGS}_1", "key": {TAGS: 1}}]
+            await self._administer_flow({"createIndexes": self._name, "indexes": indexes}, session=session)
+
+    async def _create_plain_flow(self, options: dict[str, Any], session: _ClientSession | None) -> None:
         command: dict[str, Any] = {"create": self._name, **options}
-        check_no_encryption(command.pop("encryptedFields", None))
         if "size" in command:
             command["size"] = float(command["size"])
         collation = validate_collation_or_none(command.pop("collation", None))
@@ -69,7 +87,8 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         Args:
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            encrypted_fields: must be None in this version.
+            encrypted_fields: of Queryable Encryption, if it has some: its collections of state go too. None: those that
+                the client's `encrypted_fields_map` or, with `auto_encryption_opts`, the server knows.
 
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
@@ -79,17 +98,17 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop()
         """
-        check_no_encryption(encrypted_fields)
-        return self._port.flow(self._drop_flow(session, comment))
+        return self._port.flow(self._drop_flow(session, comment, encrypted_fields))
 
-    async def _drop_flow(self, session: _ClientSession | None, comment: Any) -> None:
-        await self._administer_flow(
-            {"drop": self._name},
-            session=session,
-            comment=comment,
-            allowable_errors=MISSING_IS_FINE,
-            codec=PLAIN,
-        )
+    async def _drop_flow(self, session: _ClientSession | None, comment: Any, given: Any) -> None:
+        for name in await dropped_names_flow(self, self._name, given, session, comment):
+            await self._administer_flow(
+                {"drop": name},
+                session=session,
+                comment=comment,
+                allowable_errors=MISSING_IS_FINE,
+                codec=PLAIN,
+            )
 
     def rename(
         self, new_name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any

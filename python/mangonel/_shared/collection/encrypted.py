@@ -1,0 +1,77 @@
+"""Collections of Queryable Encryption: the collections of state beside each, and from where its fields are known.
+
+Encrypts nothing. Spec: client-side-encryption ("Create Collection Helper", "Drop Collection Helper").
+"""
+
+from __future__ import annotations
+
+from mangonel._shared.collection.write_support import server_facts_flow
+from mangonel._shared.replies import ReplyTo, cursor_of
+from mangonel.common import validate_is_mapping
+from mangonel.errors import ConfigurationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel._shared.client.admin_commands import AdministeredSource
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.sessions.session import _ClientSession
+
+# What the server looks equal values up by.
+TAGS = "__safeContent__"
+
+# Documents of state are found by their `_id` alone.
+STATE_OPTIONS: Mapping[str, Any] = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}
+
+_MIN_WIRE_VERSION = 21
+
+
+def known_fields(source: AdministeredSource, name: str, given: Any) -> Mapping[str, Any] | None:
+    """Return the encrypted fields of a collection: those given, else those of the client's map.
+
+    Raises:
+        TypeError: they are no mapping.
+    """
+    if given:
+        validate_is_mapping("encrypted_fields", given)
+        return given  # type: ignore[no-any-return]  # checked a line above
+    options = source._client._options.auto_encryption_opts
+    return None if options is None else options._fields_of(f"{source._database_name}.{name}")
+
+
+def state_names(fields: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Return the names of the collections that hold a collection's state."""
+    return (
+        fields.get("escCollection", f"enxcol_.{name}.esc"),
+        fields.get("ecocCollection", f"enxcol_.{name}.ecoc"),
+    )
+
+
+async def check_server_flow(client: _MongoClient[Any]) -> None:
+    """Refuse a server that would make something else of the encrypted fields.
+
+    Raises:
+        ConfigurationError: it is older than MongoDB 7.0. Nothing was sent.
+    """
+    found = (await server_facts_flow(client, "create"))["max_wire_version"]
+    if found < _MIN_WIRE_VERSION:
+        raise ConfigurationError(
+            "Driver support of Queryable Encryption is incompatible with server. Upgrade server to use Queryable "
+            f"Encryption. Got maxWireVersion {found} but need maxWireVersion >= {_MIN_WIRE_VERSION} (MongoDB >=7.0)"
+        )
+
+
+async def dropped_names_flow(
+    source: AdministeredSource, name: str, given: Any, session: _ClientSession | None, comment: Any
+) -> tuple[str, ...]:
+    """Return what has to go with a collection, itself last."""
+    fields = known_fields(source, name, given)
+    if fields is None and source._client._options.auto_encryption_opts is not None:
+        command = {"listCollections": 1, "cursor": {}, "filter": {"name": name}}
+        batch = await source._port.arun(source._listing(command, session=session, comment=comment))
+        for description in cursor_of(batch):
+            with ReplyTo("listCollections"):
+                fields = description.get("options", {}).get("encryptedFields")
+    return (*state_names(fields, name), name) if fields else (name,)
