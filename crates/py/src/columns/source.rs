@@ -23,6 +23,7 @@ use crate::thread_end::Entry;
 ///     skips_nulls: leave columns that are null in a row out of its document.
 #[pyclass(module = "mangonel._core")]
 pub struct ArrowReader {
+    _entry: Entry,
     form: Arc<Form>,
     arrays: Arrays,
     skips_nulls: bool,
@@ -40,7 +41,7 @@ impl ArrowReader {
                 "expected a table or an array of documents, found an array of something else",
             ));
         }
-        Ok(Self { form: Arc::new(form), arrays, skips_nulls, read: 0 })
+        Ok(Self { _entry: Entry, form: Arc::new(form), arrays, skips_nulls, read: 0 })
     }
 
     /// Return the next rows, at least so many unless the table ends; None when there are none left.
@@ -64,7 +65,7 @@ impl ArrowReader {
         let part =
             Part { form: self.form.clone(), arrays, skips_nulls: self.skips_nulls, ids, first: self.read };
         self.read += rows;
-        Ok(Some(ArrowRows { part: Arc::new(part), start: 0, end: rows }))
+        Ok(Some(ArrowRows { _entry: Entry, part: Arc::new(part), start: 0, end: rows }))
     }
 }
 
@@ -116,6 +117,7 @@ impl Part {
 /// Some rows of a table as a sequence of the documents that they become.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct ArrowRows {
+    _entry: Entry,
     part: Arc<Part>,
     start: usize,
     end: usize,
@@ -133,8 +135,12 @@ impl ArrowRows {
         if let Ok(slice) = index.cast::<PySlice>() {
             let found = slice.indices(self.__len__() as isize)?;
             let (start, length) = (found.start.max(0) as usize, found.slicelength);
-            let rows =
-                Self { part: self.part.clone(), start: self.start + start, end: self.start + start + length };
+            let rows = Self {
+                _entry: Entry,
+                part: self.part.clone(),
+                start: self.start + start,
+                end: self.start + start + length,
+            };
             return Ok(Bound::new(py, rows)?.into_any());
         }
         let index: usize = index.extract()?;
