@@ -59,6 +59,27 @@ def test_bytes_that_may_change_are_copied(kind: Any) -> None:
     assert document["large"]["data"] == b"x" * 5000
 
 
+def test_documents_of_a_buffer_that_may_change_are_views_of_one_copy() -> None:
+    data = encode(LARGE)
+    changing = bytearray(data + encode({}) + data)
+    first, small, last = decode_all(memoryview(changing), RAW)
+    changing[:] = bytes(len(changing))
+
+    assert isinstance(first.raw, memoryview)
+    assert isinstance(last.raw, memoryview)
+    assert first.raw.obj is last.raw.obj
+    assert first.raw == last.raw == data
+    assert small.raw == encode({})
+    assert last["large"]["inner"]["data"] == b"y" * 6000
+
+
+def test_documents_of_a_bytearray_are_copies_of_their_own() -> None:
+    data = encode(LARGE)
+    documents = decode_all(bytearray(data + data), RAW)
+    assert [type(document.raw) for document in documents] == [bytes, bytes]
+    assert [document.raw for document in documents] == [data, data]
+
+
 @pytest.mark.parametrize("step", [-1, 2])
 def test_view_that_skips_bytes_is_read_as_it_shows_them(step: int) -> None:
     data = encode(LARGE)

@@ -33,7 +33,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyMemoryView};
+use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyList, PyMemoryView};
 
 use cell::GilCell;
 use decode::Decoder;
@@ -336,8 +336,8 @@ fn fast_paths_hold(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     selftest::hold(py).into_py_dict(py)
 }
 
-/// Runs `action` on bytes that cannot change, and the object that holds them: a `bytes` object, a view of one, or none
-/// when they had to be copied.
+/// Runs `action` on bytes that cannot change, and the object that raw documents may be views of: a `bytes` object, a view
+/// of one, or a copy of any other buffer. None for a bytearray: each raw document is a copy of its own part, as in PyMongo.
 fn with_bytes<'py>(
     data: &Bound<'py, PyAny>,
     action: impl FnOnce(&[u8], Option<&Bound<'py, PyAny>>) -> Result<Bound<'py, PyAny>, Fault>,
@@ -349,7 +349,12 @@ fn with_bytes<'py>(
         let buffer = PyBuffer::<u8>::get(data)?;
         match viewed_bytes(data, &buffer)? {
             Some((bytes, range)) => action(&bytes.as_bytes()[range], Some(data)),
-            None => action(&buffer.to_vec(py)?, None),
+            None => {
+                let copy =
+                    PyBytes::new_with(py, buffer.len_bytes(), |bytes| buffer.copy_to_slice(py, bytes))?;
+                let owner = (!data.is_instance_of::<PyByteArray>()).then_some(copy.as_any());
+                action(copy.as_bytes(), owner)
+            }
         }
     };
     result.map_err(|fault| into_exception(py, fault, None))
