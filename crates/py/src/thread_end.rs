@@ -4,12 +4,6 @@
 //! methods and functions, `native::enter` and `native::counted` say it for the slots of the other classes. A thread may have
 //! none of these below it and yet be the one that lets go of the last reference to an instance; that is what [`Entry`] is for.
 
-#[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
-use std::os::raw::{c_int, c_void};
-
-#[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
-use pyo3::ffi;
-
 /// The first field of each class whose other fields hold references: where an instance goes, so may what they refer to, and
 /// with that any code runs, in whatever thread it is.
 #[derive(Default)]
@@ -23,22 +17,34 @@ impl Drop for Entry {
 
 /// Keeps the calling thread from being unwound when the interpreter ends; to be called wherever Python code may run with
 /// Rust's frames below it. Costs a look at a flag from the second time on.
+#[inline(always)]
+pub fn never_unwind_this_thread() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
+    if !clean_up::IS_PUSHED.get() {
+        clean_up::push();
+    }
+}
+
+/// The handler that lets a thread sleep instead of being unwound. Elsewhere a thread that is ended is not unwound.
 ///
 /// Before 3.14 the interpreter ends a daemon thread that asks for its lock during finalization by `pthread_exit`. glibc
 /// does that by unwinding the thread's stack, which must not cross Rust: the process would be aborted. A clean-up handler
-/// runs before the first frame is left, and lets the thread sleep instead, as 3.14 does by itself.
+/// runs before the first frame is left, and lets the thread sleep, as 3.14 does by itself.
 #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
-pub fn never_unwind_this_thread() {
+mod clean_up {
     use std::cell::{Cell, UnsafeCell};
     use std::mem::MaybeUninit;
+    use std::os::raw::{c_int, c_void};
+
+    use pyo3::ffi;
 
     /// glibc's `struct _pthread_cleanup_buffer`.
     #[repr(C)]
-    struct CleanUp {
+    struct Buffer {
         routine: Option<extern "C" fn(*mut c_void)>,
         argument: *mut c_void,
         cancel_type: c_int,
-        previous: *mut CleanUp,
+        previous: *mut Buffer,
     }
 
     unsafe extern "C" {
@@ -46,15 +52,31 @@ pub fn never_unwind_this_thread() {
         fn _Py_IsFinalizing() -> c_int;
 
         fn _pthread_cleanup_push(
-            buffer: *mut CleanUp,
+            buffer: *mut Buffer,
             routine: extern "C" fn(*mut c_void),
             argument: *mut c_void,
         );
     }
 
     thread_local! {
-        static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
-        static CLEAN_UP: UnsafeCell<MaybeUninit<CleanUp>> = const { UnsafeCell::new(MaybeUninit::uninit()) };
+        /// Whether the thread has the handler.
+        pub(super) static IS_PUSHED: Cell<bool> = const { Cell::new(false) };
+        static BUFFER: UnsafeCell<MaybeUninit<Buffer>> = const { UnsafeCell::new(MaybeUninit::uninit()) };
+    }
+
+    /// Gives the thread the handler. Apart from the look at the flag, which so is all that an entry holds of it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn push() {
+        IS_PUSHED.set(true);
+        BUFFER.with(|place| {
+            // SAFETY: the list that the buffer enters is this thread's own, and is forgotten when the thread returns from
+            // its start function; so the buffer, which lives as long as the thread, outlives it. It lies outside of the
+            // stack, so that glibc takes its frame for left at the first step of any unwinding, which is what is wanted.
+            unsafe {
+                _pthread_cleanup_push(place.get().cast(), sleep_while_ending, std::ptr::null_mut());
+            }
+        });
     }
 
     /// Sleeps for good when it is the interpreter that ends the thread; anybody else who does it may go on.
@@ -67,19 +89,4 @@ pub fn never_unwind_this_thread() {
             unsafe { libc::pause() };
         }
     }
-
-    if !IS_GUARDED.replace(true) {
-        CLEAN_UP.with(|place| {
-            // SAFETY: the list that the buffer enters is this thread's own, and is forgotten when the thread returns from
-            // its start function; so the buffer, which lives as long as the thread, outlives it. It lies outside of the
-            // stack, so that glibc takes its frame for left at the first step of any unwinding, which is what is wanted.
-            unsafe {
-                _pthread_cleanup_push(place.get().cast(), sleep_while_ending, std::ptr::null_mut());
-            }
-        });
-    }
 }
-
-/// Elsewhere a thread that is ended is not unwound.
-#[cfg(not(all(target_os = "linux", target_env = "gnu", not(Py_3_14))))]
-pub fn never_unwind_this_thread() {}
