@@ -10,16 +10,16 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx
 from browser import after
 
-from mangonel.websessions import WebSessions
+from mangonel.websessions import EncodeError, WebSessions, errors
 
-__all__ = ["CHECKING", "FRAMEWORKS", "Reply", "Send", "served"]
+__all__ = ["CHECKING", "FRAMEWORKS", "HOST", "Failure", "Reply", "Send", "listening", "served"]
 
 FRAMEWORKS = ("asgi", "starlette", "fastapi", "wsgi", "wsgi-generator", "flask", "flask-debug", "tornado")
 # These check what another site may have sent, when they are told to.
@@ -55,7 +55,7 @@ class Failure(Exception):
 
 
 def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
-    """Do what a query says; return the status and what there is then."""
+    """Do what a query says; return the status and what there is then. `fail=junk` leaves what cannot be stored."""
     wanted = dict(parse_qsl(query))
     before = {"user": session.user, "values": dict(session)} if wanted.get("do") != "nothing" else {}
     for each in wanted.get("do", "").split(","):
@@ -74,12 +74,19 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
             before["n"] = session.increment("n")
         elif each == "label":
             session.label = json.loads(wanted["label"])
+        elif each == "permanent":
+            session.permanent = True
         elif each == "token":
             before["token"] = session.csrf_token()
         elif each in ("destroy", "rotate", "reauthenticated"):
             getattr(session, each)()
     if wanted.get("fail") == "raise":
         raise Failure("the handler fails")
+    if wanted.get("fail") == "junk":
+        session["junk"] = object()
+        return 200, before
+    if wanted.get("fail", "").isidentifier():
+        raise getattr(errors, wanted["fail"])("the handler lets an error of the package pass")
     return int(wanted.get("fail", 200)), before
 
 
@@ -195,6 +202,11 @@ def _tornado(sessions: WebSessions[Any], checks: bool = False) -> Any:
     return Application([("/", Page)], sessions=sessions, log_function=lambda handler: None)
 
 
+def with_lines(headers: dict[str, str], forwarded_for: Iterable[str]) -> list[tuple[str, str]]:
+    """Return headers of which X-Forwarded-For may come more than once."""
+    return [*headers.items(), *(("X-Forwarded-For", each) for each in forwarded_for)]
+
+
 @contextlib.contextmanager
 def _on_a_loop() -> Iterator[Callable[[Any], Any]]:
     """Yield a function that runs a coroutine on a loop in a thread of its own."""
@@ -211,7 +223,7 @@ def _on_a_loop() -> Iterator[Callable[[Any], Any]]:
 
 @contextlib.contextmanager
 def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) -> Iterator[Send]:
-    """Yield `send(query, cookie, **headers)` for the application in a framework.
+    """Yield `send(query, cookie, **headers)` for the application in a framework; `forwarded_for` may be several lines.
 
     Args:
         checks: it refuses what another site may have sent; for those in CHECKING.
@@ -231,13 +243,16 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
                 cookie: str | None = None,
                 method: str = "GET",
                 body: bytes | None = None,
+                forwarded_for: Iterable[str] = (),
                 **headers: str,
             ) -> Reply:
                 if cookie:
                     headers["Cookie"] = cookie
                 try:
-                    answer = client.request(method, f"/?{query}", headers=headers, content=body)
-                except Failure:
+                    answer = client.request(
+                        method, f"/?{query}", headers=with_lines(headers, forwarded_for), content=body
+                    )
+                except (Failure, EncodeError):
                     return Reply(None, cookie)
                 finally:
                     client.cookies.clear()
@@ -248,16 +263,16 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
         return
     with _on_a_loop() as run:
         if framework == "tornado":
-            url, transport, stop = run(_listen(_tornado(sessions, checks)))
+            url, transport, stop = run(listening(_tornado(sessions, checks)))
         else:
             made = {"asgi": _asgi, "starlette": _starlette, "fastapi": _fastapi}[framework](sessions, checks)
             url, transport, stop = HOST, httpx.ASGITransport(made, raise_app_exceptions=False), None
 
         async def request(
-            query: str, cookie: str | None, method: str, body: bytes | None, headers: dict[str, str]
+            query: str, cookie: str | None, method: str, body: bytes | None, headers: list[tuple[str, str]]
         ) -> httpx.Response:
             if cookie:
-                headers["Cookie"] = cookie
+                headers.append(("Cookie", cookie))
             async with httpx.AsyncClient(transport=transport, base_url=url) as client:
                 return await client.request(method, f"/?{query}", headers=headers, content=body)
 
@@ -266,9 +281,12 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
             cookie: str | None = None,
             method: str = "GET",
             body: bytes | None = None,
+            forwarded_for: Iterable[str] = (),
             **headers: str,
         ) -> Reply:
-            return Reply(run(request(query, cookie, method, body, headers)), cookie)
+            return Reply(
+                run(request(query, cookie, method, body, with_lines(headers, forwarded_for))), cookie
+            )
 
         try:
             yield send
@@ -278,7 +296,7 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
             run(sessions.aclose())
 
 
-async def _listen(application: Any) -> tuple[str, Any, Callable[[], Any]]:
+async def listening(application: Any) -> tuple[str, Any, Callable[[], Any]]:
     """Serve an application of Tornado's as if behind a proxy that ended TLS."""
     from tornado.httpserver import HTTPServer
     from tornado.testing import bind_unused_port

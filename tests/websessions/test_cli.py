@@ -11,7 +11,7 @@ from browser import Browser
 from store_names import STORES
 
 from mangonel.cli import main
-from mangonel.websessions import WebSessions
+from mangonel.websessions import Visit, WebSessions
 from mangonel.websessions.stores.urls import open_store
 from mangonel.websessions.testing import a_record
 
@@ -67,6 +67,52 @@ def test_a_server_that_is_away_is_a_failure_without_a_password(capsys: pytest.Ca
     error = capsys.readouterr().err
     assert "ConnectionError" in error
     assert "secret" not in error
+
+
+def test_a_label_is_printed_as_one_line_that_does_nothing_to_the_terminal(
+    store_url: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = store_url("sqlite")
+
+    async def login() -> None:
+        sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
+        session = await sessions.asynchronous.load(Visit())
+        session.login("ada")
+        session.label = "Tür\n0000000000000000  2030\r\x1b[2J\u202e"
+        await sessions.asynchronous.commit(session)
+        await sessions.aclose()
+
+    asyncio.run(login())
+    assert main(["websessions", "list", url, "ada"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split("  ", 3)[3] == r"Tür\n0000000000000000  2030\r\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["list", ""], 2),
+        (["list", "x" * 256], 2),
+        (["list", "\ud800"], 2),
+        (["list", "nobody"], 0),
+        (["revoke", "nobody", ""], 1),
+        (["revoke", "nobody", "x" * 300], 1),
+        (["revoke", "nobody", "--absolute", "0"], 2),
+        (["revoke", "nobody", "--absolute", "soon"], 2),
+        (["revoke", "nobody", "--absolute", "1m"], 0),
+        (["revoke"], 2),
+    ],
+    ids=ascii,
+)
+def test_a_user_or_an_id_that_cannot_be_meant_ends_nothing(
+    arguments: list[str], status: int, store_url: Callable[[str], str]
+) -> None:
+    action, *rest = arguments
+    try:
+        found = main(["websessions", action, store_url("sqlite"), *rest])
+    except SystemExit as exit:
+        found = int(exit.code or 0)
+    assert found == status
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "memory"])

@@ -184,6 +184,26 @@ async def test_the_application_gets_the_whole_form_however_it_arrives() -> None:
         assert sent[-2]["status"] == 200
 
 
+async def test_a_form_in_very_small_pieces_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mangonel.websessions.frameworks import asgi
+
+    looks = 0
+
+    def counted(kind: str, body: bytes) -> str | None:
+        nonlocal looks
+        looks += 1
+        return token_in_form(kind, body)
+
+    monkeypatch.setattr(asgi, "token_in_form", counted)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    token, _ = await asgi._form_token(BOUNDARY, receive)
+    assert token is None
+    assert looks < 40
+
+
 async def test_a_socket_that_another_site_opens_is_refused() -> None:
     from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 

@@ -133,6 +133,26 @@ def test_workers_with_different_keys_serve_each_other_s_visitors_in_every_framew
 
 
 @frameworks
+def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: str) -> None:
+    sessions: WebSessions[Any] = WebSessions(
+        MemoryStore(),
+        bind=("network",),
+        bind_secret="shared",
+        on_mismatch={"network": "destroy"},
+        trust_forwarded=True,
+        events=lambda event: None,
+    )
+    mine = "203.0.113.5"
+    with served(framework, sessions) as send:
+        for forged, other in (("10.0.0.1", "198.51.100.7"), (mine, "198.51.100.7")):
+            # Some proxies add a line of their own, others add to the visitor's.
+            for lines in (lambda *each: list(each), lambda *each: [", ".join(each)]):
+                cookie = send("do=login", forwarded_for=lines(forged, mine)).cookie
+                assert send("", cookie, forwarded_for=lines("10.9.9.9", mine)).found["user"] == "ada"
+                assert send("", cookie, forwarded_for=lines(forged, other)).found["user"] is None
+
+
+@frameworks
 def test_a_websession_that_is_bound_to_a_browser_opens_in_no_other_in_any_framework(framework: str) -> None:
     sessions: WebSessions[Any] = WebSessions(
         MemoryStore(),

@@ -10,10 +10,11 @@ from uuid import UUID
 
 import pytest
 from browser import Browser
-from pydantic import BaseModel, Field, computed_field
+from pydantic import BaseModel, Field, computed_field, model_validator
 from store_names import STORES
 
 from mangonel.websessions import UsageError, Visit, WebSessions, new_key
+from mangonel.websessions.answer import last_plan
 
 codecs = pytest.mark.parametrize("codec", ["msgpack", "json", "bson"])
 
@@ -91,6 +92,40 @@ async def test_a_pydantic_model_comes_back_as_it_was(
         blocking = sessions.blocking.load(Visit(browser.cookie))
         assert blocking.data.items == 5
         sessions.blocking.close()
+
+
+class Picky(BaseModel):
+    """Its validators raise what pydantic does not turn into an error of its own."""
+
+    low: int = 0
+    high: int = 9
+
+    @model_validator(mode="after")
+    def is_ordered(self) -> Picky:
+        if self.low > self.high:
+            raise LookupError("low is above high")
+        return self
+
+
+@codecs
+async def test_values_that_a_validator_refuses_harm_no_later_request(codec: str) -> None:
+    url, quiet = f"memory:picky-{codec}", {"codec": codec, "events": lambda event: None}
+    loose: WebSessions[Any] = WebSessions(url, **quiet)
+    strict: WebSessions[Picky] = WebSessions(url, model=Picky, **quiet)
+    browser = Browser(loose)
+    await browser.store(low=10)
+    browser.sessions = strict
+    assert (await browser.begin()).data == Picky()
+    # What each of two requests may do, both together may not.
+    await browser.login("ada")
+    one, other = await browser.begin(), await browser.begin()
+    one.data.low, other.data.high = 5, 4
+    await browser.end(one)
+    with pytest.raises(UsageError, match="requests side by side made of the websession is no Picky"):
+        await browser.end(other)
+    await strict.asynchronous.commit(other, last_plan(other, 500))
+    found = await browser.begin()
+    assert (found.user, found.data.low, found.data.high) == ("ada", 5, 9)
 
 
 async def test_a_record_that_does_not_fit_the_model_is_discarded() -> None:

@@ -62,6 +62,30 @@ async def test_a_visitor_whose_answers_are_lost_stays_logged_in(
 
 @stores
 @sealed
+async def test_who_is_remembered_may_come_back_days_after_an_answer_was_lost(
+    name: str, seal: Any, store_url: Callable[[str], str]
+) -> None:
+    shop = Shop(store_url(name), seal=seal)
+    browser = Browser(shop.sessions)
+    await browser.login("ada", remember="14d")
+    old = browser.cookie
+    shop.clock.advance(3 * 86_400)
+    await browser.end(await browser.begin(), is_lost=True)
+    shop.clock.advance(3 * 86_400)
+    session = await browser.begin()
+    assert session.user == "ada"
+    await browser.end(session)
+    assert browser.cookie != old
+    assert (await browser.begin()).user == "ada"
+    shop.clock.advance(31)
+    # And what is over is noticed as ever.
+    assert (await browser.begin(old)).user is None
+    assert "reused" in shop.events.kinds()
+    await shop.sessions.aclose()
+
+
+@stores
+@sealed
 async def test_an_old_id_that_comes_after_the_new_one_was_seen_ends_the_websession(
     name: str, seal: Any, store_url: Callable[[str], str]
 ) -> None:

@@ -415,6 +415,22 @@ async def test_too_large_is_refused_by_name_and_never_sent() -> None:
     assert Site().sessions.max_bytes == 65_536
 
 
+async def test_what_a_former_limit_allowed_may_stay_and_shrink() -> None:
+    """Requirement 40."""
+    browser = (site := Site(max_bytes=3000)).browser()
+    await browser.store(photo="x" * 2000, more="y" * 500)
+    browser.sessions = Site(store=site.meter, clock=site.clock, max_bytes=1000).sessions
+    assert len(await browser.read()) == 2
+    session = await browser.begin()
+    del session["more"]
+    await browser.end(session)
+    session = await browser.begin()
+    session["new"] = 1
+    with pytest.raises(SessionTooLarge, match="'photo'"):
+        await browser.end(session)
+    assert list(await browser.read()) == ["photo"]
+
+
 async def test_an_outage_fails_closed_and_logs_nobody_out() -> None:
     """Requirement 41."""
     for policy in ("raise", "anonymous"):

@@ -59,6 +59,26 @@ def test_a_number_is_counted_in_every_framework(framework: str) -> None:
         assert [send("do=increment", cookie).found["n"] for _ in range(3)] == [2, 3, 4]
 
 
+@stores
+async def test_a_label_stays_whoever_stores_something_beside_it(
+    name: str, store_url: Callable[[str], str]
+) -> None:
+    sessions = opened(name, store_url)
+    browser = Browser(sessions)
+    await browser.login("ada")
+    for number, change in enumerate(("write", "rotate")):
+        labels, other = await browser.begin(), await browser.begin()
+        labels.label = f"Firefox {number}"
+        await labels.save()
+        other["n"] = number
+        if change == "rotate":
+            other.rotate()
+        await browser.end(other)
+        assert other.label == f"Firefox {number}"
+        assert (await browser.begin()).label == f"Firefox {number}"
+    await sessions.aclose()
+
+
 async def test_what_is_no_number_is_not_counted_and_a_merge_function_can_add_too() -> None:
     sessions: WebSessions[Any] = WebSessions("memory:", merge={"visits": adding}, events=lambda event: None)
     browser = Browser(sessions)

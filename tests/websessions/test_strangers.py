@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from applications import FRAMEWORKS, served
+from browser import Browser
 from store_names import STORES
 
 from mangonel.websessions import Handle, MemoryStore, Visit, WebSessions
@@ -52,6 +53,21 @@ async def test_one_visitor_s_bad_value_fails_alone_among_those_who_come_at_once(
                 session = await sessions.asynchronous.load(Visit(cookie))
                 assert session["n"] == number
         await sessions.aclose()
+
+
+@stores
+async def test_a_user_is_nobody_whose_name_looks_alike(name: str, store_url: Callable[[str], str]) -> None:
+    sessions = await opened(store_url, name)
+    users = ("ada", "ada ", "Ada", "ád", "ad", "ada%", "a_a")
+    browsers = [Browser(sessions) for _ in users]
+    for user, browser in zip(users, browsers, strict=True):
+        await browser.login(user)
+    if name not in ("memcached", "directory"):
+        for user in users:
+            assert [handle.user for handle in await sessions.of(user)] == [user]
+        assert await sessions.revoke_user("ada") == 1
+        assert [(await browser.begin()).user for browser in browsers] == [None, *users[1:]]
+    await sessions.aclose()
 
 
 async def test_one_write_that_the_server_refuses_fails_alone(store_url: Callable[[str], str]) -> None:

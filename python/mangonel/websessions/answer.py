@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
+from mangonel.websessions.errors import WebSessionError
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, decide, discard
 
 if TYPE_CHECKING:
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["REASONS", "headers_of", "last_plan", "promise", "take_headers"]
 
 # What a status of ours is called.
-REASONS = {403: "Forbidden", 409: "Conflict", 503: "Service Unavailable"}
+REASONS = {403: "Forbidden", 409: "Conflict", 500: "Internal Server Error", 503: "Service Unavailable"}
 
 
-def promise(session: WebSession[Any]) -> None:
+def promise(session: WebSession[Any], status: int = 200) -> None:
     """Settle the cookie before the commit, which takes no store: in a streamed answer the headers leave first."""
     state = session.state
+    if status >= 500 and not state.sessions.save_on_error:
+        discard(session)
     plan = decide(session)
     sessions = state.sessions
     if sessions.is_stateless:
@@ -36,11 +39,23 @@ def promise(session: WebSession[Any]) -> None:
 
 
 def last_plan(session: WebSession[Any], status: int = 500) -> int:
-    """Return what to commit for an answer with this status, or for none because the handler failed."""
+    """Return what to commit for an answer with this status, or for none because the handler failed.
+
+    Raises:
+        StoreError: it was not loaded, and is to end or to change hands.
+        EncodeError, SessionTooLarge: its values cannot be stored, so the answer is an error: ask again with its status.
+    """
     state = session.state
     if status >= 500 and not state.sessions.save_on_error:
         discard(session)
     state.was_answered = True
+    try:
+        return decide(session)
+    except WebSessionError:
+        if status < 500 or state.degraded:
+            raise
+    # What cannot be stored is not, whatever `save_on_error` says.
+    discard(session)
     return decide(session)
 
 

@@ -123,7 +123,7 @@ async def _act(options: argparse.Namespace) -> int:
         elif options.action == "list":
             for handle in await sessions.of(options.user):
                 times = (_when(handle.created), _when(handle.last_seen))
-                print("  ".join(filter(None, (handle.id, *times, handle.label))))
+                print("  ".join(filter(None, (handle.id, *times, _plain(handle.label)))))
         elif options.action == "revoke":
             return await _revoke(sessions, options.user, options.id)
         else:
@@ -148,6 +148,11 @@ async def _revoke(sessions: Any, user: str, id: str | None) -> int:
         return EXIT_FAILURE
     print("ended 1")
     return 0
+
+
+def _plain(label: str | None) -> str:
+    """Return a label, which a visitor may have had a say in, as what can neither end a line nor steer a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in label or "")
 
 
 def _when(seconds: float) -> str:

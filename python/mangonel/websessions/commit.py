@@ -66,10 +66,11 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
             await _insert_flow(
                 sessions, store, session, session.state.encoded, now, now, now + sessions.absolute
             )
+            session.state.is_ended = session.state.is_gone = False
             told = "created"
     elif await _write_flow(sessions, store, session, now):
         told = "saved"
-    session.state.is_due = False
+    session.state.is_due = session.state.had_end = False
     if told and meter is not None:
         sessions.emit(
             told, session.state.tag, bytes=len(session.state.base), seconds=meter.seconds(), calls=meter.calls
@@ -127,6 +128,7 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
     current = session.state.record
     assert current is not None
     plain = session.state.encoded
+    has_new_label = session.state.label != current.label
     for attempt in range(ROUNDS):
         if attempt:
             found = await current_flow(sessions, store, current.key, now, current)
@@ -141,11 +143,12 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
             expires=sessions.expiry(now, current.deadline, session.state.extra),
             # Only a request that presented the new id has closed the old one.
             prev=None if session.state.has_closed else current.prev,
-            label=session.state.label,
+            label=session.state.label if has_new_label else current.label,
         )
         fresh = sessions.sealed(fresh, plain)
         if await store.put(fresh, current.version):
             session.state.record = fresh
+            session.state.label = fresh.label
             session.state.base = plain
             return True
         sessions.emit("conflict", session.state.tag)
@@ -199,6 +202,8 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
             return
         if ended is not None and (ended.version, ended.key) != (old.version, old.key):
             plain = merge(session, ended, session.state.kept if change == "login" else None)
+            if session.state.label == old.label:
+                session.state.label = ended.label
     deadline = now + sessions.lasts(session.state.extra) if starts_again or old is None else old.deadline
     await _insert_flow(sessions, store, session, plain, now, created, deadline)
     session.state.change = ""

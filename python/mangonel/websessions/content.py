@@ -45,23 +45,24 @@ def encoded(session: WebSession[Any]) -> bytes:
         raise
     except Exception as error:
         raise codec.blame(value if isinstance(value, dict) else {}, error) from error
-    if len(found) > sessions.max_bytes:
+    # What is stored under a former limit may stay, and shrink.
+    if len(found) > sessions.max_bytes and len(found) > len(state.base):
         _refuse_size(sessions, found)
     return found
 
 
 def fill(session: WebSession[Any], plain: bytes, value: dict[str, Any]) -> None:
-    """Take over what was decoded from `plain`."""
+    """Take over what was decoded from `plain`; whatever a model's validators raise leaves it as it was."""
     state = session.state
     extra = value.pop(RESERVED, None)
+    if state.sessions.model is not None:
+        state.model = state.sessions.from_builtins(value)
     state.base = plain
     state.extra = extra if type(extra) is dict else None
     if state.sessions.model is None:
         if dict.__len__(session):
             session.clear()
         session.update(value)
-    else:
-        state.model = state.sessions.from_builtins(value)
 
 
 def adopt(session: WebSession[Any], record: Record) -> bool:
@@ -75,7 +76,7 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
         return False
     try:
         fill(session, plain, sessions.codec.decode(plain))
-    except (ValueError, TypeError):
+    except Exception:  # a model's validators raise what they like
         sessions.emit("rejected", record.sid.hex(), reason="corrupt")
         return False
     state.record = record
@@ -109,9 +110,15 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
     except Exception as error:
         raise UsageError(f"a merge function failed: {type(error).__name__}: {error}") from error
     plain = encode(value)
-    if len(plain) > sessions.max_bytes:
+    if len(plain) > sessions.max_bytes and len(plain) > len(stored):
         _refuse_size(sessions, plain)
-    fill(session, plain, decode(plain))
+    try:
+        fill(session, plain, decode(plain))
+    except Exception as error:
+        raise UsageError(
+            f"what requests side by side made of the websession is no {_name_of(sessions.model)}: {error}; "
+            "Content(merge=) says by key what both together mean, and lock() keeps them apart"
+        ) from error
     state.base = stored
     state.encoded = plain
     return plain
@@ -122,6 +129,10 @@ def largest_key(sessions: Settled[Any], plain: bytes) -> str:
     codec = sessions.codec
     values = codec.decode(plain)
     return max(values, key=lambda key: len(codec.encode({key: values[key]})), default="")
+
+
+def _name_of(model: Any) -> str:
+    return getattr(model, "__name__", "mapping")
 
 
 def _refuse_size(sessions: Settled[Any], plain: bytes) -> None:

@@ -121,7 +121,12 @@ async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Rec
         )
     now = sessions.now()
     found: list[Record] = await store.find(user)
-    return [record for record in found if record.is_live and now < min(record.expires, record.deadline)]
+    # Some engines find names that differ in spaces at their end as well.
+    return [
+        record
+        for record in found
+        if record.user == user and record.is_live and now < min(record.expires, record.deadline)
+    ]
 
 
 def is_forged(sessions: Settled[Any], record: Record) -> bool:

@@ -85,8 +85,9 @@ async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[
         return not session.state.is_ended
     now = sessions.now()
     found = await current_flow(sessions, store, record.key, now, record)
-    if found is not None and (found.user is None or not await is_revoked_flow(sessions, store, found)):
-        return adopt(session, found)
+    is_there = found is not None and not await is_revoked_flow(sessions, store, found)
+    if found is not None and is_there and adopt(session, found):
+        return True
     session.destroy()
     session.state.record = None
     session.state.is_gone = True
@@ -170,8 +171,14 @@ async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: fl
     old = await store.get(prev)
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
         return True
-    closed = replace(old, version=old.version + 1, issued=now)
+    expires = min(old.expires, _kept_closed(sessions, now))
+    closed = replace(old, version=old.version + 1, issued=now, expires=expires)
     return await store.put(sessions.sealed(closed, SEEN), old.version)
+
+
+def _kept_closed(sessions: Settled[Any], now: float) -> float:
+    """Return until when an old id that opens nothing any more is kept, so that a copy of it is noticed."""
+    return now + max(FOLLOW, sessions.grace, sessions.idle)
 
 
 async def _expire_flow(sessions: Settled[Any], store: Store, record: Record) -> None:
@@ -221,7 +228,8 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         user=None,
         label=None,
         issued=now,
-        expires=now + max(FOLLOW, sessions.grace, sessions.idle),
+        # As long as the websession itself would wait for its visitor, who may be a remembered one.
+        expires=max(_kept_closed(sessions, now), sessions.expiry(now, float("inf"), session.state.extra)),
     )
     if not await store.put(sessions.sealed(alias, b""), old.version):
         await store.delete(fresh.key)

@@ -25,6 +25,7 @@ The laws:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import encoded, fill
@@ -101,6 +102,7 @@ class State:
         clear_site_data: the header Clear-Site-Data goes along.
         challenged, degraded: as the websession's.
         was_answered: the answer's commit has run, whether it succeeded or not.
+        late_end: called with the websession when an end is asked for after the answer; None: the framework notices.
         face: who runs this websession's flows.
     """
 
@@ -133,6 +135,7 @@ class State:
     challenged = False
     degraded = False
     was_answered = False
+    late_end: Callable[[Any], None] | None = None
     face: Any = None
 
     def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
@@ -245,8 +248,7 @@ def discard(session: WebSession[Any]) -> None:
     """Forget what this request changed, because the answer is an error. What was given up stays given up."""
     state = session.state
     record = state.record
-    if state.promised is not None or (state.is_ended and record is not None):
-        return
+    state.permanent = None
     if record is None:
         session.clear()
         state.change, state.is_ended = "", False

@@ -368,6 +368,8 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.user = None
         self.state.change = ""
         self.state.is_ended = self.state.had_end = True
+        if self.state.late_end is not None:
+            self.state.late_end(self)
 
     def invalidate(self) -> None:
         """End it, as `destroy()`; the name that an older Tornado used."""

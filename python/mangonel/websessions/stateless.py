@@ -72,8 +72,10 @@ def commit(session: WebSession[Any], plan: int) -> None:
         session.state.cookie = sessions.cookie.take_back()
         session.state.clear_site_data = bool(sessions.clear_site_data)
         sessions.emit("destroyed", old.sid.hex() if old is not None else "")
+        session.state.had_end = False
         if session.state.encoded == sessions.blank:
             return
+        session.state.is_ended = False
         plan, old = INSERT, None
     change = session.state.change
     if old is None or plan == ROTATE:
@@ -99,6 +101,7 @@ def commit(session: WebSession[Any], plan: int) -> None:
         _refuse(session, len(cookie))
     session.state.record, session.state.base, session.state.cookie = fresh, session.state.encoded, cookie
     session.state.change, session.state.kept, session.state.is_due = "", None, False
+    session.state.had_end = False
     told = change if plan == ROTATE else "created" if plan == INSERT else "saved"
     sessions.emit(
         told, session.state.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session.state.encoded)

@@ -81,6 +81,10 @@ class SessionMiddleware:
         except BaseException as error:
             if not await answer.failed(error):
                 raise
+        else:
+            if session.state.had_end and session.state.record is not None:
+                # After the answer, as in a background task.
+                await answer.commit_failure()
 
 
 class _Answer:
@@ -90,6 +94,7 @@ class _Answer:
         self._session = session
         self._send = send
         self._has_failed = False
+        self._status = 200
         self.has_started = False
 
     async def send(self, message: Message) -> None:
@@ -112,11 +117,9 @@ class _Answer:
         session = self._session
         if self._has_failed:
             return False
-        if not session.state.was_answered or session.state.had_end:
-            try:
-                await _outlast(_commit(session, 500))
-            except WebSessionError as failure:
-                log.error("cannot store the websession: %s", failure)
+        # A commit that was cancelled is one that still has to be done.
+        if not session.state.was_answered or session.state.had_end or session.state.change:
+            await self.commit_failure()
         is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
         if self.has_started or not isinstance(error, Exception):
             return False
@@ -127,15 +130,28 @@ class _Answer:
             await _plain(self._send, error.status if isinstance(error, WebSessionError) else 500, added)
         return is_ours
 
+    async def commit_failure(self) -> None:
+        """Commit what holds whatever the application did."""
+        try:
+            await _outlast(_commit(self._session, 500))
+        except WebSessionError as failure:
+            log.error("cannot store the websession: %s", failure)
+
     async def _start(self, message: Message) -> None:
         self.has_started = True
         session = self._session
+        self._status = message["status"]
         try:
-            await _commit(session, message["status"])
+            await _commit(session, self._status)
         except WebSessionError as error:
             log.error("cannot store the websession: %s", error)
             self._has_failed = True
-            await _plain(self._send, error.status)
+            added: list[tuple[str, str]] = []
+            if error.status == 500:
+                # Its values are what cannot be stored; what was given up stays given up.
+                await self.commit_failure()
+                added = take_headers(session)
+            await _plain(self._send, error.status, added)
             return
         added = take_headers(session)
         if added:
@@ -145,7 +161,7 @@ class _Answer:
 
     async def _late(self) -> None:
         # A streamed answer may have changed it after its start; there can be no new cookie any more.
-        await _commit(self._session, 200)
+        await _commit(self._session, self._status)
 
 
 async def _commit(session: WebSession[Any], status: int) -> None:
@@ -214,16 +230,17 @@ class CSRFMiddleware:
 async def _form_token(content_type: str, receive: Receive) -> tuple[str | None, Receive]:
     """Return the token in a form, and what gives the application the whole form afterwards."""
     held: list[Message] = []
-    body, token = b"", None
+    body, token, look = bytearray(), None, 0
     if content_type.lower().startswith(("application/x-www-form-urlencoded", "multipart/form-data")):
         more = True
         while more and len(body) < FORM_BYTES and token is None:
             held.append(message := await receive())
             body += message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
-            if not more or content_type.lower().startswith("multipart"):
-                token = token_in_form(content_type, body)
-        token = token or token_in_form(content_type, body)
+            # Not at every chunk, which may be a byte: that would cost a stranger little and everybody else much.
+            if more and len(body) >= look and content_type.lower().startswith("multipart"):
+                token, look = token_in_form(content_type, bytes(body)), 2 * len(body)
+        token = token or token_in_form(content_type, bytes(body))
 
     async def again() -> Message:
         return held.pop(0) if held else await receive()
@@ -283,7 +300,7 @@ def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Vis
         if name == "user_agent":
             return _header(scope, b"user-agent")
         if name == "address":
-            if sessions.trust_forwarded and (addresses := _header(scope, b"x-forwarded-for")):
+            if sessions.trust_forwarded and (addresses := _header(scope, b"x-forwarded-for", last=True)):
                 return addresses.rpartition(",")[2].strip()
             client = scope.get("client")
             return str(client[0]) if client else None
@@ -292,8 +309,10 @@ def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Vis
     return Visit(cookie, is_secure, signal, takes_cookies)
 
 
-def _header(scope: Scope, wanted: bytes) -> str | None:
-    for name, value in scope["headers"]:
+def _header(scope: Scope, wanted: bytes, *, last: bool = False) -> str | None:
+    """Return the first header of a name, or the last one: a proxy of ours adds its own behind what a visitor sent."""
+    headers = scope["headers"]
+    for name, value in reversed(headers) if last else headers:
         if name == wanted:
             text: str = value.decode("latin-1")
             return text

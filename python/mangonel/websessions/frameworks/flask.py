@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.websessions.answer import REASONS, last_plan, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
-from mangonel.websessions.errors import CSRFError, StoreError, TooManySessions, UsageError, WebSessionError
+from mangonel.websessions.errors import (
+    CSRFError,
+    LockTimeout,
+    StoreError,
+    TooManySessions,
+    UsageError,
+    WebSessionError,
+)
 from mangonel.websessions.frameworks.wsgi import visit_of
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
@@ -93,6 +100,10 @@ class FlaskSessions(SessionInterface):
             app.logger.exception("cannot store the websession")
             _refuse(response, error.status)
             return
+        except WebSessionError:
+            # Its values cannot be stored. What was given up is committed with Flask's answer to that, or without one.
+            session.state.was_answered = False
+            raise
         for name, value in take_headers(session):
             if name == "Cache-Control":
                 response.headers[name] = value
@@ -147,7 +158,13 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
     def answer(error: WebSessionError) -> Any:
         return flask.Response(str(error), error.status, {"Cache-Control": "no-store"})
 
+    def answer_shortly(error: WebSessionError) -> Any:
+        app.logger.error("cannot answer with the websession: %s", error)
+        return flask.Response(REASONS[error.status], error.status, {"Cache-Control": "no-store"})
+
     app.register_error_handler(CSRFError, answer)
+    for each in (TooManySessions, LockTimeout, StoreError):
+        app.register_error_handler(each, answer_shortly)
 
 
 def honour(config: Any, sessions: WebSessions[Any]) -> None:

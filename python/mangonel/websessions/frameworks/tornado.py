@@ -101,6 +101,7 @@ class SessionMixin(_Base):
     # None until `prepare()`; _NOBODY after it for a request without a cookie, until somebody asks.
     _websession: WebSession[Any] | None = None
     _websession_watch: asyncio.Task[None] | None = None
+    _websession_failed = False
     # Whose method comes next, for each class of handlers. `super()` would look for it at every request.
     _websession_prepares: Any = None
     _websession_finishes: Any = None
@@ -172,7 +173,7 @@ class SessionMixin(_Base):
             # The stream is taken away as soon as we return.
             return self._finish_handshake(session)
         try:
-            plan = last_plan(session, self._status_code)
+            plan = last_plan(session, 500 if self._websession_failed else self._status_code)
         except StoreError as error:
             # It was not loaded; what is left to do is to say so.
             self._websession = _NOBODY
@@ -182,6 +183,7 @@ class SessionMixin(_Base):
                 self._send_cookie(session)
             future: asyncio.Future[None] = self._websession_finishes.finish(self, chunk)
             session.state.visit = _LEFT
+            session.state.late_end = _end_late
             return future
         if chunk is not None:
             self.write(chunk)
@@ -204,9 +206,28 @@ class SessionMixin(_Base):
         if not include_footers and not self._headers_written:
             session = self._websession
             if session is not None and session is not _NOBODY:
-                promise(session)
+                promise(session, self._status_code)
                 self._send_cookie(session)
         return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
+
+    def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        """Answer with an error; one of this package's with the status that suits it.
+
+        Args:
+            status_code: the status.
+            kwargs: as for Tornado's own; `exc_info` is the exception that the handler raised.
+
+        Example:
+            >>> class Page(SessionMixin, RequestHandler):
+            ...     async def get(self):
+            ...         self.send_error(404)
+        """
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        if isinstance(error, WebSessionError) and status_code == 500:
+            status_code = error.status
+        # Of a streamed answer the status has left, and the handler failed all the same.
+        self._websession_failed = self._headers_written
+        super().send_error(status_code, **kwargs)
 
     def on_session_end(self) -> None:
         """Called when a WebSocket's websession has ended meanwhile; closes it."""
@@ -316,6 +337,7 @@ class SessionMixin(_Base):
         except _stream_closed():
             pass  # the client went away, and its data is stored
         session.state.visit = _LEFT
+        session.state.late_end = _end_late
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if (session.state.cookie is not None or session.accessed) and not self._headers_written:
@@ -338,18 +360,13 @@ class SessionMixin(_Base):
                 continue  # told as an event; the next look may do better
 
     def on_connection_close(self) -> None:
-        """Stop watching the websession of a WebSocket, and end it if that was asked for."""
+        """Stop watching the websession of a WebSocket, and end what was to end, whatever became of the handler."""
         if self._websession_watch is not None:
             self._websession_watch.cancel()
         session = self._websession
-        if session is not None and session is not _NOBODY and self._status_code == SWITCHING_PROTOCOLS:
-            state = session.state
-            if state.had_end and state.record is not None:
-                # Values are stored by save(), but what was ended has ended.
-                _commits.add(
-                    task := asyncio.ensure_future(session.state.sessions.asynchronous.commit(session))
-                )
-                task.add_done_callback(_commits.discard)
+        if session is not None and session is not _NOBODY and session.state.had_end:
+            # Values are stored by save() or with the answer, but what was ended has ended.
+            _end_late(session)
         super().on_connection_close()
 
     @staticmethod
@@ -369,7 +386,25 @@ def _next_with(name: str, cls: type) -> type | None:
     return next((each for each in after if name in each.__dict__), None)
 
 
-# Commits of WebSockets that were closed, until they are done.
+def _end_late(session: WebSession[Any]) -> None:
+    """End what was to end after the answer had left, or where there is none."""
+    task = asyncio.ensure_future(_commit_end(session))
+    _commits.add(task)
+    task.add_done_callback(_commits.discard)
+
+
+async def _commit_end(session: WebSession[Any]) -> None:
+    state = session.state
+    if state.had_end and state.record is not None:
+        try:
+            state.headers_left, state.late_end = True, None
+            discard(session)
+            await state.sessions.asynchronous.commit(session)
+        except WebSessionError as error:
+            log.error("cannot end the websession: %s", error)
+
+
+# Commits that no answer waits for, until they are done.
 _commits: set[asyncio.Future[None]] = set()
 
 # Stands for the websession that nobody asked for yet. Nothing is ever done with it.

@@ -52,7 +52,7 @@ class WSGISessions:
         answer = _Answer(session, start_response)
         try:
             body = self.app(environ, answer.start)
-        except Exception as error:
+        except BaseException as error:
             return answer.failed(error)
         return _Body(body, answer)
 
@@ -64,22 +64,25 @@ class _Answer:
         self.session = session
         self._start_response = start_response
         self._added: Headers = []
+        self._status = 200
 
     def start(self, status: str, headers: Headers, exc_info: Any = None) -> Any:
         """Commit, then start the answer."""
-        self._commit(int(status.split(" ", 1)[0]))
+        self._status = int(status.split(" ", 1)[0])
+        self._commit(self._status)
         self._take_headers()
         self.session.state.headers_left = True
         return self._start_response(status, with_headers(headers, self._added), exc_info)
 
-    def failed(self, error: Exception) -> list[bytes]:
+    def failed(self, error: BaseException) -> list[bytes]:
         """Commit what must hold although the application failed; answer where a cookie has to reach the browser.
 
         Raises:
-            Exception: the application's, for the server to answer.
+            BaseException: the application's, for the server to answer.
         """
         state = self.session.state
         if state.headers_left:
+            self._status = 500
             raise error
         is_ours = isinstance(error, WebSessionError)
         if not state.was_answered:
@@ -87,6 +90,8 @@ class _Answer:
                 self._commit(500)
             except WebSessionError as failure:
                 log.error("cannot store the websession: %s", failure)
+        if not isinstance(error, Exception):
+            raise error  # as SystemExit, by which a server stops a worker
         gives_cookie = state.cookie is not None
         self._take_headers()
         if is_ours:
@@ -99,13 +104,25 @@ class _Answer:
 
     def close(self) -> None:
         """Store what a generator changed after the start."""
-        if self.session.state.headers_left:
-            self.session.state.sessions.blocking.commit(self.session)
+        if not self.session.state.headers_left:
+            return
+        try:
+            self._commit(self._status)
+        except WebSessionError as error:
+            if error.status == 500:
+                self._commit(500)
+            raise
 
     def _commit(self, status: int) -> None:
-        plan = last_plan(self.session, status)
-        if plan != NOTHING:
-            self.session.state.sessions.blocking.commit(self.session, plan)
+        state = self.session.state
+        try:
+            plan = last_plan(self.session, status)
+            if plan != NOTHING:
+                state.sessions.blocking.commit(self.session, plan)
+        except WebSessionError as error:
+            # Where its values are what cannot be stored, what was given up is still to be committed, by `failed`.
+            state.was_answered = error.status != 500
+            raise
 
     def _take_headers(self) -> None:
         self._added += take_headers(self.session)
@@ -121,7 +138,9 @@ class _Body:
     def __iter__(self) -> Iterator[bytes]:
         try:
             yield from self._body
-        except Exception as error:
+        except GeneratorExit:  # the server has enough
+            raise
+        except BaseException as error:
             yield from self._answer.failed(error)
 
     def close(self) -> None:
