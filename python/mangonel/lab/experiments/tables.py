@@ -1,0 +1,185 @@
+"""Collections as tables of columns and as lines of JSON, in and out.
+
+What is read was stored by PyMongo, the same for all, and all are given the same schema: the peers differ in what they
+infer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mangonel.lab import documents
+from mangonel.lab.contenders.drivers import PyMongoTypes
+from mangonel.lab.contenders.tables import LINES, NESTED, ROWS
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiments._parts import Tabled
+from mangonel.lab.fixtures import fill
+
+SEEN = 50
+TIMEOUT_S = 300
+
+
+def row(number: int) -> dict[str, Any]:
+    """Three fields."""
+    return {"_id": number, "name": f"name {number:06d}", "total": number * 0.25}
+
+
+def nested(number: int) -> dict[str, Any]:
+    """Eight fields, one a document and one a list."""
+    id, at = PyMongoTypes().ObjectId(f"{number:024x}"), documents.EPOCH + datetime.timedelta(seconds=number)
+    place = {"city": f"city {number % 100}", "code": number % 1000, "owner": id}
+    found = {"_id": id, "n": number, "x": number * 0.25, "name": f"name {number:06d}", "at": at}
+    return {**found, "ok": number % 2 == 0, "place": place, "tags": ["red", "green", "blue"][: number % 4]}
+
+
+VERBS = {"pandas": "frame", "write": "write", "import": "insert_lines", "export": "write_lines"}
+MESSAGE = documents.message()
+
+
+def lined(number: int) -> dict[str, Any]:
+    """A message, a line of about 1100 bytes."""
+    return {"_id": number, **MESSAGE}
+
+
+MAKES = {ROWS: row, NESTED: nested, LINES: lined}
+
+
+class TableTask(Task):
+    """A verb once for all rows of a collection; of a part that writes, into an empty one."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self.verb = VERBS.get(part.id, "table")
+        self.name = NESTED if "nested" in part.id else LINES if part.unit == "line" else ROWS
+        self.count: int = next(iter(EXPERIMENTS[part.unit == "line"].figures(bench.size).values()))
+        self.bench, self.adapter = bench, bench.connect()
+        self.result: Any = None
+        self.arguments: list[Any] = [self.name]
+        self._is_writing = bool(part.write_concern)
+        bench.first(self.name, self._fill)
+
+    def _fill(self) -> str:
+        import pymongo
+
+        with pymongo.MongoClient[Any](self.bench.target.uri) as client:
+            fill(client[self.bench.target.database][self.name], self.count, MAKES[self.name])
+        return self.name
+
+    def verify(self) -> str:
+        self.arrange()
+        self.act()
+        return digest("inserted") if self._is_writing else self.check()
+
+    def check(self) -> str:
+        """Compare the number of rows, and the last ones."""
+        expect("rows", len(self.result), self.count)
+        if self.verb == "frame":
+            return digest([float(self.result["total"].sum()), str(self.result["name"].iloc[-1])])
+        return digest([plain(each) for each in self.result.slice(self.count - SEEN).to_pylist()])
+
+    def arrange(self) -> None:
+        self.result = None
+        if self._is_writing:
+            self.adapter.collection.drop()
+
+    def act(self) -> int:
+        self.result = getattr(self.adapter, self.verb)(*self.arguments)
+        return self.count
+
+    def written(self) -> int | None:
+        return self.count if self._is_writing else None
+
+
+class WriteTask(TableTask):
+    """A table of three fields into a collection."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        import pyarrow
+
+        super().__init__(part, bench)
+        self.arguments = [pyarrow.Table.from_pylist([row(number) for number in range(self.count)])]
+
+
+class FileTask(TableTask):
+    """Lines of a file into a collection, or a collection into a file."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        bench.kept[part.id] = stack = contextlib.ExitStack()
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mangonel-lab-lines-"))
+        self._path = Path(folder) / "lines.jsonl"
+        self.arguments.append(self._path)
+        if self._is_writing:
+            self._path.write_text("".join(json.dumps(lined(n)) + "\n" for n in range(self.count)))
+
+    def check(self) -> str:
+        lines = self._path.read_text().splitlines()
+        expect("lines", len(lines), self.count)
+        return digest(json.loads(lines[-1]))
+
+
+class MemoryTask(TableTask):
+    """A process of its own makes a table, and says how much it grew."""
+
+    def check(self) -> str:
+        return digest("made")
+
+    def act(self) -> int:
+        target, module = self.bench.target, "mangonel.lab.contenders.tables"
+        command = [sys.executable, "-m", module, self.bench.name, target.uri, target.database, self.name]
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+        self.result = json.loads(told.stdout)
+        return 1
+
+    def extras(self) -> dict[str, float]:
+        return {"of_table": self.result["growth"] / self.result["table"]}
+
+
+class TextTask(Task):
+    """A document from text or to text, so many times."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        verb, _, shape = part.id.partition("-")
+        self._act: Callable[[list[Any]], list[Any]] = getattr(bench.connect(), verb)
+        self._document = documents.full(PyMongoTypes()) if shape == "full" else MESSAGE
+        from bson import json_util
+
+        line = json_util.dumps(self._document, json_options=json_util.CANONICAL_JSON_OPTIONS)
+        given = line if verb == "loads" else bench.adapter.loads([line])[0]
+        self._given = [given] * part.operations
+        self._read: Any = json_util.loads if verb == "dumps" else lambda found: found
+
+    def verify(self) -> str:
+        found = digest(self._read(self._act(self._given[:1])[0]))
+        expect("document", found, digest(self._document))
+        return found
+
+    def act(self) -> int:
+        return len(self._act(self._given))
+
+
+def expect(what: str, found: Any, expected: Any) -> None:
+    """Raise where these differ."""
+    if found != expected:
+        raise AssertionError(f"expected {what} {expected}, got {found}")
+
+
+def plain(value: Any) -> Any:
+    """A value without the class that ids get where their extension type is known."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return getattr(value, "binary", value)
+
+
+EXPERIMENTS = (
+    Tabled("arrow", {"memory": MemoryTask, "write": WriteTask, "": TableTask}),
+    Tabled("jsonl", {"loads": TextTask, "dumps": TextTask, "": FileTask}),
+)
