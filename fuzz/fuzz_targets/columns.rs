@@ -17,6 +17,9 @@ fn build(rules: u8, data: &[u8]) {
     let schema = schema();
     let schema = (rules & 4 != 0).then_some(schema.as_slice());
     let mut builder = Builder::new(schema, misfit, usize::from(rules >> 3 & 7));
+    if rules & 3 == 3 {
+        builder = builder.with_categories().with_null_paths().expect("no column is called so");
+    }
     let mut rest = data;
     // The same documents again, so that small inputs meet columns that exist.
     for _ in 0..2 {
@@ -45,6 +48,7 @@ fn schema() -> Vec<Field> {
         field("b", Kind::List(Box::new(Kind::Struct(vec![field("a", Kind::Uuid), field("d", Kind::Text)])))),
         field("d", Kind::Decimal { precision: 9, scale: 2 }),
         field("_id", Kind::ObjectId),
+        field("c", Kind::Category),
     ]
 }
 
@@ -81,6 +85,12 @@ fn check_column(column: &Column) {
             for at in 0..len {
                 std::str::from_utf8(texts.get(at)).expect("text is UTF-8");
             }
+        }
+        Data::Category(values) => {
+            assert_eq!(values.indexes.len(), len);
+            let count = values.count();
+            assert!(values.indexes.iter().all(|index| (*index as usize) < count.max(1)));
+            check_offsets(&values.texts.offsets, count, values.texts.bytes.len());
         }
         Data::Binary(texts) => check_offsets(&texts.offsets, len, texts.bytes.len()),
         Data::List { offsets, items } => {

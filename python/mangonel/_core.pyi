@@ -174,7 +174,12 @@ def decode_fields(data: Buffer, codec_options: CodecOptions[Any] | None = None) 
 @final
 class ColumnBuilder:
     def __new__(
-        cls, schema: Sequence[tuple[str, Any]] | None, misfit: str, chunk_rows: int
+        cls,
+        schema: Sequence[tuple[str, Any]] | None,
+        misfit: str,
+        chunk_rows: int,
+        missing: str = "null",
+        has_categories: bool = False,
     ) -> ColumnBuilder: ...
     def add(self, batch: Batch) -> None: ...
     def add_bytes(self, data: bytes) -> None: ...

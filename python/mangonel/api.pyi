@@ -253,12 +253,48 @@ class Cursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _DocumentType: ...
 
@@ -338,12 +374,48 @@ class RawBatchCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
 
@@ -383,12 +455,48 @@ class CommandCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _DocumentType: ...
 
@@ -428,12 +536,48 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
 
@@ -1194,12 +1338,48 @@ class AsyncCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    async def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    async def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    async def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    async def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    async def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    async def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[_DocumentType]: ...
 
@@ -1279,12 +1459,48 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    async def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    async def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    async def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    async def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    async def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    async def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[bytes]: ...
 
@@ -1324,12 +1540,48 @@ class AsyncCommandCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    async def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    async def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    async def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    async def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    async def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    async def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[_DocumentType]: ...
 
@@ -1369,12 +1621,48 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    async def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    async def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    async def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    async def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    async def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    async def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[bytes]: ...
 

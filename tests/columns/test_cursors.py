@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mangonel import AsyncMongoClient, MongoClient
+from mangonel import AsyncMongoClient, CursorType, MongoClient
 from mangonel.arrow import (
     ColumnError,
     Schema,
@@ -165,3 +165,92 @@ def test_tables_are_written_as_documents(stored: Any) -> None:
     assert (copy["n"], copy["x"], copy["in"]["tags"]) == (7, 3.5, ["a", "b"])
     assert write(stored.few, pa.table({"a": [1, None]}), exclude_none=True) == {"insertedCount": 2}
     assert [sorted(each) for each in stored.few.find()] == [["_id", "a"], ["_id"]]
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch": True}, {"cursor_type": CursorType.EXHAUST}], ids=str)
+@pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
+def test_every_way_of_reading_gives_all_rows(
+    stored: Any, standalone: Server, options: dict[str, Any], is_async: bool
+) -> None:
+    async def play() -> None:
+        client: Any = (AsyncMongoClient if is_async else MongoClient)(standalone.uri)
+        found = client[stored.name].rows.find({}, {"n": 1, "x": 1}, batch_size=90, **options)
+        for way in ("to_arrow", "to_polars", "to_pandas", "to_numpy"):
+            made = getattr(found.clone(), way)()
+            made = await made if is_async else made
+            column = (pa.table(made) if way == "to_arrow" else made)["n"]
+            assert [int(value) for value in (column.to_pylist() if way == "to_arrow" else column)] == list(
+                range(ROWS)
+            ), way
+        tables = found.iter_arrow(rows=130)
+        sizes = [len(part) async for part in tables] if is_async else [len(part) for part in tables]
+        assert sizes == [130, 130, 130, 110]
+        if is_async:
+            await client.close()
+        else:
+            client.close()
+
+    asyncio.run(play())
+
+
+def test_columns_of_nulls_alone_are_kept(stored: Any) -> None:
+    # mongo-arrow 225: they were lost, in documents as well.
+    stored.nulls.insert_many([{"_id": n, "none": None, "in": {"none": None}} for n in range(3)])
+
+    made = pa.table(stored.nulls.find().to_arrow())
+
+    assert made.column_names == ["_id", "none", "in"]
+    assert made["in"].to_pylist() == [{"none": None}] * 3
+    assert stored.nulls.find().to_polars()["none"].null_count() == 3
+    assert stored.nulls.find().to_pandas()["none"].isna().all()
+
+
+def test_ids_inside_of_documents_and_lists_are_read_by_polars(stored: Any) -> None:
+    # mongo-arrow 219: Polars broke on the extension type of an inner id.
+    polars = pytest.importorskip("polars")
+    id = ObjectId()
+    stored.ids.insert_one({"_id": id, "in": {"id": id, "deep": [{"id": id}]}, "list": [id]})
+
+    for schema in (
+        None,
+        {"_id": ObjectId, "in": {"id": ObjectId, "deep": [{"id": ObjectId}]}, "list": [ObjectId]},
+    ):
+        frame = stored.ids.find().to_polars(schema)
+        assert isinstance(frame, polars.DataFrame)
+        assert bytes(frame["in"][0]["id"]) == id.binary
+        assert bytes(frame["in"][0]["deep"][0]["id"]) == id.binary
+        assert bytes(frame["list"][0][0]) == id.binary
+
+
+def test_nested_documents_become_no_python_objects(stored: Any) -> None:
+    # mongo-arrow 169: nested fields were four times slower, since each value became an object.
+    import gc
+
+    made = stored.rows.find().to_arrow()
+    gc.collect()
+    before = len(gc.get_objects())
+    again = stored.rows.find().to_arrow()
+    gc.collect()
+
+    assert len(made) == len(again) == ROWS
+    assert len(gc.get_objects()) - before < ROWS
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_null_and_missing_come_back_from_the_server_and_go_there(stored: Any, parallel: int) -> None:
+    cases: list[dict[str, Any]] = [
+        {},
+        {"in": None},
+        {"in": {}},
+        {"in": {"a": None}},
+        {"in": {"a": 1}},
+        {"l": [None]},
+    ]
+    found, copies = stored[f"missing_{parallel}"], stored[f"copies_{parallel}"]
+    found.insert_many([{"_id": n, **cases[n % len(cases)]} for n in range(60)])
+    schema = {"_id": int, "in": {"a": int}, "l": [int]}
+
+    for given in (schema, None):
+        copies.drop()
+        copies.insert_arrow(found.find().to_arrow(given, missing="distinguish", parallel=parallel))
+        assert copies.find().sort("_id", 1).to_list() == found.find().sort("_id", 1).to_list()

@@ -250,3 +250,13 @@ def test_rows_are_a_sequence() -> None:
     with pytest.raises(IndexError):
         part[3]
     assert decode(_core.encode(part[0], False, _codec())) == {"_id": 3}
+
+
+def test_relations_of_duckdb_are_inserted(database: Any) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql("select i as _id, i * 0.5 as x, {'c': [i]} as d from range(3000) t(i) order by i")
+
+    result = database.relation.insert_arrow(relation)
+
+    assert result.inserted_count == 3000
+    assert database.relation.find_one({"_id": 7}) == {"_id": 7, "x": Decimal128("3.5"), "d": {"c": [7]}}

@@ -3,8 +3,9 @@
 use mangonel_bson::RawDocument;
 
 use crate::column::{Column, Rules};
-use crate::fields::Fields;
+use crate::fields::{Fields, taken};
 use crate::kind::{Field, Kind};
+use crate::null_paths::{NULL_PATHS, NullPaths};
 use crate::problem::{Failure, Misfit, Problem};
 
 /// BSON that one chunk takes. As text it is at most six times as long, so that no offset leaves 31 bits.
@@ -15,6 +16,8 @@ const CHUNK_BYTES: usize = 128 << 20;
 pub struct Chunk {
     rows: usize,
     fields: Fields,
+    /// One of the columns once the table is taken.
+    null_paths: Option<Column>,
 }
 
 impl Chunk {
@@ -63,8 +66,34 @@ impl Builder {
             chunk_rows: chunk_rows.max(1),
             chunks: Vec::new(),
             appended: (0, 0),
-            rules: Rules { is_inferring: schema.is_none(), misfit, columns: 0, depth: 0 },
+            rules: Rules {
+                is_inferring: schema.is_none(),
+                misfit,
+                columns: 0,
+                depth: 0,
+                has_categories: false,
+                nulls: None,
+            },
         }
+    }
+
+    /// Makes categories of the strings whose columns are inferred.
+    #[must_use]
+    pub fn with_categories(mut self) -> Self {
+        self.rules.has_categories = true;
+        self
+    }
+
+    /// Tells null from missing by a last column, `NULL_PATHS`: the paths of the fields that are null in a row.
+    ///
+    /// # Errors
+    /// The schema has a column of that name.
+    pub fn with_null_paths(mut self) -> Result<Self, Failure> {
+        if self.fields.names().iter().any(|name| name == NULL_PATHS) {
+            return Err(Failure::without_document(&taken()));
+        }
+        self.rules.nulls = Some(NullPaths::new());
+        Ok(self)
     }
 
     /// Appends a document as a row.
@@ -78,6 +107,7 @@ impl Builder {
         }
         self.fields
             .push(document, self.rows, &mut self.rules)
+            .and_then(|()| self.rules.nulls.as_mut().map_or(Ok(()), NullPaths::end_row))
             .map_err(|problem| Failure::new(&problem, document))?;
         self.rows += 1;
         self.bytes += size;
@@ -108,7 +138,8 @@ impl Builder {
         }
         let mut fields = std::mem::replace(&mut self.fields, next);
         fields.columns.iter_mut().for_each(Column::shrink);
-        self.chunks.push(Chunk { rows: self.rows, fields });
+        let null_paths = self.rules.nulls.as_mut().map(|nulls| nulls.take(self.rows));
+        self.chunks.push(Chunk { rows: self.rows, fields, null_paths });
         self.rows = 0;
         self.bytes = 0;
     }
@@ -121,7 +152,8 @@ impl Builder {
     pub fn take(&mut self) -> Result<Table, Failure> {
         self.seal();
         let fields = self.settle()?;
-        Ok(Table { fields, chunks: std::mem::take(&mut self.chunks) })
+        let chunks = std::mem::take(&mut self.chunks);
+        Ok(self.table(fields, chunks))
     }
 
     /// Returns the first chunk, or the rows there are if none is full; as for `take`.
@@ -134,7 +166,20 @@ impl Builder {
         }
         let fields = self.settle()?;
         let count = self.chunks.len().min(1);
-        Ok(Table { fields, chunks: self.chunks.drain(..count).collect() })
+        let chunks = self.chunks.drain(..count).collect();
+        Ok(self.table(fields, chunks))
+    }
+
+    fn table(&self, mut fields: Vec<Field>, mut chunks: Vec<Chunk>) -> Table {
+        if self.rules.nulls.is_some() {
+            fields.push(NullPaths::field());
+        }
+        for chunk in &mut chunks {
+            if let Some(column) = chunk.null_paths.take() {
+                chunk.fields.add(NULL_PATHS.to_owned(), column);
+            }
+        }
+        Table { fields, chunks }
     }
 
     /// Gives all chunks the kinds that there are by now, which hold from here on.

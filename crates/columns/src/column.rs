@@ -4,8 +4,10 @@ use mangonel_bson::decimal128::Parts;
 use mangonel_bson::{Decimal128, JsonMode, RawArray, RawValue};
 
 use crate::bits::Bits;
+use crate::categories::Categories;
 use crate::fields::Fields;
 use crate::kind::Kind;
+use crate::null_paths::NullPaths;
 use crate::problem::{Misfit, Outcome, Problem};
 use crate::{MAX_COLUMNS, MAX_DEPTH};
 
@@ -23,6 +25,7 @@ pub enum Data {
     Uuid(Vec<[u8; 16]>),
     Decimal { values: Vec<i128>, precision: u8, scale: u8 },
     Text(Texts),
+    Category(Categories),
     Binary(Texts),
     List { offsets: Vec<i32>, items: Box<Column> },
     Struct(Fields),
@@ -85,9 +88,21 @@ pub(crate) struct Rules {
     pub misfit: Misfit,
     pub columns: usize,
     pub depth: usize,
+    /// Whether inferred columns of strings are categories.
+    pub has_categories: bool,
+    /// Where null is told from missing.
+    pub nulls: Option<NullPaths>,
 }
 
 impl Rules {
+    /// The kind that a value asks for.
+    fn kind_of(&self, value: &RawValue<'_>) -> Kind {
+        match value {
+            RawValue::String(_) if self.has_categories => Kind::Category,
+            value => Kind::of(value),
+        }
+    }
+
     pub(crate) fn enter(&mut self) -> Outcome {
         if self.depth == MAX_DEPTH {
             return Err(Problem::new(format!("expected at most {MAX_DEPTH} levels of nesting, found more")));
@@ -161,10 +176,16 @@ impl Column {
             Data::Uuid(_) => Kind::Uuid,
             Data::Decimal { precision, scale, .. } => Kind::Decimal { precision: *precision, scale: *scale },
             Data::Text(_) => Kind::Text,
+            Data::Category(_) => Kind::Category,
             Data::Binary(_) => Kind::Binary,
             Data::List { items, .. } => Kind::List(Box::new(items.kind())),
             Data::Struct(fields) => Kind::Struct(fields.kinds()),
         }
+    }
+
+    /// Whether the last value is null.
+    pub(crate) fn ends_with_null(&self) -> bool {
+        self.nulls > 0 && !self.valid.get(self.len.wrapping_sub(1))
     }
 
     #[inline]
@@ -199,6 +220,7 @@ impl Column {
             (Data::Int64(values), RawValue::Int64(value)) => values.push(value),
             (Data::Double(values), RawValue::Double(value)) => values.push(value),
             (Data::Text(texts), RawValue::String(value)) => texts.push(value.as_bytes())?,
+            (Data::Category(values), RawValue::String(value)) => values.push(value.as_bytes())?,
             (Data::ObjectId(values), RawValue::ObjectId(value)) => values.push(value.bytes()),
             (Data::Date { millis, .. }, RawValue::DateTime(value)) => millis.push(value),
             (Data::Bool(bits), RawValue::Boolean(value)) => bits.push(value),
@@ -240,11 +262,14 @@ impl Column {
                 Some(value) => values.push(value),
                 None => return self.misfit(value, rules),
             },
-            (Data::Text(texts), RawValue::Symbol(value) | RawValue::JavaScript(value)) => {
-                texts.push(value.as_bytes())?;
+            (Data::Text(texts), value) if matches!(Kind::of(&value), Kind::Text) => {
+                push_as_text(texts, value)?
             }
-            (Data::Text(texts), RawValue::Decimal128(value)) => texts.push(value.to_string().as_bytes())?,
-            (Data::Text(texts), value) if matches!(Kind::of(&value), Kind::Text) => push_json(texts, value)?,
+            (Data::Category(values), value) if matches!(Kind::of(&value), Kind::Text) => {
+                let mut texts = Texts::new();
+                push_as_text(&mut texts, value)?;
+                values.push(&texts.bytes)?;
+            }
             (_, value) => return self.misfit(value, rules),
         }
         self.mark_valid();
@@ -254,7 +279,7 @@ impl Column {
     #[cold]
     fn misfit(&mut self, value: RawValue<'_>, rules: &mut Rules) -> Outcome {
         if rules.is_inferring
-            && let Some(kind) = self.kind().joined(&Kind::of(&value))
+            && let Some(kind) = self.kind().joined(&rules.kind_of(&value))
             && kind != self.kind()
             && self.widen(&kind)?
         {
@@ -273,6 +298,11 @@ impl Column {
         }
         match &mut self.data {
             Data::Text(texts) if rules.misfit == Misfit::Text => push_json(texts, value)?,
+            Data::Category(values) if rules.misfit == Misfit::Text => {
+                let mut texts = Texts::new();
+                push_json(&mut texts, value)?;
+                values.push(&texts.bytes)?;
+            }
             _ => {
                 let (expected, found) = (self.kind().name(), value.element_type().name());
                 return Err(Problem::new(format!("expected {expected}, found {found}")));
@@ -299,6 +329,7 @@ impl Column {
                 room(&mut texts.offsets, &like.offsets);
                 room(&mut texts.bytes, &like.bytes);
             }
+            (Data::Category(values), Data::Category(like)) => room(&mut values.indexes, &like.indexes),
             (Data::List { offsets, items }, Data::List { offsets: like_offsets, items: like_items }) => {
                 room(offsets, like_offsets);
                 items.reserve(like_items);
@@ -330,6 +361,7 @@ impl Column {
                 texts.offsets.shrink_to_fit();
                 texts.bytes.shrink_to_fit();
             }
+            Data::Category(values) => values.shrink(),
             Data::List { offsets, items } => {
                 offsets.shrink_to_fit();
                 items.shrink();
@@ -341,9 +373,27 @@ impl Column {
 
 fn push_items(items: &mut Column, array: RawArray<'_>, rules: &mut Rules) -> Outcome {
     for (index, value) in array.iter().enumerate() {
+        // An item is always there: its own null is none of the paths, those of a document in it are.
+        if let Some(nulls) = &mut rules.nulls {
+            nulls.path.enter(&index.to_string());
+        }
         items.push(value?, rules).map_err(|problem| problem.under(index.to_string()))?;
+        if let Some(nulls) = &mut rules.nulls {
+            nulls.path.leave();
+        }
     }
     Ok(())
+}
+
+/// Appends what has no kind but text.
+fn push_as_text(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
+    match value {
+        RawValue::String(value) | RawValue::Symbol(value) | RawValue::JavaScript(value) => {
+            texts.push(value.as_bytes())
+        }
+        RawValue::Decimal128(value) => texts.push(value.to_string().as_bytes()),
+        value => push_json(texts, value),
+    }
 }
 
 fn push_json(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
@@ -402,6 +452,7 @@ impl Data {
                 Self::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
             }
             Kind::Text => Self::Text(Texts::new()),
+            Kind::Category => Self::Category(Categories::new()),
             Kind::Binary => Self::Binary(Texts::new()),
             Kind::List(kind) => Self::List { offsets: vec![0], items: Box::new(Column::new(kind)) },
             Kind::Struct(fields) => Self::Struct(Fields::new(fields)),
@@ -427,6 +478,7 @@ impl Data {
             Self::ObjectId(values) => more(values, [0; 12], count),
             Self::Uuid(values) => more(values, [0; 16], count),
             Self::Decimal { values, .. } => more(values, 0, count),
+            Self::Category(values) => more(&mut values.indexes, 0, count),
             Self::Text(texts) | Self::Binary(texts) => repeat_last(&mut texts.offsets, count),
             Self::List { offsets, .. } => repeat_last(offsets, count),
             Self::Struct(fields) => {

@@ -6,6 +6,7 @@ use mangonel_bson::RawDocument;
 
 use crate::column::{Column, Rules};
 use crate::kind::{Field, Kind};
+use crate::null_paths::NULL_PATHS;
 use crate::problem::{Outcome, Problem};
 
 /// Beyond so many fields a key is looked up in a table.
@@ -76,6 +77,9 @@ impl Fields {
                     let name = std::str::from_utf8(key)
                         .map_err(|_| Problem::new("invalid BSON: a key that is no UTF-8"))?;
                     rules.count_column().map_err(|problem| problem.under(name))?;
+                    if name == NULL_PATHS && rules.depth == 0 && rules.nulls.is_some() {
+                        return Err(taken());
+                    }
                     self.add(name.to_owned(), Column::of_nulls(&Kind::Null, row));
                     self.names.len() - 1
                 }
@@ -85,7 +89,16 @@ impl Fields {
             if column.len > row {
                 continue;
             }
+            if let Some(nulls) = &mut rules.nulls {
+                nulls.path.enter(&self.names[at]);
+            }
             column.push(value, rules).map_err(|problem| problem.under(String::from_utf8_lossy(key)))?;
+            if let Some(nulls) = &mut rules.nulls {
+                if column.ends_with_null() {
+                    nulls.note()?;
+                }
+                nulls.path.leave();
+            }
             filled += 1;
             expected = at + 1;
         }
@@ -98,4 +111,10 @@ impl Fields {
         }
         Ok(())
     }
+}
+
+/// A field is called like the column that tells null from missing.
+#[cold]
+pub(crate) fn taken() -> Box<Problem> {
+    Problem::new(format!("expected no field called {NULL_PATHS:?} beside the column of that name, found one"))
 }

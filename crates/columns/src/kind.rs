@@ -33,6 +33,8 @@ pub enum Kind {
     },
     /// UTF-8; also what has no kind of its own, as extended JSON.
     Text,
+    /// UTF-8 that repeats: indexes into texts that are kept once.
+    Category,
     /// Bytes of any subtype.
     Binary,
     /// Arrays.
@@ -94,6 +96,7 @@ impl Kind {
             Self::Uuid => "UUID".into(),
             Self::Decimal { precision, scale } => format!("decimal128({precision}, {scale})"),
             Self::Text => "string".into(),
+            Self::Category => "category".into(),
             Self::Binary => "binary".into(),
             Self::List(_) => "list".into(),
             Self::Struct(_) => "struct".into(),

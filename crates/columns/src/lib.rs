@@ -5,9 +5,11 @@
 
 mod bits;
 mod builder;
+mod categories;
 mod column;
 mod fields;
 mod kind;
+mod null_paths;
 mod problem;
 pub mod rows;
 mod text;
@@ -15,9 +17,11 @@ mod widen;
 
 pub use bits::Bits;
 pub use builder::{Builder, Chunk, Table};
+pub use categories::Categories;
 pub use column::{Column, Data, Texts};
 pub use fields::Fields;
 pub use kind::{Field, Kind};
+pub use null_paths::NULL_PATHS;
 pub use problem::{Failure, Misfit};
 
 /// Levels of documents and arrays inside each other that become columns.

@@ -48,8 +48,12 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
         Data::Decimal { values, scale, .. } => {
             let _ = write!(out, "{}e-{scale}", values[at]);
         }
-        Data::Text(texts) => {
-            let text = String::from_utf8_lossy(texts.get(at));
+        Data::Text(_) | Data::Category(_) => {
+            let text = String::from_utf8_lossy(match &column.data {
+                Data::Category(values) => values.get(at),
+                Data::Text(texts) => texts.get(at),
+                _ => &[],
+            });
             if is_inside { push_string(&text, false, out) } else { out.extend_from_slice(text.as_bytes()) }
         }
         Data::Binary(texts) => {

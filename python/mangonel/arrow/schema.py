@@ -46,6 +46,7 @@ _BY_NAME: dict[str, _Kind] = {
     "string": "string",
     "str": "string",
     "large_string": "string",
+    "category": "category",
     "binary": "binary",
     "large_binary": "binary",
     "fixed_size_binary[12]": "object_id",
@@ -57,7 +58,8 @@ class Schema:
     """Names and types of columns, as PyMongoArrow has them.
 
     Types are Python's (`int`, `float`, `str`, `bool`, `bytes`, `datetime`, `ObjectId`, `Decimal128`, `uuid.UUID`), a
-    list of one type, a mapping of names and types for documents, names such as "int32", or pyarrow's data types.
+    list of one type, a mapping of names and types for documents, names such as "int32" or "category" (strings that
+    repeat), or pyarrow's data types.
 
     Args:
         schema: a mapping of names and types.
@@ -152,15 +154,18 @@ def _arrow_kind(given: Any, name: str) -> _Kind | None:
         return ("struct", [(field.name, _kind_of(field.type, f"{name}.{field.name}")) for field in fields])
     if text.startswith(("list<", "large_list<")):
         return ("list", _kind_of(given.value_type, name))
+    if text.startswith("dictionary<") and str(given.value_type) in ("string", "large_string"):
+        return "category"
     if text.startswith("decimal128("):
         return ("decimal", given.precision, given.scale)
     return None
 
 
-def projection_of(fields: Sequence[tuple[str, _Kind]]) -> dict[str, int] | None:
+def projection_of(fields: Sequence[tuple[str, _Kind]], *, is_deep: bool = True) -> dict[str, int] | None:
     """Return what the server need send for these columns; None: all, since a name could be taken for a path.
 
-    The `_id` is asked for as well, so that errors can name it.
+    The `_id` is asked for as well, so that errors can name it. Deep: only those fields of a document that have columns;
+    a null where a document is expected then does not come at all.
     """
     found: dict[str, int] = {}
     paths: list[tuple[str, str, _Kind]] = [(name, name, kind) for name, kind in fields]
@@ -168,7 +173,7 @@ def projection_of(fields: Sequence[tuple[str, _Kind]]) -> dict[str, int] | None:
         path, name, kind = paths.pop(0)
         if not name or "." in name or "$" in name or "\0" in name:
             return None
-        if isinstance(kind, tuple) and kind[0] == "struct" and kind[1]:
+        if is_deep and isinstance(kind, tuple) and kind[0] == "struct" and kind[1]:
             paths.extend((f"{path}.{inner}", inner, of) for inner, of in kind[1])
         else:
             found[path] = 1

@@ -290,12 +290,48 @@ class GridOutCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
 
 class AsyncGridOutCursor(Generic[_DocumentType]):
@@ -357,12 +393,48 @@ class AsyncGridOutCursor(Generic[_DocumentType]):
         schema: object = None,
         *,
         misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
         rows: int = ...,
     ) -> _core.ArrowTable: ...
-    def iter_arrow(self, schema: object = None, *, rows: int = ..., misfit: str = "raise") -> ArrowTables: ...
-    async def to_polars(self, schema: object = None, *, misfit: str = "raise") -> PolarsFrame: ...
-    async def to_pandas(self, schema: object = None, *, misfit: str = "raise") -> PandasFrame: ...
-    async def to_numpy(self, schema: object = None, *, misfit: str = "raise") -> NumpyArrays: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int = ...,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables: ...
+    async def to_polars(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PolarsFrame: ...
+    async def to_pandas(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> PandasFrame: ...
+    async def to_numpy(
+        self,
+        schema: object = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
 
 class GridFS:

@@ -6,6 +6,7 @@ use mangonel_bson::{
     begin_document, begin_subdocument, binary, end_document,
 };
 
+use crate::null_paths::{NULL_PATHS, Path};
 use crate::problem::{Failure, Outcome, Problem};
 use crate::rows::form::{Form, Moment};
 use crate::rows::values::{Cells, Pieces, Source, Values};
@@ -23,6 +24,45 @@ pub struct Rows<'a> {
     valid: Option<&'a [u8]>,
     has_ids: bool,
     skips_nulls: bool,
+    /// Lists of the paths that are null; other nulls are fields that a document lacks.
+    null_paths: Option<Values<'a>>,
+}
+
+/// What is written, and how.
+struct Context<'a> {
+    /// Bytes at which a document is given up.
+    limit: usize,
+    /// Where null is told from missing.
+    nulls: Option<Nulls<'a>>,
+}
+
+/// The paths of a document that are null, and the place that is written now.
+struct Nulls<'a> {
+    paths: Vec<&'a str>,
+    path: Path,
+}
+
+impl Context<'_> {
+    fn enter(&mut self, key: &str) {
+        if let Some(nulls) = &mut self.nulls
+            && !nulls.paths.is_empty()
+        {
+            nulls.path.enter(key);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(nulls) = &mut self.nulls
+            && !nulls.paths.is_empty()
+        {
+            nulls.path.leave();
+        }
+    }
+
+    /// Whether a null at the present place is a field that the document lacks.
+    fn lacks(&self) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| !nulls.paths.contains(&nulls.path.text()))
+    }
 }
 
 impl<'a> Rows<'a> {
@@ -35,11 +75,20 @@ impl<'a> Rows<'a> {
         let Cells::Struct(mut columns) = cells else {
             return Err("expected a table or an array of documents, found an array of something else".into());
         };
+        let null_paths = columns.iter().position(|(name, _)| *name == NULL_PATHS);
+        let null_paths = null_paths.map(|at| columns.remove(at).1);
+        if let Some(values) = &null_paths
+            && !matches!(&values.cells, Cells::List(_, items) if matches!(items.cells, Cells::Text(_) | Cells::Null))
+        {
+            return Err(format!(
+                "expected lists of paths in the column {NULL_PATHS:?}, found something else"
+            ));
+        }
         let id = columns.iter().position(|(name, _)| *name == "_id");
         if let Some(at) = id {
             columns[..=at].rotate_right(1);
         }
-        Ok(Self { len, start, columns, valid, has_ids: id.is_some(), skips_nulls })
+        Ok(Self { len, start, columns, valid, has_ids: id.is_some(), skips_nulls, null_paths })
     }
 
     /// How many.
@@ -75,10 +124,18 @@ impl<'a> Rows<'a> {
         }
         let begin = begin_document(out);
         let limit = out.len().saturating_add(MAX_BYTES);
+        let nulls = self.null_paths.as_ref().map(|values| paths(values, at)).transpose()?;
+        let nulls = nulls.map(|paths| Nulls { paths, path: Path::default() });
+        let mut context = Context { limit, nulls };
         let mut columns = self.columns.iter();
         let lacks_id = match self.columns.first() {
-            Some((_, ids)) if self.has_ids => self.skips_nulls && ids.is_null(ids.start + at),
-            _ => true,
+            Some((_, ids)) if self.has_ids && ids.is_null(ids.start + at) => {
+                context.enter("_id");
+                let lacks = self.skips_nulls || context.lacks();
+                context.leave();
+                lacks
+            }
+            _ => !self.has_ids,
         };
         if lacks_id {
             append_object_id(out, "_id", id());
@@ -90,11 +147,47 @@ impl<'a> Rows<'a> {
             if self.skips_nulls && values.is_null(values.start + at) {
                 continue;
             }
-            append(values, at, name, limit, out).map_err(|problem| problem.under(*name))?;
+            field(values, at, name, &mut context, out)?;
         }
         end_document(out, begin);
         Ok(())
     }
+}
+
+/// The paths of a row that are null.
+fn paths<'a>(values: &'a Values<'a>, row: usize) -> Outcome<Vec<&'a str>> {
+    let at = values.start + row;
+    let Cells::List(offsets, items) = &values.cells else { return Ok(Vec::new()) };
+    if values.is_null(at) {
+        return Ok(Vec::new());
+    }
+    let range = offsets.range(at).filter(|range| range.start <= range.end && range.end <= items.len);
+    let mut found = Vec::new();
+    for index in range.ok_or_else(broken)? {
+        let at = items.start + index;
+        if let Cells::Text(pieces) = &items.cells
+            && !items.is_null(at)
+        {
+            found.push(text(pieces.get(at).ok_or_else(broken)?)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Appends a field of a document, unless the document lacks it.
+fn field(
+    values: &Values<'_>,
+    index: usize,
+    name: &str,
+    context: &mut Context<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    context.enter(name);
+    if !(values.is_null(values.start + index) && context.lacks()) {
+        append(values, index, name, context, out).map_err(|problem| problem.under(name))?;
+    }
+    context.leave();
+    Ok(())
 }
 
 #[cold]
@@ -103,7 +196,13 @@ fn broken() -> Box<Problem> {
 }
 
 /// Appends a value under a key. `index` counts from the first value of the array.
-fn append(values: &Values<'_>, index: usize, key: &str, limit: usize, out: &mut Vec<u8>) -> Outcome {
+fn append(
+    values: &Values<'_>,
+    index: usize,
+    key: &str,
+    context: &mut Context<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let at = values.start + index;
     if values.is_null(at) {
         append_null(out, key);
@@ -172,15 +271,15 @@ fn append(values: &Values<'_>, index: usize, key: &str, limit: usize, out: &mut 
             append_binary(out, key, *subtype, bytes);
             Ok(())
         })?,
-        Cells::List(offsets, items) => list(offsets.range(at).ok_or_else(broken)?, items, key, limit, out)?,
+        Cells::List(offsets, items) => list(offsets.range(at).ok_or_else(broken)?, items, key, context, out)?,
         Cells::FixedList(size, items) => {
             let start = at.checked_mul(*size).ok_or_else(broken)?;
-            list(start..start.saturating_add(*size), items, key, limit, out)?;
+            list(start..start.saturating_add(*size), items, key, context, out)?;
         }
         Cells::Struct(columns) => {
             let begin = begin_subdocument(out, key);
             for (name, values) in columns {
-                append(values, at, name, limit, out).map_err(|problem| problem.under(*name))?;
+                field(values, at, name, context, out)?;
             }
             end_document(out, begin);
         }
@@ -188,7 +287,7 @@ fn append(values: &Values<'_>, index: usize, key: &str, limit: usize, out: &mut 
             let index = dictionary_index(&indexes.cells, at)
                 .filter(|index| *index < values.len)
                 .ok_or_else(broken)?;
-            append(values, index, key, limit, out)?;
+            append(values, index, key, context, out)?;
         }
     }
     Ok(())
@@ -198,7 +297,7 @@ fn list(
     range: std::ops::Range<usize>,
     items: &Values<'_>,
     key: &str,
-    limit: usize,
+    context: &mut Context<'_>,
     out: &mut Vec<u8>,
 ) -> Outcome {
     if range.end > items.len || range.start > range.end {
@@ -208,8 +307,10 @@ fn list(
     let mut number = itoa::Buffer::new();
     for (index, at) in range.enumerate() {
         let key = number.format(index);
-        append(items, at, key, limit, out).map_err(|problem| problem.under(key))?;
-        if out.len() > limit {
+        context.enter(key);
+        append(items, at, key, context, out).map_err(|problem| problem.under(key))?;
+        context.leave();
+        if out.len() > context.limit {
             return Err(Problem::new(format!(
                 "expected a document of at most {MAX_BYTES} bytes, found more"
             )));

@@ -21,6 +21,8 @@ struct SchemaParts {
     _name: CString,
     _metadata: Vec<u8>,
     children: Vec<*mut ArrowSchema>,
+    /// Null, or a box of ours.
+    dictionary: *mut ArrowSchema,
 }
 
 /// What an exported array points to.
@@ -28,6 +30,8 @@ struct ArrayParts {
     _table: Arc<Table>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut ArrowArray>,
+    /// Null, or a box of ours.
+    dictionary: *mut ArrowArray,
 }
 
 /// A table that is being read, and the next chunk.
@@ -178,7 +182,8 @@ fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
     let format = match kind {
         Kind::Null => "n".to_owned(),
         Kind::Bool => "b".to_owned(),
-        Kind::Int32 => "i".to_owned(),
+        // A category is known by its dictionary; this is the format of the indexes.
+        Kind::Int32 | Kind::Category => "i".to_owned(),
         Kind::Int64 => "l".to_owned(),
         Kind::Double => "g".to_owned(),
         Kind::Date { has_zone } => if *has_zone { "tsm:UTC" } else { "tsm:" }.to_owned(),
@@ -205,9 +210,15 @@ fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
     if let Kind::List(items) = kind {
         made.push(schema_of("item", items)?);
     }
+    let dictionary = match kind {
+        Kind::Category => Some(schema_of("", &Kind::Text)?),
+        _ => None,
+    };
     let (format, name) = (c_string(format)?, c_string(name.to_owned())?);
+    let dictionary = dictionary.map_or(null_mut(), |schema| Box::into_raw(Box::new(schema.into_inner())));
     let children = made.into_iter().map(|schema| Box::into_raw(Box::new(schema.into_inner()))).collect();
-    let mut parts = Box::new(SchemaParts { _format: format, _name: name, _metadata: metadata, children });
+    let mut parts =
+        Box::new(SchemaParts { _format: format, _name: name, _metadata: metadata, children, dictionary });
     Ok(OwnedSchema(ArrowSchema {
         format: parts._format.as_ptr(),
         name: parts._name.as_ptr(),
@@ -215,7 +226,7 @@ fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
         flags: NULLABLE,
         n_children: parts.children.len() as i64,
         children: parts.children.as_mut_ptr(),
-        dictionary: null_mut(),
+        dictionary,
         release: Some(release_schema),
         private_data: Box::into_raw(parts).cast(),
     }))
@@ -234,11 +245,11 @@ fn extension(name: &str) -> Vec<u8> {
 }
 
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
-    // SAFETY: called once, on a schema of ours, whose private data is the box that `schema_of` leaked, as are the children's
-    // own boxes. A child that was moved out has set its `release` to null.
+    // SAFETY: called once, on a schema of ours, whose private data is the box that `schema_of` leaked, as are the boxes of
+    // the children and of the dictionary. One that was moved out has set its `release` to null.
     unsafe {
         let parts = Box::from_raw((*schema).private_data.cast::<SchemaParts>());
-        for child in &parts.children {
+        for child in parts.children.iter().chain((!parts.dictionary.is_null()).then_some(&parts.dictionary)) {
             if let Some(release) = (**child).release {
                 release(*child);
             }
@@ -266,7 +277,7 @@ fn released_array() -> ArrowArray {
 
 fn chunk_array(table: &Arc<Table>, chunk: &Chunk) -> ArrowArray {
     let children = chunk.columns().iter().map(|column| column_array(table, column)).collect();
-    array(table, chunk.rows(), 0, vec![null()], children)
+    array(table, chunk.rows(), 0, vec![null()], children, None)
 }
 
 /// The array of a column, which must be one of the table's.
@@ -277,6 +288,7 @@ fn column_array(table: &Arc<Table>, column: &Column) -> ArrowArray {
         None => vec![null()],
     };
     let mut children = Vec::new();
+    let mut dictionary = None;
     match column.data() {
         // The one kind without a validity: all are null.
         Data::Null => buffers.clear(),
@@ -292,6 +304,12 @@ fn column_array(table: &Arc<Table>, column: &Column) -> ArrowArray {
             buffers.push(texts.offsets.as_ptr().cast());
             buffers.push(bytes(&texts.bytes));
         }
+        Data::Category(values) => {
+            buffers.push(values.indexes.as_ptr().cast());
+            let (offsets, texts) = (values.texts.offsets.as_ptr().cast(), bytes(&values.texts.bytes));
+            let of_texts = vec![null(), offsets, texts];
+            dictionary = Some(array(table, values.count(), 0, of_texts, Vec::new(), None));
+        }
         Data::List { offsets, items } => {
             buffers.push(offsets.as_ptr().cast());
             children.push(column_array(table, items));
@@ -300,7 +318,7 @@ fn column_array(table: &Arc<Table>, column: &Column) -> ArrowArray {
             children.extend(fields.columns().iter().map(|column| column_array(table, column)))
         }
     }
-    array(table, column.len(), column.null_count(), buffers, children)
+    array(table, column.len(), column.null_count(), buffers, children, dictionary)
 }
 
 fn array(
@@ -309,11 +327,13 @@ fn array(
     nulls: usize,
     buffers: Vec<*const c_void>,
     children: Vec<ArrowArray>,
+    dictionary: Option<ArrowArray>,
 ) -> ArrowArray {
     let children: Vec<*mut ArrowArray> =
         children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect();
+    let dictionary = dictionary.map_or(null_mut(), |array| Box::into_raw(Box::new(array)));
     // The table does not change any more, so its buffers stay where they are while there is a share of it.
-    let mut parts = Box::new(ArrayParts { _table: table.clone(), buffers, children });
+    let mut parts = Box::new(ArrayParts { _table: table.clone(), buffers, children, dictionary });
     ArrowArray {
         length: length as i64,
         null_count: nulls as i64,
@@ -322,18 +342,19 @@ fn array(
         n_children: parts.children.len() as i64,
         buffers: parts.buffers.as_mut_ptr(),
         children: parts.children.as_mut_ptr(),
-        dictionary: null_mut(),
+        dictionary,
         release: Some(release_array),
         private_data: Box::into_raw(parts).cast(),
     }
 }
 
 unsafe extern "C" fn release_array(array: *mut ArrowArray) {
-    // SAFETY: called once, on an array of ours, whose private data is the box that `array` leaked, as are the children's own
-    // boxes. A child that was moved out has set its `release` to null, and holds a share of the table of its own.
+    // SAFETY: called once, on an array of ours, whose private data is the box that `array` leaked, as are the boxes of the
+    // children and of the dictionary. One that was moved out has set its `release` to null, and holds a share of the table
+    // of its own.
     unsafe {
         let parts = Box::from_raw((*array).private_data.cast::<ArrayParts>());
-        for child in &parts.children {
+        for child in parts.children.iter().chain((!parts.dictionary.is_null()).then_some(&parts.dictionary)) {
             if let Some(release) = (**child).release {
                 release(*child);
             }

@@ -33,6 +33,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     schema: pairs of a name and a kind; None: inferred. See `mangonel.arrow`.
 ///     misfit: "raise", "null" or "string": what happens to a value that does not fit.
 ///     chunk_rows: rows in one chunk.
+///     missing: "null", or "distinguish": a last column tells null from missing.
+///     has_categories: columns of strings that are inferred are dictionary-encoded.
 #[pyclass(module = "mangonel._core")]
 pub struct ColumnBuilder {
     /// None after a failure.
@@ -43,7 +45,14 @@ pub struct ColumnBuilder {
 #[pymethods]
 impl ColumnBuilder {
     #[new]
-    fn new(schema: Option<&Bound<'_, PyAny>>, misfit: &str, chunk_rows: usize) -> PyResult<Self> {
+    #[pyo3(signature = (schema, misfit, chunk_rows, missing="null", has_categories=false))]
+    fn new(
+        schema: Option<&Bound<'_, PyAny>>,
+        misfit: &str,
+        chunk_rows: usize,
+        missing: &str,
+        has_categories: bool,
+    ) -> PyResult<Self> {
         let misfit = match misfit {
             "raise" => Misfit::Raise,
             "null" => Misfit::Null,
@@ -55,7 +64,24 @@ impl ColumnBuilder {
             }
         };
         let fields = schema.map(fields_of).transpose()?;
-        Ok(Self { builder: Some(Builder::new(fields.as_deref(), misfit, chunk_rows)) })
+        let mut builder = Builder::new(fields.as_deref(), misfit, chunk_rows);
+        if has_categories {
+            builder = builder.with_categories();
+        }
+        match missing {
+            "null" => {}
+            "distinguish" => {
+                builder = builder
+                    .with_null_paths()
+                    .map_err(|failure| PyValueError::new_err(failure.to_string()))?;
+            }
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "expected \"null\" or \"distinguish\" as missing, got {other:?}"
+                )));
+            }
+        }
+        Ok(Self { builder: Some(builder) })
     }
 
     /// Append the documents that are left in a batch.
@@ -243,6 +269,7 @@ fn kind_of(kind: &Bound<'_, PyAny>) -> PyResult<Kind> {
             "object_id" => Kind::ObjectId,
             "uuid" => Kind::Uuid,
             "string" => Kind::Text,
+            "category" => Kind::Category,
             "binary" => Kind::Binary,
             other => {
                 return Err(PyValueError::new_err(format!("expected the name of a kind, got {other:?}")));

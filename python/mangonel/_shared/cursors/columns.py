@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias
 
     from mangonel._faces.port import Port
+    from mangonel._shared.cursors.ranges import Ranges
 
     # Frames of libraries that need not be installed.
     PolarsFrame: TypeAlias = Any
@@ -46,16 +47,35 @@ class ColumnsOfCursor:
     def _narrow(self, names: dict[str, int]) -> None:
         """Ask the server for these fields only, if nothing was asked yet."""
 
-    def _column_builder(self, schema: Any, misfit: str, rows: int) -> _core.ColumnBuilder:
+    def _source(self, parallel: int) -> ColumnsOfCursor | Ranges:
+        """Return what adds batches to a builder: this cursor, or one for each of so many ranges."""
+        if type(parallel) is int and parallel == 1:
+            return self
+        from mangonel._shared.cursors.ranges import Ranges
+
+        return Ranges(self, parallel)
+
+    def _column_builder(
+        self,
+        schema: Any,
+        misfit: str,
+        rows: int = _ROWS,
+        missing: str = "null",
+        categorical: bool = False,
+    ) -> _core.ColumnBuilder:
         if type(rows) is not int or rows < 1:
             raise ValueError(f"expected at least 1 row in a chunk, got {rows!r}")
         if schema is None:
-            return _core.ColumnBuilder(None, misfit, rows)
+            return _core.ColumnBuilder(None, misfit, rows, missing, categorical)
+        if categorical:
+            raise ValueError(
+                'expected no schema beside categorical; name such columns "category" in the schema'
+            )
         schemas = above("mangonel.arrow.schema")
         fields = schemas.fields_of(schema)
-        builder = _core.ColumnBuilder(fields, misfit, rows)
+        builder = _core.ColumnBuilder(fields, misfit, rows, missing)
         if self._id is None and self._batch is None:
-            names = schemas.projection_of(fields)
+            names = schemas.projection_of(fields, is_deep=missing != "distinguish")
             if names is not None:
                 self._narrow(names)
         return builder
@@ -67,7 +87,7 @@ class ColumnsOfCursor:
                 batch = self._batch
                 if batch is not None and not batch.is_empty:
                     builder.add(batch)
-                    self._pace = _pace(*builder.appended)
+                    self._pace = pace_of(*builder.appended)
                 if chunks is not None and builder.full_chunks >= chunks:
                     return True
                 if self._id == 0 or not await self._fetch_flow():
@@ -93,7 +113,14 @@ class ColumnsOfCursor:
                 return
 
     def to_arrow(
-        self, schema: Any = None, *, misfit: str = "raise", rows: int = _ROWS
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+        rows: int = _ROWS,
     ) -> Returns[_core.ArrowTable]:
         """Return the documents that are left as a table of columns, made straight from their BSON.
 
@@ -106,24 +133,41 @@ class ColumnsOfCursor:
                 anything, int32 to int64 to double.
             misfit: what happens to a value that does not fit its column. "raise"; "null": it becomes null; "string": an
                 inferred column becomes text, values of other types as extended JSON.
+            missing: "null": a field that a document lacks is null like one that is null there. "distinguish": a last
+                column "$null" has for each row the paths of the fields that are null in the document; what else is
+                null, the document lacks. `insert_arrow` makes of such a table the same documents.
+            categorical: dictionary-encode inferred columns of strings: categoricals of pandas and Polars. In a schema
+                a column "category" is one.
+            parallel: read by so many cursors at a time, each over a range of `_id`. Rows come in turns of batches, in
+                no order. The index on `_id` is used, whatever the filter. For many documents, on servers with cores
+                to spare; not together with sort, skip, limit, hint, min, max, collation, a session, or a tailable or
+                exhaust cursor.
             rows: rows in one chunk of the table.
 
         Raises:
             ColumnError: a value does not fit; the message says where, and the `_id` of the document.
             ValueError: an argument is none of these.
+            InvalidOperation: `parallel` does not go with the query; the message says with what.
             OperationFailure, AutoReconnect: as for iterating.
 
         Example:
             >>> client.shop.orders.find({}, {"total": 1}).to_arrow().column_names
             ['_id', 'total']
         """
-        return self._port.flow(self._to_arrow_flow(self._column_builder(schema, misfit, rows)))
+        source = self._source(parallel)
+        builder = self._column_builder(schema, misfit, rows, missing, categorical)
+        return self._port.flow(table_flow(source, builder))
 
-    async def _to_arrow_flow(self, builder: _core.ColumnBuilder) -> _core.ArrowTable:
-        await self._add_flow(builder, None)
-        return builder.take()
-
-    def iter_arrow(self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise") -> ArrowTables:
+    def iter_arrow(
+        self,
+        schema: Any = None,
+        *,
+        rows: int = _ROWS,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTables:
         """Iterate over the documents that are left as tables of so many rows.
 
         The tables have one schema: without `schema`, that of the first. What comes later must fit it, and fields that
@@ -132,23 +176,33 @@ class ColumnsOfCursor:
         Args:
             schema: as for `to_arrow`.
             rows: rows in one table; the last may have fewer.
-            misfit: as for `to_arrow`.
+            misfit, missing, categorical, parallel: as for `to_arrow`.
 
         Raises:
             ValueError: an argument is none of these.
+            InvalidOperation: `parallel` does not go with the query.
 
         Example:
             >>> [len(table) for table in client.shop.orders.find().iter_arrow(rows=1_000)]
             [2]
         """
-        return ArrowTables(self, self._column_builder(schema, misfit, rows))
+        source = self._source(parallel)
+        return ArrowTables(source, self._column_builder(schema, misfit, rows, missing, categorical))
 
-    def to_polars(self, schema: Any = None, *, misfit: str = "raise") -> Returns[PolarsFrame]:
+    def to_polars(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Returns[PolarsFrame]:
         """Return the documents that are left as a `polars.DataFrame`.
 
         Args:
             schema: as for `to_arrow`.
-            misfit: as for `to_arrow`.
+            misfit, missing, categorical, parallel: as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -159,15 +213,24 @@ class ColumnsOfCursor:
             >>> client.shop.orders.find({}, {"total": 1}).to_polars().shape
             (2, 2)
         """
-        builder = self._column_builder(schema, misfit, _ROWS)
-        return self._port.flow(self._converted_flow(builder, above("mangonel.arrow.frames").polars_of))
+        source = self._source(parallel)
+        builder = self._column_builder(schema, misfit, _ROWS, missing, categorical)
+        return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").polars_of))
 
-    def to_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Returns[PandasFrame]:
+    def to_pandas(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Returns[PandasFrame]:
         """Return the documents that are left as a `pandas.DataFrame`; needs pandas and pyarrow.
 
         Args:
             schema: as for `to_arrow`.
-            misfit: as for `to_arrow`.
+            misfit, missing, categorical, parallel: as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -178,15 +241,24 @@ class ColumnsOfCursor:
             >>> client.shop.orders.find({}, {"total": 1}).to_pandas().shape
             (2, 2)
         """
-        builder = self._column_builder(schema, misfit, _ROWS)
-        return self._port.flow(self._converted_flow(builder, above("mangonel.arrow.frames").pandas_of))
+        source = self._source(parallel)
+        builder = self._column_builder(schema, misfit, _ROWS, missing, categorical)
+        return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").pandas_of))
 
-    def to_numpy(self, schema: Any = None, *, misfit: str = "raise") -> Returns[NumpyArrays]:
+    def to_numpy(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Returns[NumpyArrays]:
         """Return the documents that are left as a dict of a `numpy.ndarray` for each column; needs numpy and pyarrow.
 
         Args:
             schema: as for `to_arrow`.
-            misfit: as for `to_arrow`.
+            misfit, missing, categorical, parallel: as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -197,18 +269,25 @@ class ColumnsOfCursor:
             >>> sorted(client.shop.orders.find({}, {"total": 1}).to_numpy())
             ['_id', 'total']
         """
-        builder = self._column_builder(schema, misfit, _ROWS)
-        return self._port.flow(self._converted_flow(builder, above("mangonel.arrow.frames").numpy_of))
+        source = self._source(parallel)
+        builder = self._column_builder(schema, misfit, _ROWS, missing, categorical)
+        return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").numpy_of))
 
-    async def _converted_flow(self, builder: _core.ColumnBuilder, convert: Any) -> Any:
-        return convert(await self._to_arrow_flow(builder))
+
+async def table_flow(
+    source: ColumnsOfCursor | Ranges, builder: _core.ColumnBuilder, convert: Any = None
+) -> Any:
+    """Return the table of all batches that are left, or what a function makes of it."""
+    await source._add_flow(builder, None)
+    table = builder.take()
+    return table if convert is None else convert(table)
 
 
 class ArrowTables:
     """The tables of `iter_arrow`: `for` on the blocking face, `async for` on asyncio."""
 
-    def __init__(self, cursor: ColumnsOfCursor, builder: _core.ColumnBuilder) -> None:
-        self._cursor = cursor
+    def __init__(self, source: ColumnsOfCursor | Ranges, builder: _core.ColumnBuilder) -> None:
+        self._source = source
         self._builder = builder
         self._has_more = True
 
@@ -216,7 +295,7 @@ class ArrowTables:
         return self
 
     def __next__(self) -> _core.ArrowTable:
-        table: _core.ArrowTable | None = self._cursor._port.flow(self._table_flow())
+        table: _core.ArrowTable | None = self._source._port.flow(self._table_flow())
         if table is None:
             raise StopIteration
         return table
@@ -225,7 +304,7 @@ class ArrowTables:
         return self
 
     def __anext__(self) -> Any:
-        return self._cursor._port.flow(self._next_flow())
+        return self._source._port.flow(self._next_flow())
 
     async def _next_flow(self) -> _core.ArrowTable:
         table = await self._table_flow()
@@ -235,12 +314,12 @@ class ArrowTables:
 
     async def _table_flow(self) -> _core.ArrowTable | None:
         if self._has_more and not self._builder.full_chunks:
-            self._has_more = await self._cursor._add_flow(self._builder, 1)
+            self._has_more = await self._source._add_flow(self._builder, 1)
         table = self._builder.take_chunk()
         return table if len(table) else None
 
 
-def _pace(rows: int, size: int) -> int:
+def pace_of(rows: int, size: int) -> int:
     """Return how many documents the next batch should have, after so many of so many bytes."""
     wanted = min(max(size // _PART, _LEAST), _MOST)
     return max(wanted * rows // max(size, 1), 1)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from mangonel._core import ArrowTable
+from mangonel._shared.cursors.columns import table_flow
 from mangonel.arrow import frames
 from mangonel.odm.query.builder import limited_flow
 from mangonel.odm.query.reads import QueryReads
@@ -30,19 +31,36 @@ class QueryColumns(QueryReads[T]):
         return request.collection.find(request.filter, **request.keywords)
 
     async def _columns_flow(
-        self, request: Request, convert: Callable[[Any], Any] | None, schema: Any, misfit: str
+        self,
+        request: Request,
+        convert: Callable[[Any], Any] | None,
+        schema: Any,
+        misfit: str,
+        missing: str,
+        categorical: bool,
+        parallel: int,
     ) -> Any:
         cursor = self._found(request)
-        table = await cursor._to_arrow_flow(cursor._column_builder(schema, misfit, _ROWS))
-        return table if convert is None else convert(table)
+        source = cursor._source(parallel)
+        builder = cursor._column_builder(schema, misfit, _ROWS, missing, categorical)
+        return await table_flow(source, builder, convert)
 
-    def to_arrow(self, schema: Any = None, *, misfit: str = "raise") -> ArrowTable:
+    def to_arrow(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> ArrowTable:
         """Return the documents as a table, which any library that reads Arrow takes: columns by key in the database.
 
         Args:
             schema: names and types of the columns, as for a cursor's `to_arrow`; a model gives its own. None: columns
                 are made as fields are met.
             misfit: what happens to a value that does not fit its column: "raise", "null" or "string".
+            missing, categorical, parallel: as for a cursor's `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -51,87 +69,217 @@ class QueryColumns(QueryReads[T]):
             >>> User.find().to_arrow({"name": str}).column_names
             ['name']
         """
-        found: ArrowTable = self._run(False, "to_arrow", self._columns_flow, None, schema, misfit)
+        found: ArrowTable = self._run(
+            False, "to_arrow", self._columns_flow, None, schema, misfit, missing, categorical, parallel
+        )
         return found
 
-    def ato_arrow(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, ArrowTable]:
+    def ato_arrow(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Coroutine[Any, Any, ArrowTable]:
         """As `to_arrow`, on asyncio."""
         found: Coroutine[Any, Any, ArrowTable] = self._run(
-            True, "to_arrow", self._columns_flow, None, schema, misfit
+            True, "to_arrow", self._columns_flow, None, schema, misfit, missing, categorical, parallel
         )
         return found
 
-    def to_polars(self, schema: Any = None, *, misfit: str = "raise") -> Any:
+    def to_polars(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Any:
         """Return the documents as a `polars.DataFrame`; otherwise as `to_arrow`."""
-        return self._run(False, "to_arrow", self._columns_flow, frames.polars_of, schema, misfit)
+        return self._run(
+            False,
+            "to_arrow",
+            self._columns_flow,
+            frames.polars_of,
+            schema,
+            misfit,
+            missing,
+            categorical,
+            parallel,
+        )
 
-    def ato_polars(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, Any]:
+    def ato_polars(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Coroutine[Any, Any, Any]:
         """As `to_polars`, on asyncio."""
         found: Coroutine[Any, Any, Any] = self._run(
-            True, "to_arrow", self._columns_flow, frames.polars_of, schema, misfit
+            True,
+            "to_arrow",
+            self._columns_flow,
+            frames.polars_of,
+            schema,
+            misfit,
+            missing,
+            categorical,
+            parallel,
         )
         return found
 
-    def to_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Any:
+    def to_pandas(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Any:
         """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow; otherwise as `to_arrow`."""
-        return self._run(False, "to_arrow", self._columns_flow, frames.pandas_of, schema, misfit)
+        return self._run(
+            False,
+            "to_arrow",
+            self._columns_flow,
+            frames.pandas_of,
+            schema,
+            misfit,
+            missing,
+            categorical,
+            parallel,
+        )
 
-    def ato_pandas(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, Any]:
+    def ato_pandas(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Coroutine[Any, Any, Any]:
         """As `to_pandas`, on asyncio."""
         found: Coroutine[Any, Any, Any] = self._run(
-            True, "to_arrow", self._columns_flow, frames.pandas_of, schema, misfit
+            True,
+            "to_arrow",
+            self._columns_flow,
+            frames.pandas_of,
+            schema,
+            misfit,
+            missing,
+            categorical,
+            parallel,
         )
         return found
 
-    def to_numpy(self, schema: Any = None, *, misfit: str = "raise") -> dict[str, Any]:
+    def to_numpy(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> dict[str, Any]:
         """Return an array for each column; needs numpy and pyarrow; otherwise as `to_arrow`."""
         found: dict[str, Any] = self._run(
-            False, "to_arrow", self._columns_flow, frames.numpy_of, schema, misfit
+            False,
+            "to_arrow",
+            self._columns_flow,
+            frames.numpy_of,
+            schema,
+            misfit,
+            missing,
+            categorical,
+            parallel,
         )
         return found
 
-    def ato_numpy(self, schema: Any = None, *, misfit: str = "raise") -> Coroutine[Any, Any, dict[str, Any]]:
+    def ato_numpy(
+        self,
+        schema: Any = None,
+        *,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
         """As `to_numpy`, on asyncio."""
         found: Coroutine[Any, Any, dict[str, Any]] = self._run(
-            True, "to_arrow", self._columns_flow, frames.numpy_of, schema, misfit
+            True,
+            "to_arrow",
+            self._columns_flow,
+            frames.numpy_of,
+            schema,
+            misfit,
+            missing,
+            categorical,
+            parallel,
         )
         return found
 
     def iter_arrow(
-        self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise"
+        self,
+        schema: Any = None,
+        *,
+        rows: int = _ROWS,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
     ) -> Iterator[ArrowTable]:
         """Iterate over the documents as tables of one schema.
 
         Args:
             schema: as for `to_arrow`.
             rows: of each table but the last.
-            misfit: as for `to_arrow`.
+            misfit, missing, categorical, parallel: as for `to_arrow`.
 
         Example:
             >>> [len(table) for table in User.find().iter_arrow(rows=1_000)]
             [2]
         """
-        found: Iterator[ArrowTable] = self._tables(False, schema, rows, misfit)
+        found: Iterator[ArrowTable] = self._tables(
+            False, schema, rows, misfit, missing, categorical, parallel
+        )
         return found
 
     def aiter_arrow(
-        self, schema: Any = None, *, rows: int = _ROWS, misfit: str = "raise"
+        self,
+        schema: Any = None,
+        *,
+        rows: int = _ROWS,
+        misfit: str = "raise",
+        missing: str = "null",
+        categorical: bool = False,
+        parallel: int = 1,
     ) -> AsyncIterator[ArrowTable]:
         """Iterate over the documents as tables of one schema, on asyncio.
 
         Args:
             schema: as for `to_arrow`.
             rows: of each table but the last.
-            misfit: as for `to_arrow`.
+            misfit, missing, categorical, parallel: as for `to_arrow`.
         """
-        found: AsyncIterator[ArrowTable] = self._tables(True, schema, rows, misfit)
+        found: AsyncIterator[ArrowTable] = self._tables(
+            True, schema, rows, misfit, missing, categorical, parallel
+        )
         return found
 
-    def _tables(self, is_async: bool, schema: Any, rows: int, misfit: str) -> Any:
+    def _tables(self, is_async: bool, schema: Any, rows: int, *options: Any) -> Any:
         request = self._request("iter_arrow", is_async)
-        return _Tables(
-            self._seconds, request, self._found(request).iter_arrow(schema, rows=rows, misfit=misfit)
+        misfit, missing, categorical, parallel = options
+        found = self._found(request).iter_arrow(
+            schema, rows=rows, misfit=misfit, missing=missing, categorical=categorical, parallel=parallel
         )
+        return _Tables(self._seconds, request, found)
 
 
 class _Tables:

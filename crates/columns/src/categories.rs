@@ -1,0 +1,54 @@
+//! Texts that repeat: each is kept once, and values are indexes of them.
+
+use std::collections::HashMap;
+
+use crate::column::{Texts, offset};
+use crate::problem::Outcome;
+
+/// Indexes into texts that are there once, in the order in which they were met.
+#[derive(Clone, Debug)]
+pub struct Categories {
+    /// Which text each value is; zero for nulls.
+    pub indexes: Vec<i32>,
+    /// The texts.
+    pub texts: Texts,
+    /// Empty once no more values come.
+    places: HashMap<Box<[u8]>, i32>,
+}
+
+impl Categories {
+    pub(crate) fn new() -> Self {
+        Self { indexes: Vec::new(), texts: Texts::new(), places: HashMap::new() }
+    }
+
+    pub(crate) fn push(&mut self, text: &[u8]) -> Outcome {
+        let place = match self.places.get(text) {
+            Some(place) => *place,
+            None => {
+                let place = offset(self.places.len())?;
+                self.texts.push(text)?;
+                self.places.insert(text.into(), place);
+                place
+            }
+        };
+        self.indexes.push(place);
+        Ok(())
+    }
+
+    /// One of the values.
+    pub fn get(&self, at: usize) -> &[u8] {
+        self.indexes.get(at).map_or(&[], |index| self.texts.get(*index as usize))
+    }
+
+    /// How many texts there are.
+    pub fn count(&self) -> usize {
+        self.texts.offsets.len() - 1
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        self.places = HashMap::new();
+        self.indexes.shrink_to_fit();
+        self.texts.offsets.shrink_to_fit();
+        self.texts.bytes.shrink_to_fit();
+    }
+}
