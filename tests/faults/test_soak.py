@@ -201,7 +201,7 @@ class Soak:
             assert not any(thread.is_alive() for thread in work), "a worker hangs"
 
 
-def settled(server: Server, before: Sample, seconds: float = 15.0) -> Sample:
+def settled(server: Server, before: Sample, seconds: float = 60.0) -> Sample:
     """Return what is held once closed sockets and killed cursors are gone, or what is left after `seconds`."""
     end = time.monotonic() + seconds
     while True:

@@ -19,7 +19,7 @@ from spec.unified.runner import run_case
 from spec.unified.suites import NO_FOLDER, Case, find_cases, folder, suites, where_it_runs
 
 # The time limits of these cases are 20 to 500 ms of real time, which a pause of the machine can eat up. A driver that
-# does not keep its limits fails each time, so each may be tried again: with all of its times as they are, or multiplied.
+# does not keep its limits fails each time, so each may be tried again: with its times as they are, or multiplied.
 TIMED = "client-side-operations-timeout"
 TRIES = (1, 1, 4, 8, 1)
 # When the machine is calm: so many naps of so many seconds in a row end in time; not waited for longer than this.
