@@ -396,9 +396,9 @@ async def test_hostile_records_are_discarded_soon(codec: str) -> None:
         await browser.store(n=1)
         (record,) = site.live()
         site.memory.records[record.key] = msgspec.structs.replace(record, data=payload)
-        start = time.process_time()
+        start = time.thread_time()
         assert await browser.read() == {}
-        assert time.process_time() - start < 1.0
+        assert time.thread_time() - start < 5
         assert site.events.kinds()[-1] == "rejected(corrupt)"
 
 
