@@ -7,6 +7,7 @@ the flows on a blocking store; `model_async.py` plays an asynchronous one's, who
 
 What must hold, whatever happens:
   - an ended websession (logout, login, rotation, revocation) is never served again;
+  - a logout ends what a rotation beside it made of the websession, whichever comes first;
   - a login that a revocation met on its way is ended by it;
   - a write that was acknowledged is in every later read, until a login drops it;
   - of an answer that failed nothing is kept but an end, and an id that was given up is dead;
@@ -167,6 +168,9 @@ class WebSessionModel(RuleBasedStateMachine):
         self.owner: dict[bytes, int] = {}
         self.user_of: dict[bytes, str | None] = {}
         self.ended: set[bytes] = set()
+        # What logouts ended, and what rotations made of what.
+        self.left: set[bytes] = set()
+        self.rotated: dict[bytes, bytes] = {}
         self.uncertain: set[bytes] = set()
         self.written: dict[bytes, set[str]] = {}
         self.used: dict[bytes, float] = {}
@@ -578,6 +582,15 @@ class WebSessionModel(RuleBasedStateMachine):
             # What nobody has logged in to cannot be found again when renewals left a request far behind.
             is_behind = self.clock.now - request.looked > FOLLOW and self.user_of[request.old_sid] is None
             (self.uncertain if is_behind else self.ended).add(request.old_sid)
+        if request.plan == END and request.old_sid is not None:
+            # The trace of a rotation is kept for so long.
+            is_behind = self.clock.now - request.looked > FOLLOW
+            if not is_behind:
+                self.left.add(request.old_sid)
+            after = self.rotated.get(request.old_sid)
+            while after is not None:
+                (self.uncertain if is_behind else self.ended).add(after)
+                after = self.rotated.get(after)
         if record is None:
             return
         sid = record.sid
@@ -590,6 +603,8 @@ class WebSessionModel(RuleBasedStateMachine):
             self.written[sid] = set()
             # A rotation carries over what had been acknowledged; a login drops it.
             if request.plan == ROTATE and request.change != "login" and request.old_sid is not None:
+                assert request.old_sid not in self.left, "a rotation brought back what a logout had ended"
+                self.rotated[request.old_sid] = sid
                 if request.change == "rotated":
                     self.began[sid] = self.began[request.old_sid]
                     self.began_early[sid] = self.began_early[request.old_sid]

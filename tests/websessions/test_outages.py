@@ -90,8 +90,13 @@ async def test_logout_wins_over_parallel_writers_on_every_store(
         session[f"key{number}"] = number
     leaving = await begin(sessions, cookie)
     leaving.destroy()
+    rotating = await begin(sessions, cookie)
+    rotating.rotate()
+    slow.append(rotating)
     await asyncio.gather(end(sessions, leaving), *(end(sessions, session) for session in slow))
     assert (await begin(sessions, cookie)).new
+    if hasattr(sessions.asynchronous.store(), "find"):
+        assert await sessions.of("ada") == []
     await sessions.aclose()
 
 

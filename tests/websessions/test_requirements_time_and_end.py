@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import warnings
 from collections.abc import Coroutine
 from typing import Any
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 from model import Stepping
 
 from mangonel.websessions import TooManySessions, Visit, WebSession, WebSessions
+from mangonel.websessions.answer import headers_of
+from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.load import load_flow
+from mangonel.websessions.machine import decide
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import limits
 
@@ -227,6 +231,31 @@ def step(flow: Coroutine[Any, Any, WebSession[Any]]) -> WebSession[Any] | None:
         session: WebSession[Any] = end.value
         return session
     return None
+
+
+async def test_logout_wins_over_a_rotation_whatever_comes_first() -> None:
+    """Requirement 22."""
+    for change in ("rotate", "reauthenticated"):
+        for begun in range(8):
+            for logout in range(8):
+                site = Site()
+                browser = site.browser()
+                await browser.login("alice")
+                one, other = await browser.begin(), await browser.begin()
+                getattr(one, change)()
+                other.destroy()
+                store: Any = Stepping(site.memory.blocking)
+                rotating = commit_flow(site.sessions, store, one, decide(one))
+                leaving = commit_flow(site.sessions, store, other, decide(other))
+                for flow, steps in ((rotating, begun), (leaving, logout), (rotating, 99), (leaving, 99)):
+                    for _ in range(steps):
+                        if inspect.getcoroutinestate(flow) != inspect.CORO_CLOSED:
+                            step(flow)
+                # Whichever answer arrives last.
+                for session in (one, other):
+                    browser.take(headers_of(session))
+                    assert (await browser.begin()).user is None, (change, begun, logout)
+                assert site.live() == []
 
 
 async def test_logout_wins_over_a_renewal_under_way() -> None:

@@ -195,9 +195,15 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     if change == "login" and user is not None and sessions.max_per_user is not None:
         await _refuse_flow(sessions, store, user, old)
     plain = session.state.encoded
+    ended, goes_on = None, None
     if old is not None:
-        ended = await end_flow(sessions, store, old, now, FOLLOW)
+        if change != "login":
+            # Whoever logs out beside this has to find the new one.
+            session.state.promised = session.state.promised or sessions.new_token()
+            goes_on = sessions.cookie.key_of(session.state.promised)
+        ended = await end_flow(sessions, store, old, now, FOLLOW, goes_on=goes_on, follows=False)
         if ended is None and change != "login":
+            session.state.promised = None
             _lose(sessions, session)
             return
         if ended is not None and (ended.version, ended.key) != (old.version, old.key):
@@ -210,6 +216,13 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     session.state.kept = None
     record = session.state.record
     assert record is not None
+    if ended is not None and goes_on is not None:
+        trace = await store.get(ended.key)
+        if trace is None or trace.prev != goes_on:
+            # A logout was here meanwhile.
+            await end_flow(sessions, store, record, now)
+            _lose(sessions, session)
+            return
     if record.user is not None:
         if await is_revoked_flow(sessions, store, record):
             await end_flow(sessions, store, record, now)

@@ -65,12 +65,21 @@ async def current_flow(
 
 
 async def end_flow(
-    sessions: Settled[Any], store: Store, record: Record, now: float, keep: float = 0.0
+    sessions: Settled[Any],
+    store: Store,
+    record: Record,
+    now: float,
+    keep: float = 0.0,
+    *,
+    goes_on: bytes | None = None,
+    follows: bool = True,
 ) -> Record | None:
-    """Make a record, and what it was renewed to, unusable; return the last live version of it, or None.
+    """Make a record, and what it was renewed or rotated to, unusable; return the last live version of it, or None.
 
     Args:
         keep: seconds for which a trace says that it was ended on purpose; 0 removes it.
+        goes_on: the key of what a rotation is about to store.
+        follows: False: what another rotation made of it is left alone.
     """
     live: Record | None = record
     has_searched = False
@@ -78,8 +87,21 @@ async def end_flow(
         if live is None and not has_searched:
             has_searched = True
             live = await _search_flow(store, record)
-        if live is None or live.next == ENDED:
+        if live is None:
             return None
+        if live.next == ENDED:
+            if not follows or live.prev is None or is_forged(sessions, live):
+                return None
+            # A rotation was faster. What it has stored ends here; what it has not stored yet it ends itself, since it
+            # looks whether somebody was here.
+            closed = replace(live, version=live.version + 1, prev=None)
+            if await store.put(sessions.sealed(closed, b""), live.version):
+                live = await store.get(live.prev)
+                if live is None:
+                    return None
+            else:
+                live = await store.get(live.key)
+            continue
         if live.next is not None:
             live = await store.get(live.next)
             continue
@@ -90,7 +112,7 @@ async def end_flow(
             version=live.version + 1,
             user=None,
             next=ENDED,
-            prev=None,
+            prev=goes_on,
             label=None,
             expires=now + keep,
         )

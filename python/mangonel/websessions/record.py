@@ -34,7 +34,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         deadline: the absolute limit.
         user: whose it is, after a login.
         next: renewed: the key of the record that goes on. `ENDED`: rotated away or logged out.
-        prev: the key this one was renewed from, until this record's own id is first presented.
+        prev: the key this one was renewed from, until this record's own id is first presented. Of one that a rotation
+            ended: the key of what goes on, until an end went there.
         issued: when this id was made; renewal counts from here. Of a renewed record: when it was renewed.
         sid: names the websession over renewals in listings and logs; no key and no token.
         label: what the application calls it in listings, as "Firefox on Linux".
