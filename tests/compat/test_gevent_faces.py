@@ -16,8 +16,6 @@ pytest.importorskip("gevent")
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN = "from gevent import monkey; monkey.patch_all(); import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
 BLOCKING = "(reference or fused or blocking) and not asyncio and not uvloop"
-# Measures a wait of milliseconds, which a busy process of greenlets does not keep.
-UNLIKE = "not wait_queue_timeout"
 
 
 @pytest.mark.timeout(300)
@@ -41,7 +39,7 @@ def test_the_blocking_face_passes_its_own_tests_under_gevent(
     tests: str, request: pytest.FixtureRequest
 ) -> None:
     command = [sys.executable, "-c", RUN, "-q", "-p", "no:cacheprovider", "--timeout", "120"]
-    command += [f"tests/{tests}", "-k", f"{BLOCKING} and {UNLIKE}"]
+    command += [f"tests/{tests}", "-k", BLOCKING]
     command += [option for option in ("--sample", "--rest") if request.config.getoption(option)]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     # The sample of a file may be all of it.

@@ -75,7 +75,7 @@ class Visitor:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.http = httpx.Client(base_url=site.url, timeout=30)
+        self.http = httpx.Client(base_url=site.url, timeout=60)
         self.token = ""
 
     def log_in(self, user: str, password: str = PASSWORD, **fields: str) -> httpx.Response:

@@ -28,7 +28,7 @@ from mangonel.lab.scores import site_tables
 from tools.needed import needed
 
 # A stall that is long against what a busy machine does to anybody.
-SIZE = Size(quick=True, parameters={"requests": 100, "population": 50, "stall": 5})
+SIZE = Size(quick=True, parameters={"requests": 100, "population": 50, "stall": 3})
 NOWHERE = Target("mongodb://127.0.0.1:1/?", "lab", "none")
 
 

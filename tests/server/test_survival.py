@@ -15,6 +15,7 @@ import pymongo
 import pytest
 
 from mangonel import server
+from tools.faces import eventually
 
 CHILD = """
 import json, os, sys, time
@@ -116,7 +117,7 @@ def test_server_outlives_the_thread_that_started_it() -> None:
     thread.join()
     time.sleep(0.2)  # a death signal tied to the thread would have arrived by now
     with started[0] as deployment:
-        assert deployment.members[0].state == "primary"
+        eventually(lambda: deployment.members[0].state == "primary")
 
 
 def test_forked_child_cannot_stop_the_server() -> None:
@@ -126,4 +127,4 @@ def test_forked_child_cannot_stop_the_server() -> None:
             deployment.stop()
             os._exit(0)
         os.waitpid(child, 0)
-        assert deployment.members[0].state == "primary"
+        eventually(lambda: deployment.members[0].state == "primary")

@@ -287,7 +287,7 @@ async def test_an_end_that_is_asked_for_after_the_answer_or_without_one_is_an_en
                     raise asyncio.CancelledError
 
         url, _, stop = await listening(Application([("/", Late)], sessions=sessions))
-        async with httpx.AsyncClient(base_url=url, timeout=0.5 if "cancelled" in framework else 60) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=3 if "cancelled" in framework else 60) as client:
             with contextlib.suppress(httpx.HTTPError):
                 await client.get("/", headers={"Cookie": browser.cookie or ""})
         async with asyncio.timeout(60):

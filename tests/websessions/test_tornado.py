@@ -499,7 +499,7 @@ async def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
         for _ in range(3):
             await http.fetch(f"http://127.0.0.1:{port}/")
         # The last steps of a request come after its answer. With the collector off, only references end it.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while any(reference() is not None for reference in alive[:2]):
                 await asyncio.sleep(0.005)
     finally:
