@@ -274,6 +274,51 @@ async def test_a_batch_of_writes_whose_answer_is_lost_counts_once(
     assert {record.data for record in found} == {b"second"}
 
 
+async def test_who_was_first_in_a_batch_knows_it_although_the_next_one_was_quick(
+    store_url: Callable[[str], str],
+) -> None:
+    """Otherwise it would merge once more, and what it counted would count twice."""
+    url = store_url("mongodb")
+    store: Any = open_store(url)
+    others: Any = open_blocking(url)
+    collection = store._plain
+    next_one: list[Any] = []
+
+    class Quick:
+        """A collection on which somebody else writes right after a batch."""
+
+        def __getattr__(self, name: str) -> Any:
+            call = getattr(collection, name)
+            if name != "bulk_write":
+                return call
+
+            async def called(*arguments: Any, **keywords: Any) -> Any:
+                try:
+                    return await call(*arguments, **keywords)
+                finally:
+                    assert others.put(next_one.pop(), 2)
+
+            return called
+
+    store._plain = Quick()
+    for number, first in enumerate((False, True)):
+        record, gone, alone = a_record(), a_record(), a_record()
+        for each in (record, gone, alone):
+            await store.put(each, 0)
+        await store.delete(gone.key)
+        news = [
+            changed(each, data=bytes([number])) for number, each in enumerate((record, record, gone, alone))
+        ]
+        if first:
+            assert others.put(changed(record, data=b"earlier"), 1)
+        next_one.append(changed(record, version=3, data=b"next"))
+        results = await store._write_many([store._documents.ready(each, 1) for each in news])
+        assert results == [not first, False, False, True]
+        assert (await store.get(record.key)).data == b"next", number
+    others.close()
+    await store.aclose()
+
+
 async def test_one_of_many_who_end_a_websession_at_once_has_ended_it(store_url: Callable[[str], str]) -> None:
     store, _ = await counted(store_url("mongodb"))
     record = a_record()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from secrets import token_bytes
@@ -35,6 +36,10 @@ TIMEOUT_MS = "5000"
 NONCE_BYTES = 8
 
 DUPLICATE = 11000
+NO_NUMBER = 241  # ConversionFailure, of `_is_version`
+
+# Of these keys it is remembered that several wanted them.
+MOST_CONTENDED = 1024
 UNAUTHORIZED = 13
 INDEX_DIFFERS = (85, 86)
 
@@ -50,6 +55,11 @@ MOVED = frozenset({6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 134
 
 def _date(seconds: float) -> datetime:
     return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
+
+
+def _is_version(expected: int) -> dict[str, Any]:
+    """Return an expression that is true of the version and an error of every other one."""
+    return {"$toInt": {"$cond": [{"$eq": ["$v", expected]}, 1, "another version"]}}
 
 
 class _Documents:
@@ -198,6 +208,7 @@ class MongoStore:
         self._is_set_up = not sets_up
         self._record = self._documents.record
         self._loop: Any = None
+        self._contended: dict[bytes, None] = {}
         self._loads: Shared[bytes, Record | None]
         self._inserts: Shared[_Write, bool]
         self._writes: Shared[_Write, bool]
@@ -294,22 +305,65 @@ class MongoStore:
         return set()
 
     async def _write_many(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
-        replace_one = self._documents.replace_one
-        commands = [
-            replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
-        ]
         try:
-            result = await self._plain.bulk_write(commands, ordered=False)
-            if result.matched_count == len(writes):
-                return [True] * len(writes)
+            late = await self._outdated(writes)
         except self._documents.bulk_failure:
             return await self._each(writes)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
-            await self._plain.bulk_write(commands, ordered=False)
-        # The server counts them together, so what is stored tells whose arrived.
-        return await self._arrived(writes)
+            late = await self._outdated(writes)
+            # Some may have been late by themselves, having arrived before.
+            arrived = await self._arrived(writes)
+            late = {n for n in late if not arrived[n]}
+        return [number not in late for number in range(len(writes))]
+
+    async def _outdated(self, writes: list[_Write]) -> set[int]:
+        """Replace; return the places of those whose version was not there.
+
+        The server counts what it has replaced in all, and what is stored afterwards may be somebody else's again. So
+        where several want one record, who comes late is made an error, of which the server tells the place. For all
+        others that would cost the server half as much again.
+        """
+        wanted = Counter(write.record.key for write in writes)
+        guarded = {
+            number
+            for number, write in enumerate(writes)
+            if wanted[write.record.key] > 1 or write.record.key in self._contended
+        }
+        replace_one = self._documents.replace_one
+        commands = []
+        for number, write in enumerate(writes):
+            version = {"$expr": _is_version(write.expected)} if number in guarded else {"v": write.expected}
+            commands.append(replace_one({"_id": write.record.key, **version}, write.document))
+        late: set[int] = set()
+        try:
+            matched = (await self._plain.bulk_write(commands, ordered=False)).matched_count
+        except self._documents.bulk_failure as error:
+            details = getattr(error, "details", None) or {}
+            errors = details.get("writeErrors", [])
+            if details.get("writeConcernErrors") or any(each["code"] != NO_NUMBER for each in errors):
+                raise
+            late = {each["index"] for each in errors}
+            matched = details["nMatched"]
+        missing = len(writes) - len(late) - matched
+        if missing:
+            selector = {"_id": {"$in": list(wanted)}}
+            found = await self._plain.find(selector, {"w": 1}, batch_size=len(writes) + 1).to_list()
+            stored = {document["_id"]: document.get("w") for document in found}
+            # Of those that would have been errors, the missing ones are gone.
+            gone = {number for number in guarded - late if writes[number].record.key not in stored}
+            late |= gone
+            if missing > len(gone):
+                late |= {
+                    number
+                    for number, write in enumerate(writes)
+                    if number not in guarded and stored.get(write.record.key) != write.nonce
+                }
+        self._contended.update(dict.fromkeys(writes[number].record.key for number in late))
+        while len(self._contended) > MOST_CONTENDED:
+            del self._contended[next(iter(self._contended))]
+        return late
 
     async def _has(self, write: _Write) -> bool:
         return (await self._arrived([write]))[0]
