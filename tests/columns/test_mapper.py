@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import decimal
 import enum
@@ -13,6 +14,7 @@ import pytest
 
 from mangonel import MongoClient
 from mangonel.arrow.schema import fields_of
+from mangonel.errors import InvalidOperation
 from mangonel.odm import Document, Embedded, Ref, connect
 from mangonel.server import Server
 
@@ -85,3 +87,26 @@ def test_queries_give_the_tables_of_their_documents(people: Any) -> None:
     assert len(Person.find().none().to_arrow(Person)) == 0
     # A cursor of the driver takes models too.
     assert len(people.people.find().to_arrow(Person)) == 2
+
+
+def test_queries_take_the_options_of_cursors(people: Any) -> None:
+    polars = pytest.importorskip("polars")
+    query = Person.find()
+
+    assert pa.table(query.to_arrow(missing="distinguish")).column_names[-1] == "$null"
+    assert query.to_polars(categorical=True, parallel=2)["name"].dtype == polars.Categorical
+    parts = [pa.table(part) for part in query.iter_arrow({"name": "category"}, rows=1, parallel=2)]
+    assert sorted(part["name"].to_pylist()[0] for part in parts) == ["Ada", "Bob"]
+    with pytest.raises(InvalidOperation, match=r"parallel=2.*sort"):
+        query.sort(Person.name).to_numpy(parallel=2)
+
+
+def test_queries_take_them_on_asyncio(people: Any, standalone: Server) -> None:
+    async def play() -> None:
+        made = connect(standalone.uri, database=people.name, alias="columns")
+        query = Person.find().using(made)
+        assert len(await query.ato_arrow(parallel=2)) == 2
+        assert len([part async for part in query.aiter_arrow(rows=1, missing="distinguish", parallel=2)]) == 2
+        await made.aclose()
+
+    asyncio.run(play())

@@ -21,6 +21,7 @@ from mangonel.bson import (
     Decimal128,
     Int64,
     MaxKey,
+    MinKey,
     ObjectId,
     Regex,
     Timestamp,
@@ -41,7 +42,8 @@ USUAL = {
     "at": datetime.datetime(2020, 1, 2, 3, 4, 5, 678000),
     "price": Decimal128("1.50"),
     "data": [b"ab", Binary(b"ab", 128), Timestamp(4, 5), None, True, Code("x"), DBRef("c", ID), MaxKey()],
-    "like": Regex("^a", "i"),
+    "rare": [Code("y", {"n": 1, "of": [ID]}), Code("é", {}), MinKey(), Int64(2**63 - 1), Int64(-(2**63))],
+    "like": [Regex("^a", "i"), Regex("é/")],
     "deeper": {"a": {"b": [1.5, -0.0, 2**70]}},
 }
 
@@ -156,4 +158,4 @@ def test_ctrl_c_in_a_rare_value_is_not_swallowed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(_json_read, "read", stop)
     with pytest.raises(KeyboardInterrupt):
-        _core.json_loads('{"$minKey": 1}', DEFAULT_JSON_OPTIONS)
+        _core.json_loads('{"$symbol": "x"}', DEFAULT_JSON_OPTIONS)

@@ -55,7 +55,7 @@ def test_all_contenders_give_the_same_answers(task: Any, experiment: Any, part: 
         if (count := each.written()) is not None:
             assert each.adapter.collection.count_documents({}) == count
         if part.startswith("memory"):
-            assert each.extras()["of_table"] > 0
+            assert each.extras()["of_table"] >= 0
 
 
 def test_rows_that_are_missing_fail_the_check(task: Any) -> None:

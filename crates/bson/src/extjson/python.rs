@@ -228,14 +228,18 @@ fn plain_length(bytes: &[u8]) -> usize {
     chunks.len() * 8 + rest.iter().take_while(|c| is_plain(c)).count()
 }
 
-/// Reads the number of a `$numberInt` or `$numberLong`: a sign and up to eighteen digits.
+/// Reads the number of a `$numberInt` or `$numberLong`: a sign and up to nineteen digits.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    if digits.is_empty() || digits.len() > SAFE_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
+    if digits.is_empty() || digits.len() > SAFE_DIGITS + 1 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
+    }
+    if digits.len() > SAFE_DIGITS {
+        // It may be too large.
+        return std::str::from_utf8(text).ok()?.parse().ok();
     }
     let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
     Some(if is_negative { -value } else { value })

@@ -212,6 +212,32 @@ class BlockingPlayer(AtOnce, Player):
         _sync(file)
 
 
+class OurPlayer(BlockingPlayer):
+    """This driver, which has functions of its own for files of lines."""
+
+    def import_file(self, path: str) -> Any:
+        named("mangonel.jsonl:import_jsonl")(self._corpus, path, threads=1)
+
+    def export_file(self, start: int, count: int, path: str) -> Any:
+        query = {"_id": {"$gte": start, "$lt": start + count}}
+        named("mangonel.jsonl:export_jsonl")(self._lines, path, filter=query, mode="relaxed")
+        with open(path, "rb") as file:
+            _sync(file)
+
+
+class OurAsyncPlayer(Player):
+    """The same on an event loop."""
+
+    async def import_file(self, path: str) -> None:
+        await named("mangonel.jsonl:aimport_jsonl")(self._corpus, path)
+
+    async def export_file(self, start: int, count: int, path: str) -> None:
+        query = {"_id": {"$gte": start, "$lt": start + count}}
+        await named("mangonel.jsonl:aexport_jsonl")(self._lines, path, filter=query, mode="relaxed")
+        with open(path, "rb") as file:
+            await self._sync(file)
+
+
 class ByChunkPlayer(BlockingPlayer):
     """PyMongo as it read files until 2019: one `find_one` for each chunk."""
 
@@ -277,9 +303,9 @@ def _sync(file: Any) -> None:
 OURS, THEIRS, MOTORS = "mangonel.gridfs:", "gridfs:", "motor.motor_asyncio:AsyncIOMotor"
 # By contender: the player, the class of its clients, and that of its buckets.
 PLAYERS: dict[str, tuple[type[Player], str, str]] = {
-    "mangonel": (BlockingPlayer, "mangonel:MongoClient", f"{OURS}GridFSBucket"),
-    "mangonel-asyncio": (Player, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
-    "mangonel-uvloop": (Player, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
+    "mangonel": (OurPlayer, "mangonel:MongoClient", f"{OURS}GridFSBucket"),
+    "mangonel-asyncio": (OurAsyncPlayer, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
+    "mangonel-uvloop": (OurAsyncPlayer, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
     "pymongo": (BlockingPlayer, "pymongo:MongoClient", f"{THEIRS}GridFSBucket"),
     "by-chunk": (ByChunkPlayer, "pymongo:MongoClient", f"{THEIRS}GridFSBucket"),
     "pymongo-async": (Player, "pymongo:AsyncMongoClient", f"{THEIRS}AsyncGridFSBucket"),

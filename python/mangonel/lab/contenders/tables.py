@@ -154,7 +154,9 @@ def memory_of(side: Side, name: str) -> dict[str, int]:
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
     table = side.table(name)
-    return {"table": table.nbytes, "growth": _status("VmHWM") - before}
+    # Before the table is asked for anything else.
+    growth = _status("VmHWM") - before
+    return {"table": table.nbytes, "growth": growth}
 
 
 def _status(name: str) -> int:

@@ -5,7 +5,7 @@ use mangonel_bson::extjson::python::{Number, Scanner, Text, parse_date, parse_fl
 use mangonel_bson::{Decimal128, ObjectId};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyType};
 
 use super::super::cell::GilCell;
 use super::super::key_cache::KeyCache;
@@ -156,7 +156,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.scan.eat(b'{');
         self.scan.skip_space();
         let start = self.scan.position();
-        if let Some(value) = self.usual_wrapper()? {
+        if let Some(value) = self.usual_wrapper(depth)? {
             return Ok(value);
         }
         self.scan.rewind(start);
@@ -225,7 +225,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     /// Reads an object of one `$` key and a value of the usual form, from its first key to its end. None: it is another;
     /// the scanner may stand anywhere.
     #[inline]
-    fn usual_wrapper(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+    fn usual_wrapper(&mut self, depth: u32) -> Found<Option<Bound<'py, PyAny>>> {
         if self.scan.peek() != Some(b'"') {
             return Ok(None);
         }
@@ -252,6 +252,10 @@ impl<'a, 'py> Reader<'a, 'py> {
             b"$numberDecimal" => self.decimal()?,
             b"$binary" => self.binary()?,
             b"$timestamp" => self.timestamp()?,
+            b"$code" => self.code(depth)?,
+            b"$regularExpression" => self.regex()?,
+            b"$minKey" if self.is_one() => Some(own_types(self.py)?.min_key.bind(self.py).clone()),
+            b"$maxKey" if self.is_one() => Some(own_types(self.py)?.max_key.bind(self.py).clone()),
             _ => None,
         };
         Ok(made.filter(|_| self.scan.eat_spaced(b'}')))
@@ -385,6 +389,48 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.scan.eat_spaced(b',').then_some(())?;
         let inc = self.member(b"i", number)?;
         self.scan.eat_spaced(b'}').then_some((time, inc))
+    }
+
+    /// Reads a source and perhaps, behind it, a scope.
+    fn code(&mut self, depth: u32) -> Found<Option<Bound<'py, PyAny>>> {
+        if self.scan.peek() != Some(b'"') {
+            return Ok(None);
+        }
+        let source = self.string()?;
+        let source = self.text(&source)?;
+        let mut scope = self.py.None().into_bound(self.py);
+        if self.scan.eat_spaced(b',') {
+            self.scan.skip_space();
+            if self.plain() != Some(b"$scope") || !self.scan.eat_spaced(b':') {
+                return Ok(None);
+            }
+            scope = self.value(depth + 1)?;
+            if !scope.is_exact_instance_of::<PyDict>() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(own_types(self.py)?.code.build([source, scope], self.py)?))
+    }
+
+    /// Reads `{"pattern": "…", "options": ""}` in this order; letters of options become what Python makes of them.
+    fn regex(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        let Some(pattern) = self.regex_pattern() else { return Ok(None) };
+        let pattern = self.text(&pattern)?;
+        let flags = make::short_int(self.py, 0)?;
+        Ok(Some(own_types(self.py)?.regex.build([pattern, flags], self.py)?))
+    }
+
+    fn regex_pattern(&mut self) -> Option<Text<'a>> {
+        self.scan.eat(b'{').then_some(())?;
+        let pattern = self.member(b"pattern", |reader| reader.scan.string())?;
+        self.scan.eat_spaced(b',').then_some(())?;
+        let options = self.member(b"options", Self::plain)?;
+        (options.is_empty() && self.scan.eat_spaced(b'}')).then_some(pattern)
+    }
+
+    /// Reads the 1 of a key of which there is one.
+    fn is_one(&mut self) -> bool {
+        matches!(self.scan.peek(), Some(b'1')) && matches!(self.scan.number(), Some(Number::Int(1)))
     }
 
     fn member<T>(&mut self, name: &[u8], read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {

@@ -6,7 +6,7 @@ use mangonel_bson::extjson::python::{push_float, push_string};
 use mangonel_bson::{Decimal128, ObjectId};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::super::layout::Fields;
 use super::super::types::{Types, is_pattern, is_uuid, own_types};
@@ -288,6 +288,30 @@ impl<'a, 'py> Writer<'a, 'py> {
         self.out.extend_from_slice(if is_legacy { b"}" } else { b"}}" });
     }
 
+    /// Writes `, "key": `.
+    fn next_key(&mut self, key: &str) {
+        self.out.extend_from_slice(self.style.between);
+        self.quoted(key.as_bytes());
+        self.out.extend_from_slice(self.style.after_key);
+    }
+
+    fn regex(&mut self, pattern: &Bound<'py, PyString>, flags: i64) -> Found<()> {
+        let is_legacy = self.style.mode == LEGACY;
+        if is_legacy {
+            self.open("$regex");
+        } else {
+            self.open("$regularExpression");
+            self.open("pattern");
+        }
+        // SAFETY: a str, which its `Bound` holds.
+        unsafe { self.string(pattern.as_ptr())? };
+        self.next_key(if is_legacy { "$options" } else { "options" });
+        self.out.push(b'"');
+        let letters = [(2, b'i'), (4, b'l'), (8, b'm'), (16, b's'), (32, b'u'), (64, b'x')];
+        self.out.extend(letters.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| letter));
+        self.raw(if is_legacy { b"\"}" } else { b"\"}}" })
+    }
+
     /// Values of our own classes, of `re` and `uuid`.
     #[inline(never)]
     fn rare(&mut self, value: &Bound<'py, PyAny>, depth: u32) -> Found<()> {
@@ -328,24 +352,38 @@ impl<'a, 'py> Writer<'a, 'py> {
             self.int(&inc, true)?;
             return self.raw(b"}}");
         }
-        if let Some(scope) = types.code.read(value, 0)
-            && scope.is_none()
-        {
+        if let Some(scope) = types.code.read(value, 0) {
             self.open("$code");
             // SAFETY: `Code` is a subclass of str, and `read` took it for exactly that class.
             unsafe { self.string(value.as_ptr())? };
+            if !scope.is_none() {
+                self.next_key("$scope");
+                self.dict(scope.cast_exact::<PyDict>().map_err(|_| Stop::Unusual)?, depth + 1, false)?;
+            }
             return self.raw(b"}");
         }
+        if let Some(pattern) = types.regex.read(value, 0)
+            && let Some(flags) = types.regex.read(value, 1)
+            && let (Ok(pattern), Ok(flags)) = (pattern.cast_exact::<PyString>(), flags.extract::<i64>())
+        {
+            return self.regex(pattern, flags);
+        }
         let class = value.get_type();
+        if class.is(types.min_key.bind(self.py).get_type()) {
+            self.open("$minKey");
+            return self.raw(b"1}");
+        }
+        if class.is(types.max_key.bind(self.py).get_type()) {
+            self.open("$maxKey");
+            return self.raw(b"1}");
+        }
         if class.is(types.dbref.bind(self.py)) {
             let document =
                 value.call_method0(&self.types.name.as_doc).map_err(|error| of_call(self.py, error))?;
             // A SON, which adds nothing to a dict.
             return self.dict(document.cast::<PyDict>().map_err(|_| Stop::Unusual)?, depth, false);
         }
-        let is_known = class.is(types.min_key.bind(self.py).get_type())
-            || class.is(types.max_key.bind(self.py).get_type())
-            || class.is(types.regex.class(self.py))
+        let is_known = class.is(types.regex.class(self.py))
             || is_pattern(value)?
             || (is_uuid(value)? && class.is(super::super::types::uuid_types(self.py)?.class.class(self.py)));
         if !is_known {
