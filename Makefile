@@ -227,7 +227,7 @@ fmt:    ## Format everything
 lock: $(VENV)/.requirements    ## Resolve requirements/{dev,run,docs,wheels}.in into their .txt
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.in
-	$(VENV)/lock/bin/pip freeze > requirements/dev.txt && rm -rf $(VENV)/lock
+	$(VENV)/lock/bin/pip freeze | sed -E "s/^(backports|beanie).*/&; python_version < '3.14'/" > requirements/dev.txt && rm -rf $(VENV)/lock
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -c requirements/dev.txt -r requirements/run.in
 	$(VENV)/lock/bin/pip freeze > requirements/run.txt && rm -rf $(VENV)/lock
