@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, no_memory, raised, within};
 use super::layout::Fields;
 use super::options::Codec;
-use super::{datetime, object_id};
+use super::{datetime, object_id, text};
 
 /// One encoding into one buffer.
 pub(crate) struct Encoder<'a, 'py> {
@@ -369,20 +369,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// `text` must be a str, and outlive the result.
     #[inline]
     pub(crate) unsafe fn utf8<'k>(&self, text: *mut ffi::PyObject) -> Result<&'k [u8], Fault> {
-        // SAFETY: by the caller's promise a live str. The characters of a compact ASCII one stand in the object itself, and are
-        // their own UTF-8; of any other the object keeps the UTF-8 once it was asked for. Neither moves nor changes.
-        unsafe {
-            if ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0 {
-                let data = ffi::PyUnicode_1BYTE_DATA(text);
-                return Ok(std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(text) as usize));
-            }
-            let mut length = 0;
-            let data = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
-            if data.is_null() {
-                return Err(raised(self.py));
-            }
-            Ok(std::slice::from_raw_parts(data.cast(), length as usize))
-        }
+        // SAFETY: by the caller's promise a live str that outlives the result.
+        unsafe { text::utf8(text) }.ok_or_else(|| raised(self.py))
     }
 
     /// Adds the name of the element that starts at `kind` to an error from within it. The name was written already, so

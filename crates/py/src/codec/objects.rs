@@ -147,6 +147,27 @@ pub(super) fn learn_ascii(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// The characters of a string that are ASCII and stand in the object itself; `None` of any other, or where it cannot be told.
+///
+/// # Safety
+/// `text` must be a live str, and outlive the result.
+#[inline]
+pub(super) unsafe fn ascii_of<'k>(text: *mut ffi::PyObject) -> Option<&'k [u8]> {
+    // SAFETY: a live str by the caller's promise. Such characters stand behind the structure, as many as its length says,
+    // and neither move nor change.
+    unsafe {
+        #[cfg(not(Py_3_14))]
+        let data = (ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0).then(|| ffi::PyUnicode_1BYTE_DATA(text));
+        // 3.14 has no such test outside its headers. A new ASCII string has no bits but those that say so.
+        #[cfg(Py_3_14)]
+        let data = {
+            let (sample, object) = (STATE.load(Ordering::Relaxed), text.cast::<Ascii>());
+            (is_on() && (*object).state & sample == sample).then(|| object.add(1).cast::<u8>())
+        };
+        data.map(|data| std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(text) as usize))
+    }
+}
+
 /// Makes a string of two or more ASCII characters: a new reference, or null with the error set.
 ///
 /// # Safety

@@ -44,3 +44,21 @@ pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) 
         owned(py, ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as _, errors))
     }
 }
+
+/// The UTF-8 of a string, which the object keeps; `None` with the error set where it has none, or no memory is left.
+///
+/// # Safety
+/// The GIL must be held; `text` must be a live str, and outlive the result.
+#[inline]
+pub(crate) unsafe fn utf8<'k>(text: *mut ffi::PyObject) -> Option<&'k [u8]> {
+    // SAFETY: a live str by the caller's promise. ASCII is its own UTF-8; of any other string the object keeps the UTF-8 once
+    // it was asked for. Neither moves nor changes.
+    unsafe {
+        if let Some(characters) = objects::ascii_of(text) {
+            return Some(characters);
+        }
+        let mut length = 0;
+        let data = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
+        (!data.is_null()).then(|| std::slice::from_raw_parts(data.cast(), length as usize))
+    }
+}

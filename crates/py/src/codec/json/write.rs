@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::super::layout::Fields;
 use super::super::types::{Types, is_pattern, is_uuid, own_types};
-use super::super::{datetime, make, object_id};
+use super::super::{datetime, make, object_id, text};
 use super::{CANONICAL, Found, LEGACY, MAX_DEPTH, Stop, of_call};
 
 /// The values of `DatetimeRepresentation`.
@@ -161,20 +161,9 @@ impl<'a, 'py> Writer<'a, 'py> {
     /// # Safety
     /// `text` must be a live str.
     unsafe fn string(&mut self, text: *mut ffi::PyObject) -> Found<()> {
-        // SAFETY: a live str by the caller's promise. The characters of a compact ASCII one stand in the object itself; of any
-        // other the object keeps the UTF-8 once it was asked for. Both are valid UTF-8, and neither moves.
+        // SAFETY: a live str by the caller's promise, and what a str keeps is valid UTF-8.
         let text = unsafe {
-            let bytes = if ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0 {
-                let data = ffi::PyUnicode_1BYTE_DATA(text);
-                std::slice::from_raw_parts(data, ffi::PyUnicode_GET_LENGTH(text) as usize)
-            } else {
-                let mut length = 0;
-                let data = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
-                if data.is_null() {
-                    return Err(PyErr::fetch(self.py).into());
-                }
-                std::slice::from_raw_parts(data.cast(), length as usize)
-            };
+            let bytes = text::utf8(text).ok_or_else(|| PyErr::fetch(self.py))?;
             std::str::from_utf8_unchecked(bytes)
         };
         push_string(text, self.style.is_ascii, self.out);
