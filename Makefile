@@ -115,7 +115,7 @@ test-websessions-long: build    ## The model of websessions, 2000 runs on each s
 		tests/websessions/test_model.py tests/websessions/test_failover_long.py tests/websessions/test_redis_failover.py \
 		-s $(ARGS)
 
-instructions: build    ## Count the codec's and the protocol's instructions; UPDATE=1 keeps the counts
+instructions: build    ## Count the instructions of codec, protocol and mapper; UPDATE=1 keeps the counts
 	$(BIN)/python tools/instructions.py $(if $(UPDATE),--update)
 
 pymongo-suite: build    ## PyMongo's own tests on this driver, with the figures in docs/dev/pymongo-suite.md (long)

@@ -1,4 +1,4 @@
-"""The codec and the protocol take no more instructions than they did, and a slowdown of a twentieth is found.
+"""Codec, protocol and mapper take no more instructions than they did, and a slowdown of a twentieth is found.
 
 Needs cargo and valgrind; MANGONEL_INSTALL_SERVERS=1 lets the test install the latter from Debian, and with
 MANGONEL_REQUIRE_SERVERS=1 its absence is a failure.
@@ -58,16 +58,32 @@ def test_the_codec_and_the_protocol_take_no_more_instructions_than_is_kept(count
     assert not problems, "\n".join([*problems, HINT])
 
 
-@pytest.mark.skipif(
+built_as_released = pytest.mark.skipif(
     "MANGONEL_REQUIRE_SERVERS" not in os.environ,
     reason="only continuous integration is sure to have the extension as a release builds it",
 )
+
+
+@built_as_released
 def test_encode_and_decode_take_no_more_instructions_than_is_kept(valgrind):
-    where = instructions.of_codec(instructions.environment())
+    must_take_no_more(valgrind, "codec.py")
+
+
+@built_as_released
+@pytest.mark.no_sample
+def test_reading_and_saving_objects_take_no_more_instructions_than_is_kept(valgrind):
+    must_take_no_more(valgrind, "mapper.py")
+
+
+def must_take_no_more(valgrind, script):
+    """Compare the rows of one of the extension's scripts with what is kept."""
+    where = instructions.of_extension(instructions.environment())
     kept = instructions.kept_counts().get(where)
     if kept is None:
         pytest.skip(f"no counts are kept for {where}; make instructions UPDATE=1 keeps them")
-    problems = instructions.verdict(instructions.compare(kept, instructions.count_codec(valgrind)))
+    problems = instructions.verdict(
+        instructions.compare(kept, instructions.count_extension(valgrind, [script]))
+    )
     assert not problems, "\n".join([*problems, HINT])
 
 
