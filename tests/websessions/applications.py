@@ -273,7 +273,7 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
         ) -> httpx.Response:
             if cookie:
                 headers.append(("Cookie", cookie))
-            async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+            async with httpx.AsyncClient(transport=transport, base_url=url, timeout=60) as client:
                 return await client.request(method, f"/?{query}", headers=headers, content=body)
 
         def send(
