@@ -32,30 +32,37 @@ class Analyst(ScriptedServer):
 
     def _mark(self, request: Request) -> dict[str, Any]:
         command = {**request.command, **request.sequences}
-        wanted = {
-            name: rule["encrypt"]
-            for name, rule in command.get("jsonSchema", {}).get("properties", {}).items()
-            if "encrypt" in rule
-        }
+        schema = command.get("jsonSchema", {})
         kept = {name: value for name, value in command.items() if name not in _OF_THE_DRIVER}
-        marked = _marked(kept, wanted)
+        marked = _marked(kept, schema.get("properties", {}), {})
         return {
             "ok": 1,
             "result": marked,
-            "schemaRequiresEncryption": bool(wanted),
+            "schemaRequiresEncryption": "encrypt" in str(schema),
             "hasEncryptedPlaceholders": marked != kept,
         }
 
 
-def _marked(value: Any, wanted: dict[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: _placeholder(part, wanted[name]) if name in wanted else _marked(part, wanted)
-            for name, part in value.items()
-        }
-    return [_marked(part, wanted) for part in value] if isinstance(value, list) else value
+def _marked(value: Any, properties: dict[str, Any], whole: dict[str, Any]) -> Any:
+    """Return a value with its marked parts. What stands in no property is looked into, as operators and lists are."""
+    if isinstance(value, list):
+        return [_marked(part, properties, part if isinstance(part, dict) else whole) for part in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for name, part in value.items():
+        rule = properties.get(name)
+        if rule is None:
+            made[name] = _marked(part, properties, whole)
+        elif "encrypt" in rule:
+            made[name] = _placeholder(part, rule["encrypt"], whole)
+        else:
+            made[name] = _marked(part, rule.get("properties", {}), whole)
+    return made
 
 
-def _placeholder(value: Any, rule: dict[str, Any]) -> Binary:
-    marking = {"a": _ALGORITHMS[rule["algorithm"]], "ki": rule["keyId"][0], "v": value}
-    return Binary(b"\0" + encode(marking), 6)
+def _placeholder(value: Any, rule: dict[str, Any], whole: dict[str, Any]) -> Binary:
+    # The key's id, or a pointer to the field with its name.
+    key = rule["keyId"]
+    named = {"ka": whole[key.removeprefix("/")]} if isinstance(key, str) else {"ki": key[0]}
+    return Binary(b"\0" + encode({"a": _ALGORITHMS[rule["algorithm"]], **named, "v": value}), 6)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from encryption.analyst import Analyst
+from encryption.seen import Seen
 from mangonel import errors
 from mangonel.bson import encode
 from mangonel.encryption import AutoEncryptionOpts
 from mangonel.encryption._library import MongoCryptError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
-from mangonel.monitoring import CommandListener
 from mangonel.operations import InsertOne
 from tools.faces import eventually
 
@@ -131,17 +131,6 @@ def test_pymongo_writes_and_reads_the_same(
 def test_the_servers_schema_is_asked_for_once(
     face: Any, standalone: Any, vault: str, schema: dict[str, Any], options: Any
 ) -> None:
-    class Seen(CommandListener):
-        def __init__(self) -> None:
-            self.names: list[str] = []
-
-        def started(self, event: Any) -> None:
-            self.names.append(event.command_name)
-
-        def succeeded(self, event: Any) -> None: ...
-
-        def failed(self, event: Any) -> None: ...
-
     seen, database = Seen(), vault.partition(".")[0]
     bare = face.client(standalone.uri)[database]
     face.wait(bare.create_collection("people", validator={"$jsonSchema": schema}))

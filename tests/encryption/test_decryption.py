@@ -8,29 +8,14 @@ from typing import Any
 
 import pytest
 
+from encryption.seen import Seen
 from mangonel import errors
 from mangonel.bson import decode_all
 from mangonel.encryption import Algorithm, AutoEncryptionOpts
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
-from mangonel.monitoring import CommandListener
 
 RANDOM = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
 COUNT = 7
-
-
-class Seen(CommandListener):
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.replies: list[Any] = []
-
-    def started(self, event: Any) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: Any) -> None:
-        self.replies.append(event.reply)
-
-    def failed(self, event: Any) -> None:
-        self.names.append(f"{event.command_name} failed")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ class Mongocryptd:
 
     Args:
         client_class: of the face that waits.
-        uri: where it listens.
+        uri: where it listens; its `serverSelectionTimeoutMS` is how long it is waited for.
         command: the program and its arguments. None: it is never started here.
     """
 
@@ -109,12 +109,12 @@ class Mongocryptd:
     def _ready(self) -> _MongoClient[Any]:
         with self._lock:
             if self._client is None:
-                is_awaited = self._is_startable or self._command is None
-                self._client = self._client_class(
-                    self._uri,
-                    connect=False,
-                    serverSelectionTimeoutMS=_STARTING_MS if is_awaited else _RUNNING_MS,
-                )
+                options: dict[str, Any] = {"connect": False}
+                # What the URI says counts.
+                if "serverselectiontimeoutms" not in self._uri.lower():
+                    is_awaited = self._is_startable or self._command is None
+                    options["serverSelectionTimeoutMS"] = _STARTING_MS if is_awaited else _RUNNING_MS
+                self._client = self._client_class(self._uri, **options)
             return self._client
 
     def _absence(self, error: ServerSelectionTimeoutError) -> ServerSelectionTimeoutError:

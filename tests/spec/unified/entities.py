@@ -108,6 +108,10 @@ class Entities:
         options = {**self._options, **wanted.get("uriOptions", {})}
         if "serverApi" in wanted:
             options["server_api"] = values.server_api(driver, wanted["serverApi"])
+        if "autoEncryptOpts" in wanted:
+            options["auto_encryption_opts"] = values.auto_encryption_options(
+                driver, wanted["autoEncryptOpts"]
+            )
         options["event_listeners"] = [
             make_listener(driver, entity.log),
             make_listener(driver, entity.inner_log),

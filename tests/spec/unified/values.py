@@ -11,6 +11,8 @@ from typing import Any
 from spec.unified.driver import Driver
 
 __all__ = [
+    "LOCAL_KEY",
+    "auto_encryption_options",
     "concerns",
     "describe_error_result",
     "describe_result",
@@ -207,16 +209,35 @@ _RESULTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# What stands for `$$placeholder`: the key that the specification's data are encrypted with.
-_LOCAL_KEY = (
+# What stands for `$$placeholder`. Of local: the key that the specification's data are encrypted with. The others are
+# credentials of nobody: enough for what no service is asked for.
+LOCAL_KEY = (
     "Mng0NCt4ZHVUYUJCa1kxNkVyNUR1QURhZ2h2UzR2d2RrZzh0cFBwM3R6NmdWMDFBMUN3YkQ5aXRRMkhGRGdQV09wOGVNYUMxT2k3NjZKelhaQmRC"
     "ZGJkTXVyZG9uSjFk"
 )
+_CREDENTIALS = {"key": LOCAL_KEY, "endpoint": "localhost:1"}
+_APART = {"kmsProviders", "keyExpirationMS", "extraOptions"}
 
 
 def kms_providers(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the providers of a case, all of them local."""
+    """Return the providers of a case."""
     return {
-        name: {**given, "key": given["key"] if isinstance(given["key"], str | bytes) else _LOCAL_KEY}
+        name: {
+            option: _CREDENTIALS.get(option, "bm9ib2R5") if isinstance(value, Mapping) else value
+            for option, value in given.items()
+        }
         for name, given in wanted.items()
     }
+
+
+def auto_encryption_options(driver: Any, wanted: Mapping[str, Any]) -> Any:
+    """Return the encryption that a case wants of a client. There is no query analysis to be had."""
+    given = {snake_case(name): value for name, value in wanted.items() if name not in _APART}
+    module = driver.module("encryption_options" if driver.name == "pymongo" else "encryption")
+    return module.AutoEncryptionOpts(
+        kms_providers(wanted["kmsProviders"]),
+        mongocryptd_uri="mongodb://localhost:1/?serverSelectionTimeoutMS=50",
+        mongocryptd_bypass_spawn=True,
+        key_expiration_ms=wanted.get("keyExpirationMS"),
+        **given,
+    )
