@@ -113,12 +113,17 @@ SECRET_COMMANDS = frozenset(
 
 def without_frames(error: BaseException | None) -> None:
     """Take the frames, and so their locals, from an error and from those that led to it."""
-    while error is not None:
+    # An error may lead to itself: `raise error from error`.
+    seen: set[int] = set()
+    left = [error]
+    while left:
+        error = left.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
         error.__traceback__ = None
         # Of most errors they are the same; a tool may follow either.
-        if error.__cause__ is not None and error.__cause__ is not error.__context__:
-            without_frames(error.__context__)
-        error = error.__cause__ or error.__context__
+        left += (error.__cause__, error.__context__)
 
 
 def without_values(error: Exception) -> Exception:

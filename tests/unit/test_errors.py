@@ -11,6 +11,7 @@ import pymongo.helpers_shared
 import pytest
 
 from mangonel import errors
+from mangonel.auth import without_frames
 
 REPLIES: list[dict[str, Any]] = [
     {"ok": 0, "code": 11000, "errmsg": "E11000 duplicate key"},
@@ -188,3 +189,18 @@ def test_document_too_large_is_an_invalid_document_and_no_pymongo_error() -> Non
     assert isinstance(error, errors.InvalidDocument)
     assert not isinstance(error, errors.PyMongoError)
     assert error.document == {"a": 1}
+
+
+def test_an_error_that_leads_to_itself_loses_its_frames_too() -> None:
+    def fail() -> None:
+        try:
+            raise OSError("no such host")
+        except OSError as error:
+            raise error from error
+
+    with pytest.raises(OSError, match="no such host") as caught:
+        fail()
+    caught.value.__context__ = ValueError("before")
+    without_frames(caught.value)
+    assert caught.value.__cause__ is caught.value
+    assert caught.value.__traceback__ is None
