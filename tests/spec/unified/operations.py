@@ -234,11 +234,19 @@ class Operations:
     async def _session_get_snapshot_time(self, session: Any, arguments: dict[str, Any]) -> Any:
         return session.snapshot_time
 
-    # Buckets
+    # Keys
 
     async def _encryption_create_data_key(self, keys: Any, arguments: dict[str, Any]) -> Any:
         options = {values.snake_case(name): value for name, value in arguments.get("opts", {}).items()}
         return await self._face.wait(keys.create_data_key(arguments["kmsProvider"], **options))
+
+    async def _encryption_rewrap_many_data_key(self, keys: Any, arguments: dict[str, Any]) -> Any:
+        options = {values.snake_case(name): value for name, value in arguments.get("opts", {}).items()}
+        result = await self._face.wait(keys.rewrap_many_data_key(arguments["filter"], **options))
+        written = result.bulk_write_result
+        return {} if written is None else {"bulkWriteResult": values.describe_result(written)}
+
+    # Buckets
 
     async def _bucket_upload(self, bucket: Any, arguments: dict[str, Any]) -> Any:
         # No driver of today writes a digest.
