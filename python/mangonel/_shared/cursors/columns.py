@@ -139,9 +139,9 @@ class ColumnsOfCursor:
             categorical: dictionary-encode inferred columns of strings: categoricals of pandas and Polars. In a schema
                 a column "category" is one.
             parallel: read by so many cursors at a time, each over a range of `_id`. Rows come in turns of batches, in
-                no order. The index on `_id` is used, whatever the filter. For many documents, on servers with cores
-                to spare; not together with sort, skip, limit, hint, min, max, collation, a session, or a tailable or
-                exhaust cursor.
+                no order. The index on `_id` is used, whatever the filter. Each cursor holds a connection. For many
+                documents, on servers with cores to spare; not together with sort, skip, limit, hint, min, max,
+                collation, a session, or a tailable or exhaust cursor.
             rows: rows in one chunk of the table.
 
         Raises:
