@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from encryption.analyst import Analyst
+from encryption.scripted_mongocryptd import ScriptedMongocryptd
 from encryption.seen import Seen
 from mangonel import errors
 from mangonel.bson import encode
@@ -18,15 +18,16 @@ from mangonel.encryption._library import MongoCryptError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 from mangonel.operations import InsertOne
 from tools.faces import eventually
+from tools.scripted_server import ScriptedServer
 
 DETERMINISTIC = "AEAD_AES_256_CBC_HMAC_SHA_512-Deterministic"
 ENCRYPTED = 6
 
 
 @pytest.fixture
-def analyst() -> Iterator[Analyst]:
+def mongocryptd() -> Iterator[ScriptedMongocryptd]:
     """A scripted mongocryptd."""
-    with Analyst() as started:
+    with ScriptedMongocryptd() as started:
         yield started
 
 
@@ -39,9 +40,11 @@ def schema(face: Any, keys: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def options(vault: str, providers: dict[str, Any], analyst: Analyst) -> Callable[..., AutoEncryptionOpts]:
+def options(
+    vault: str, providers: dict[str, Any], mongocryptd: ScriptedMongocryptd
+) -> Callable[..., AutoEncryptionOpts]:
     def make(**more: Any) -> AutoEncryptionOpts:
-        given = {"mongocryptd_uri": analyst.uri, "mongocryptd_bypass_spawn": True, **more}
+        given = {"mongocryptd_uri": mongocryptd.uri, "mongocryptd_bypass_spawn": True, **more}
         return AutoEncryptionOpts(providers, vault, **given)
 
     return make
@@ -101,7 +104,7 @@ def test_pymongo_writes_and_reads_the_same(
     schema: dict[str, Any],
     vault: str,
     providers: dict[str, Any],
-    analyst: Analyst,
+    mongocryptd: ScriptedMongocryptd,
 ) -> None:
     pymongo = pytest.importorskip("pymongo")
     from bson import decode
@@ -111,7 +114,7 @@ def test_pymongo_writes_and_reads_the_same(
         providers,
         vault,
         schema_map={f"{people.database.name}.people": decode(encode(schema))},
-        mongocryptd_uri=analyst.uri,
+        mongocryptd_uri=mongocryptd.uri,
         mongocryptd_bypass_spawn=True,
     )
     with pymongo.MongoClient(standalone.uri, auto_encryption_opts=given) as client:
@@ -121,7 +124,9 @@ def test_pymongo_writes_and_reads_the_same(
         assert theirs.find_one({"_id": 2})["ssn"] == "457"
         assert [person["_id"] for person in face.collect(people.find({"ssn": "457"}))] == [1, 2]
         # mongocryptd keeps no sessions.
-        asked = [{*request.command, *request.sequences} - {"lsid"} for request in analyst.received("insert")]
+        asked = [
+            {*request.command, *request.sequences} - {"lsid"} for request in mongocryptd.received("insert")
+        ]
 
     ours, peers = (person["ssn"] for person in stored(face, standalone, people))
     assert ours == peers
@@ -143,12 +148,12 @@ def test_the_servers_schema_is_asked_for_once(
     assert stored(face, standalone, client[database].people)[1]["ssn"].subtype == ENCRYPTED
 
 
-def test_large_writes_are_split_as_small_as_the_analyst_takes_them(
-    face: Any, people: Any, analyst: Analyst
+def test_large_writes_are_split_for_query_analysis(
+    face: Any, people: Any, mongocryptd: ScriptedMongocryptd
 ) -> None:
     large = "x" * 1_200_000
     face.wait(people.insert_many([{"_id": n, "text": large} for n in range(3)]))
-    assert [len(request.command["documents"]) for request in analyst.received("insert")] == [1, 1, 1]
+    assert [len(request.command["documents"]) for request in mongocryptd.received("insert")] == [1, 1, 1]
 
 
 def test_files_are_stored_and_read(face: Any, standalone: Any, people: Any) -> None:
@@ -158,10 +163,12 @@ def test_files_are_stored_and_read(face: Any, standalone: Any, people: Any) -> N
     assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == data
 
 
-def test_writes_of_several_collections_are_refused(face: Any, people: Any) -> None:
-    model = InsertOne({"ssn": "457"}, namespace=f"{people.database.name}.people")
-    with pytest.raises(errors.InvalidOperation):
-        face.wait(people.database.client.bulk_write([model]))
+def test_writes_of_several_collections_are_refused(face: Any, options: Any) -> None:
+    with ScriptedServer(hello={"maxWireVersion": 25}) as server:
+        client = face.client(server.uri, auto_encryption_opts=options())
+        with pytest.raises(errors.InvalidOperation, match="does not currently support automatic encryption"):
+            face.wait(client.bulk_write([InsertOne({"ssn": "457"}, namespace="shop.people")]))
+        assert server.received() == []
 
 
 def test_a_command_that_nobody_can_encrypt_is_not_sent(face: Any, people: Any) -> None:
@@ -169,21 +176,21 @@ def test_a_command_that_nobody_can_encrypt_is_not_sent(face: Any, people: Any) -
         face.wait(people.database.command("collStats", "people"))
 
 
-def test_what_the_analyst_refuses_is_not_sent(
-    face: Any, standalone: Any, people: Any, analyst: Analyst
+def test_what_mongocryptd_refuses_is_not_sent(
+    face: Any, standalone: Any, people: Any, mongocryptd: ScriptedMongocryptd
 ) -> None:
-    analyst.on("insert", {"ok": 0, "code": 51088, "errmsg": "cannot encrypt that"})
+    mongocryptd.on("insert", {"ok": 0, "code": 51088, "errmsg": "cannot encrypt that"})
     with pytest.raises(errors.EncryptionError, match="cannot encrypt that") as caught:
         face.wait(people.insert_one({"ssn": "457"}))
     assert isinstance(caught.value.cause, errors.OperationFailure)
     assert stored(face, standalone, people) == []
 
 
-def test_without_an_analyst_the_remedy_is_named(
-    face: Any, standalone: Any, people: Any, analyst: Analyst, options: Any
+def test_without_mongocryptd_the_remedy_is_named(
+    face: Any, standalone: Any, people: Any, mongocryptd: ScriptedMongocryptd, options: Any
 ) -> None:
-    analyst.stop()
-    given = options(mongocryptd_uri=f"{analyst.uri}&serverSelectionTimeoutMS=50")
+    mongocryptd.stop()
+    given = options(mongocryptd_uri=f"{mongocryptd.uri}&serverSelectionTimeoutMS=50")
     client = face.client(standalone.uri, auto_encryption_opts=given)
     with pytest.raises(errors.EncryptionError, match="set crypt_shared_lib_path") as caught:
         face.wait(client[people.database.name].people.insert_one({"ssn": "457"}))
@@ -191,7 +198,7 @@ def test_without_an_analyst_the_remedy_is_named(
     assert stored(face, standalone, people) == []
 
 
-def test_the_analyst_is_started_once_with_its_arguments(
+def test_mongocryptd_is_started_once_with_its_arguments(
     face: Any, standalone: Any, people: Any, options: Any, schema: dict[str, Any], tmp_path: Path
 ) -> None:
     program, told = tmp_path / "mongocryptd", tmp_path / "told"
@@ -213,13 +220,13 @@ def test_the_analyst_is_started_once_with_its_arguments(
 
 
 def test_without_query_analysis_nobody_is_asked(
-    face: Any, standalone: Any, people: Any, analyst: Analyst, options: Any
+    face: Any, standalone: Any, people: Any, mongocryptd: ScriptedMongocryptd, options: Any
 ) -> None:
     given = options(bypass_query_analysis=True)
     mine = face.client(standalone.uri, auto_encryption_opts=given)[people.database.name].people
     face.wait(mine.insert_one({"_id": 1, "ssn": "457"}))
     assert stored(face, standalone, people) == [{"_id": 1, "ssn": "457"}]
-    assert analyst.received() == []
+    assert mongocryptd.received() == []
 
 
 def test_a_library_that_is_required_and_not_there_is_named(face: Any, standalone: Any, options: Any) -> None:
@@ -229,6 +236,6 @@ def test_a_library_that_is_required_and_not_there_is_named(face: Any, standalone
         face.client(standalone.uri, auto_encryption_opts=options(crypt_shared_lib_path="/nowhere/lib.so"))
 
 
-def test_arguments_of_the_analyst_are_a_list(options: Any) -> None:
+def test_arguments_of_mongocryptd_are_a_list(options: Any) -> None:
     with pytest.raises(TypeError, match="mongocryptd_spawn_args must be a list"):
         options(mongocryptd_spawn_args="--port=1")

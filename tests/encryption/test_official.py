@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from encryption.analyst import Analyst
+from encryption.scripted_mongocryptd import ScriptedMongocryptd
 from encryption.seen import Seen
 from mangonel import errors
 from mangonel.bson import Binary, CodecOptions, json_util
@@ -75,7 +75,7 @@ def filled(face: Any, standalone: Any, vault: str) -> Any:
 def open_client(
     face: Any, standalone: Any, vault: str, providers: dict[str, Any], filled: Any
 ) -> Iterator[Callable[..., Any]]:
-    with Analyst() as analyst:
+    with ScriptedMongocryptd() as mongocryptd:
 
         def make(schema: dict[str, Any] | None, **more: Any) -> Any:
             options = AutoEncryptionOpts(
@@ -83,7 +83,7 @@ def open_client(
                 vault,
                 schema_map=None if schema is None else {f"{filled.name}.coll": schema},
                 bypass_auto_encryption=schema is None,
-                mongocryptd_uri=analyst.uri,
+                mongocryptd_uri=mongocryptd.uri,
                 mongocryptd_bypass_spawn=True,
             )
             return face.client(standalone.uri, auto_encryption_opts=options, **more)[filled.name].coll

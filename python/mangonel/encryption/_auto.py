@@ -136,7 +136,7 @@ class AutoEncryptionOpts:
                 crypt,
                 not self._bypass_auto_encryption,
                 unencrypted,
-                self._analyst(client, crypt),
+                self._mongocryptd(client, crypt),
                 key_vault(owner, self._key_vault_namespace),
                 Kms(plain, self._kms_tls_options),
                 self._kms_providers,
@@ -165,7 +165,7 @@ class AutoEncryptionOpts:
             )
         return crypt
 
-    def _analyst(self, client: _MongoClient[Any], crypt: Crypt) -> Mongocryptd | None:
+    def _mongocryptd(self, client: _MongoClient[Any], crypt: Crypt) -> Mongocryptd | None:
         if not self._analyses or crypt.shared_library_version is not None:
             return None
         from mangonel.api import AsyncMongoClient, MongoClient

@@ -33,7 +33,7 @@ class CommandCipher(Answers):
         crypt: libmongocrypt's state.
         encrypts: whether commands are looked at; replies always are.
         metadata: the client without encryption, which is asked for the schemas of collections.
-        analyst: who marks the fields of a command that are to be encrypted. None: the library does, or nobody.
+        mongocryptd: who marks the fields of a command that are to be encrypted. None: the library does, or nobody.
         vault, kms, providers: as for `Answers`.
     """
 
@@ -42,7 +42,7 @@ class CommandCipher(Answers):
         crypt: Crypt,
         encrypts: bool,
         metadata: _MongoClient[Any],
-        analyst: Mongocryptd | None,
+        mongocryptd: Mongocryptd | None,
         vault: _Collection[Any],
         kms: Kms,
         providers: Mapping[str, Any],
@@ -51,7 +51,7 @@ class CommandCipher(Answers):
         self.encrypts = encrypts
         self._crypt = crypt
         self._metadata = metadata
-        self._analyst = analyst
+        self._mongocryptd = mongocryptd
 
     async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
         """Return the command with its fields encrypted; None when there is nothing to encrypt.
@@ -60,7 +60,7 @@ class CommandCipher(Answers):
             EncryptionError: with the reason as its cause. Nothing was sent.
         """
         if _name_of(command) == b"bulkWrite":
-            # The specification forbids it: a later version shall not find what this one sent in the clear.
+            # The specification forbids it, though libmongocrypt could.
             raise InvalidOperation(
                 "MongoClient.bulk_write does not currently support automatic encryption; "
                 "use the bulk_write of each collection"
@@ -78,13 +78,13 @@ class CommandCipher(Answers):
         return await self.through_flow(self._crypt, lambda context: context.begin_decrypting(reply))
 
     def close(self) -> None:
-        """Close the connections to the analyst."""
-        if self._analyst is not None:
-            self._analyst.close()
+        """Close the connections to mongocryptd."""
+        if self._mongocryptd is not None:
+            self._mongocryptd.close()
 
     async def _command_flow(self, context: Context, state: int) -> None:
-        if state == _library.NEED_MARKINGS and self._analyst is not None:
-            context.feed(await self._analyst.mark_flow(context.database, context.question()))
+        if state == _library.NEED_MARKINGS and self._mongocryptd is not None:
+            context.feed(await self._mongocryptd.mark_flow(context.database, context.question()))
         elif state == _library.NEED_COLLECTION:
             await self._collections_flow(context)
         else:

@@ -22,7 +22,7 @@ _ALGORITHMS = {"AEAD_AES_256_CBC_HMAC_SHA_512-Deterministic": 1, "AEAD_AES_256_C
 _OF_THE_DRIVER = {"$db", "lsid", "$readPreference", "jsonSchema", "isRemoteSchema"}
 
 
-class Analyst(ScriptedServer):
+class ScriptedMongocryptd(ScriptedServer):
     """Answers commands as mongocryptd does."""
 
     def __init__(self) -> None:
