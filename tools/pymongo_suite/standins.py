@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import re
 import sys
 import threading
@@ -102,7 +103,7 @@ VALUES: dict[str, Any] = {
     "pymongo.common.EVENTS_QUEUE_FREQUENCY": 1,
     "pymongo.common.Version": Version,
     "pymongo.common.has_c": lambda: False,
-    "pymongo.encryption_options._HAVE_PYMONGOCRYPT": False,
+    "pymongo.encryption_options._HAVE_PYMONGOCRYPT": importlib.util.find_spec("pymongocrypt") is not None,
     "pymongo.hello.HelloCompat": type(
         "HelloCompat",
         (),
