@@ -10,7 +10,7 @@ import pytest
 
 from encryption.seen import Seen
 from mangonel import errors
-from mangonel.bson import decode_all
+from mangonel.cursor_shared import CursorType
 from mangonel.encryption import Algorithm, AutoEncryptionOpts
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 
@@ -56,13 +56,31 @@ def test_every_way_of_reading_decrypts(face: Any, decrypting: Any, people: list[
     assert face.wait(decrypting.find(batch_size=2).sort("_id").to_list()) == people
     pipeline = [{"$sort": {"_id": 1}}]
     assert face.collect(face.wait(decrypting.aggregate(pipeline, batchSize=3))) == people
-    raw = face.collect(decrypting.find_raw_batches(batch_size=4).sort("_id"))
-    assert [person for batch in raw for person in decode_all(batch)] == people
     changed = {"$set": {"open": 5}}
     assert face.wait(decrypting.find_one_and_update({"_id": 1}, changed))["ssn"] == "1-55"
     command = {"find": "people", "filter": {"_id": 2}}
     reply = face.wait(decrypting.database.command(command))
     assert reply["cursor"]["firstBatch"] == [people[2]]
+
+
+def test_what_pymongo_does_not_decrypt_is_refused(
+    face: Any, decrypting: Any, people: list[dict[str, Any]]
+) -> None:
+    words = "not support auto encryption"
+    with pytest.raises(errors.InvalidOperation, match=f"find_raw_batches does {words}"):
+        decrypting.find_raw_batches()
+    with pytest.raises(errors.InvalidOperation, match=f"aggregate_raw_batches does {words}"):
+        face.wait(decrypting.aggregate_raw_batches([]))
+    with pytest.raises(errors.InvalidOperation, match=f"exhaust cursors do {words}"):
+        face.collect(decrypting.find(cursor_type=CursorType.EXHAUST))
+    assert face.wait(decrypting.find_one({"_id": 3})) == people[3]
+
+
+def test_a_closed_client_says_so(face: Any, decrypting: Any) -> None:
+    client = decrypting.database.client
+    face.wait(client.close())
+    with pytest.raises(errors.InvalidOperation, match=f"Cannot use {type(client).__name__} after close"):
+        face.wait(client.admin.command("ping"))
 
 
 def test_reading_ahead_decrypts(face: Any, decrypting: Any, people: list[dict[str, Any]]) -> None:

@@ -57,6 +57,7 @@ class AioPort:
 
     is_async = True
     largest_batch = LARGEST_MESSAGE
+    is_encrypting = False
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core

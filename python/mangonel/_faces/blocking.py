@@ -157,6 +157,7 @@ class BlockingPort(BlockingLoop):
     is_async = False
     preparation = None
     largest_batch = LARGEST_MESSAGE
+    is_encrypting = False
 
     def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
         super().__init__(core)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mangonel.errors import InvalidOperation
+
 if TYPE_CHECKING:
     from mangonel import _core
     from mangonel._faces.port import Port
@@ -38,6 +40,8 @@ class Cipher(Protocol):
 class EncryptingPort:
     """Runs operations on another port and shares its connections."""
 
+    is_encrypting = True
+
     def __init__(self, core: _core.Core, plain: Port, cipher: Cipher) -> None:
         self.is_async = plain.is_async
         self.timeout = plain.timeout
@@ -54,14 +58,17 @@ class EncryptingPort:
         return self._plain.flow(self.arun(operation))
 
     async def arun(self, operation: _core.Operation) -> Any:
+        if self._core.is_closed:
+            # PyMongo's words: programs look for them.
+            client = "AsyncMongoClient" if self.is_async else "MongoClient"
+            raise InvalidOperation(f"Cannot use {client} after close; make a new one")
         if self._cipher.encrypts:
             await self._encrypt_flow(operation)
         reading = operation.hold()
         return await self._answer_flow(await self._plain.arun(operation), reading)
 
     async def _encrypt_flow(self, operation: _core.Operation) -> None:
-        # A closed client says so itself.
-        command = None if self._core.is_closed else operation.document()
+        command = operation.document()
         if command is not None:
             encrypted = await self._cipher.encrypt_flow(operation.database, command)
             if encrypted is not None and encrypted != command:

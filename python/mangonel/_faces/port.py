@@ -7,7 +7,7 @@ A *port* runs operations (one command each) and flows (several in a row). On a b
 from __future__ import annotations
 
 from mangonel._light import Protocol, TypeVar
-from mangonel.errors import BugError
+from mangonel.errors import BugError, InvalidOperation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Port(Protocol):
     """The client's `timeoutMS` in seconds."""
     largest_batch: int
     """How many bytes of writes one command may have; the server may allow less."""
+    is_encrypting: bool
+    """Whether replies, and maybe commands, go through a cipher on their way."""
     # Called once, off the loop, before the first operation; asyncio's faces only.
     preparation: Callable[[], None] | None
 
@@ -77,6 +79,14 @@ class Port(Protocol):
 
     def close(self) -> None:
         """Release what the port holds besides connections."""
+
+
+def refuse_encryption(port: Port, what: str) -> None:
+    """Raise InvalidOperation when the port is a client's with automatic encryption: PyMongo refuses `what` there."""
+    if port.is_encrypting:
+        raise InvalidOperation(
+            f"{what} not support auto encryption; use a client without auto_encryption_opts"
+        )
 
 
 def run_now(steps: Coroutine[Any, Any, T]) -> T:

@@ -267,7 +267,9 @@ class _ClientEncryption:
         if isinstance(key_id, UUID):
             key_id = Binary(key_id.bytes, _UUID)
         if key_id is not None and not (isinstance(key_id, Binary) and key_id.subtype == _UUID):
-            raise TypeError("expected key_id to be a UUID or a Binary of subtype 4")
+            raise TypeError(
+                f"key_id must be a bson.binary.Binary with subtype 4 or a uuid.UUID, not {type(key_id)}"
+            )
         options = self._codec_options
         document = _core.encode({"v": value}, codec_options=options)
         ranges = None if range_opts is None else _core.encode(range_opts.document, codec_options=options)
@@ -312,14 +314,16 @@ class _ClientEncryption:
 
     async def _decrypt_flow(self, value: Binary) -> Any:
         if not (isinstance(value, Binary) and value.subtype == _ENCRYPTED):
-            raise TypeError(f"expected a Binary of subtype 6 to decrypt, found {type(value)}")
+            raise TypeError(
+                f"value to decrypt must be a bson.binary.Binary with subtype 6, not {type(value)}"
+            )
         document = _core.encode({"v": value})
         found = await self._run_flow(lambda context: context.begin("explicit_decrypt", document))
         return _core.decode(found or b"", self._codec_options)["v"]
 
     async def _run_flow(self, begin: Callable[[Context], None]) -> bytes | None:
         if self._crypt is None:
-            raise InvalidOperation("cannot use a ClientEncryption after it was closed")
+            raise InvalidOperation("Cannot use closed ClientEncryption; make a new one")
         return await self._answers.through_flow(self._crypt, begin)
 
     def get_key(self, id: Binary) -> Returns[RawBSONDocument | None]:
@@ -508,7 +512,7 @@ class _ClientEncryption:
     @property
     def _vault(self) -> _Collection[Any]:
         if self._crypt is None:
-            raise InvalidOperation("cannot use a ClientEncryption after it was closed")
+            raise InvalidOperation("Cannot use closed ClientEncryption; make a new one")
         return self._key_vault_coll
 
     def close(self) -> Returns[None]:

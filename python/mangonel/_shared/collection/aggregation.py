@@ -15,6 +15,7 @@ from mangonel._core import (
     READ_RAW_BATCH,
 )
 from mangonel._faces.deadline import check_wait
+from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic
 from mangonel._options.checks import non_negative_integer
 from mangonel._options.index_keys import hint_document
@@ -194,10 +195,14 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
         Takes the arguments of `aggregate`, `let` among **kwargs, and raises the same.
 
+        Raises:
+            InvalidOperation: the client has `auto_encryption_opts`.
+
         Example:
             >>> for batch in client.shop.orders.aggregate_raw_batches([{"$match": {"total": {"$gt": 5}}}]):
             ...     print(mangonel.bson.decode_all(batch))
         """
+        refuse_encryption(self._port, "aggregate_raw_batches does")
         options = {"comment": comment, **kwargs}
         return self._aggregate(
             self._name, self._raw_command_cursor_class, self._as_collection(), pipeline, session, options

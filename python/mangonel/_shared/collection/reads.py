@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel._core import KIND_READ, READ_FIRST, Operation
+from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic, Mapping
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
@@ -71,10 +72,14 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
 
         Takes the arguments of `find`; nothing is sent before the first batch is asked for.
 
+        Raises:
+            InvalidOperation: the client has `auto_encryption_opts`.
+
         Example:
             >>> for batch in client.shop.orders.find_raw_batches({"total": {"$gt": 5}}):
             ...     print(mangonel.bson.decode_all(batch))
         """
+        refuse_encryption(self._port, "find_raw_batches does")
         return self._raw_cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
 

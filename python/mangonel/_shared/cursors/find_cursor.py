@@ -8,6 +8,7 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_RAW_BATCH
 from mangonel._faces.deadline import check_wait
+from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic
 from mangonel._shared.cursors.find_query import _EXHAUST, _TAILABLE, FindQuery
 from mangonel._shared.operation import build_operation
@@ -86,6 +87,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if self._flags:
             self._is_tailable = bool(self._flags & _TAILABLE)
             self._is_exhaust = bool(self._flags & _EXHAUST)
+            if self._is_exhaust:
+                refuse_encryption(self._port, "exhaust cursors do")
         session = self._enter_session()
         return build_operation(
             self._command(),
