@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mangonel import ReadPreference, bson
-from mangonel.odm import Connection, Document, Embedded, MultipleDocuments, Ref, SoftDelete, set_
+from mangonel.odm import BelongsTo, Connection, Document, Embedded, MultipleDocuments, Ref, SoftDelete, set_
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.query.builder import QueryBuilder
 from mangonel.odm.query.query import Query
@@ -35,6 +35,7 @@ class Item(SoftDelete):
     group: str = "a"
     n: int = 0
     owner: Ref[Owner] | None = None
+    keeper: BelongsTo[Owner] | None = None
 
 
 class Card(Embedded):
@@ -89,8 +90,8 @@ OPTIONS: dict[str, Option] = {
     "exclude": Option(lambda q: q.exclude(Item.group)),
     "lazy": Option(lambda q: q.lazy()),
     "eager": Option(lambda q: q.eager()),
-    "include": Option(lambda q: q.include(Item.owner)),
-    "lookup": Option(lambda q: q.lookup(Item.owner)),
+    "include": Option(lambda q: q.include(Item.owner, Item.keeper)),
+    "lookup": Option(lambda q: q.lookup(Item.owner, Item.keeper)),
     "merge": Option(
         lambda q: q.merge(Item.unscoped(Item.n > 2)), lambda rows: [row for row in rows if row["n"] > 2]
     ),
@@ -323,6 +324,7 @@ def data(db: Connection, database_name: str) -> Iterator[dict[str, Rows]]:
                     group=row["group"],
                     n=row["n"],
                     owner=owner.id,
+                    keeper=owner.id,
                     deleted_at=marked if row["deleted"] else None,
                 )
                 for row in rows

@@ -25,6 +25,7 @@ from mangonel.odm.errors import (
     DocumentNotFound,
     MultipleDocuments,
     NotConnected,
+    NotFetched,
     NotLoaded,
     OdmError,
     StaleDocument,
@@ -85,6 +86,7 @@ from mangonel.odm.expressions.updates import (
 )
 from mangonel.odm.model.any_ref import AnyRef
 from mangonel.odm.model.base import Embedded
+from mangonel.odm.model.belongs_to import BelongsTo, ref_of
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.refs import Many, Ref, Refs
@@ -101,6 +103,7 @@ from mangonel.odm.store.search import SearchIndex
 
 __all__ = [
     "AnyRef",
+    "BelongsTo",
     "Changes",
     "Commands",
     "Connection",
@@ -126,6 +129,7 @@ __all__ = [
     "MultiPolygon",
     "MultipleDocuments",
     "NotConnected",
+    "NotFetched",
     "NotLoaded",
     "ObjectId",
     "OdmError",
@@ -193,6 +197,7 @@ __all__ = [
     "pull",
     "pull_where",
     "push",
+    "ref_of",
     "regex",
     "rename",
     "scope",

@@ -3,6 +3,7 @@
 PyMongoError
 └── OdmError
     ├── ValidationError      a value is not what its field says (also ValueError)
+    ├── NotFetched           the document of a reference was read where nothing may wait for it
     ├── NotLoaded            a field that a partial load left out was read (also AttributeError)
     ├── DocumentNotFound     get() or one() found none (also LookupError)
     ├── MultipleDocuments    one() found more than one
@@ -59,6 +60,10 @@ class NotLoaded(OdmError, AttributeError):
 
 class DocumentNotFound(OdmError, LookupError):
     """No document matches."""
+
+
+class NotFetched(OdmError):
+    """A document that a reference leads to was read where nobody may wait for it. Nothing was sent."""
 
 
 class MultipleDocuments(OdmError):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from annotated_types import Ge, Le, Len, MaxLen
 
 from mangonel.odm import (
+    BelongsTo,
     Connection,
     Document,
     Embedded,
@@ -30,6 +31,7 @@ from mangonel.odm import (
     many,
     now,
     push,
+    ref_of,
     scope,
 )
 
@@ -75,6 +77,11 @@ class Post(Document):
         return cls.find(Post.status == "published")
 
 
+class Bookmark(Document):
+    post: BelongsTo[Post]
+    reader: BelongsTo[User] | None = None
+
+
 class PostCard(Embedded):
     title: str
     created_at: dt.datetime
@@ -115,3 +122,13 @@ def publish(db: Connection, ps: Iterable[Post]) -> int:
         for p in ps:
             p.status = "published"
         return Post.save_all(ps)
+
+
+def bookmark(p: Post, reader: ObjectId) -> tuple[str, str | None, object]:
+    made = Bookmark(post=p)
+    made.reader = reader
+    made.post = p
+    made.save()
+    found = Bookmark.find(Bookmark.post == p, Bookmark.reader == reader).include(Bookmark.post).one()
+    ref = ref_of(found, "post")
+    return found.post.title, found.reader.name if found.reader else None, ref.id if ref else None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from samples.accounts import Account
-from samples.blog import Post, User
+from samples.blog import Bookmark, Post, User
 from samples.customers import Strict
 
 from mangonel.odm import (
@@ -62,6 +62,11 @@ Contact.mail > 3  # wrong
 contact.home.upper()  # wrong
 contact.friends[0].value.nme  # wrong
 Secret(3)  # wrong
+
+# A reference whose attribute is the document.
+Bookmark.find().one().post.nme  # wrong
+Bookmark.find().one().reader.name  # wrong
+Bookmark()  # wrong
 
 # What operations return.
 User.find().values(User.name)[0] + 1  # wrong

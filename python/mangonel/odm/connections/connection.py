@@ -46,6 +46,11 @@ class Connection:
         """The asyncio client."""
         return self.clients.get(True)
 
+    @property
+    def is_only_async(self) -> bool:
+        """Whether asyncio's client alone was used so far."""
+        return self.clients.is_only_async
+
     def database(self, is_async: bool = False) -> Any:
         """Return the driver's database, of the blocking or of the asyncio client.
 
@@ -234,6 +239,11 @@ class Clients:
             for listener in self._listeners:
                 listeners.add(listener)
         return made
+
+    @property
+    def is_only_async(self) -> bool:
+        """Whether the asyncio client was made, and no blocking one."""
+        return True in self._made and False not in self._made
 
     def close(self) -> None:
         """Close the blocking client."""

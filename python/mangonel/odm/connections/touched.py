@@ -11,6 +11,7 @@ from typing import Any
 
 from mangonel import _core
 from mangonel.odm.errors import ValidationError
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import reduce, restore
 
 # The documents of the transaction that runs in this context.
@@ -66,7 +67,7 @@ class Touched:
                 continue
             _core.odm_take(document, restore(*copy))
             for name in copy[4] if len(copy) > 4 else ():
-                if getattr(document, name) is None:
+                if held(document, name) is None:
                     # What is stored is not known here, so None counts as a change only once it is set.
                     setattr(document, name, None)
             if origin is not None:

@@ -43,6 +43,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     __expressions__: ClassVar[dict[str, Path[Any]]]
     __hooks__: ClassVar[dict[str, list[Hook]]]
     __is_document__: ClassVar[bool] = False
+    __belongs_to__: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def __default_tag__(cls) -> Any:

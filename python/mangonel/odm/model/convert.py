@@ -15,6 +15,7 @@ from mangonel import _core
 from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_embedded, is_instance
 from mangonel.odm.expressions.geo import Geometry
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs
 
 NEW, PARTIAL, DELETED = 1, 2, 4
@@ -22,7 +23,7 @@ NEW, PARTIAL, DELETED = 1, 2, 4
 
 def values_of(instance: Any) -> dict[str, Any]:
     """Return the values that an instance has, by attribute."""
-    return {name: getattr(instance, name) for name in _core.odm_loaded(instance)}
+    return {name: held(instance, name) for name in _core.odm_loaded(instance)}
 
 
 def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
@@ -109,7 +110,7 @@ def to_dict(
         less, more = left_out.get(name), None if chosen is None else chosen.get(name)
         if (name in left_out and not less) or (chosen is not None and more is None):
             continue
-        value = getattr(instance, name)
+        value = held(instance, name)
         made = _documents(value) if name in whole else value
         found[fields[name].key if by_key else name] = plain(made, by_key, less or (), more or None)
     for name in also:
@@ -187,7 +188,7 @@ def represent(instance: Any) -> str:
     parts = []
     secret = set(getattr(instance, "__secret__", ()))
     for name in _core.odm_loaded(instance):
-        parts.append(f"{name}=…" if name in secret else f"{name}={getattr(instance, name)!r}")
+        parts.append(f"{name}=…" if name in secret else f"{name}={held(instance, name)!r}")
     return f"{instance.__class__.__name__}({', '.join(parts)})"
 
 

@@ -34,6 +34,7 @@ from mangonel.odm._registry import is_document_class, is_embedded, is_model
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model import cast
 from mangonel.odm.model.annotations import evaluate, unwrap, without_none
+from mangonel.odm.model.belongs_to import BelongsTo, BelongsToDescriptor, as_ref
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Version
 from mangonel.odm.model.refs import Ref, RefMaker, Refs
@@ -63,6 +64,7 @@ def describe(cls: Any) -> dict[str, Any]:
     Raises:
         TypeError: an annotation cannot be stored, or names something that does not exist.
     """
+    cls.__belongs_to__ = {}
     return {
         "fields": [_row(cls, field) for field in cls.__plan__.fields.values()],
         "tags": _tags(cls),
@@ -82,9 +84,9 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
     metadata: list[Any] = []
     annotation = unwrap(annotation, metadata, info.owner)
     plain, nullable = without_none(annotation)
-    plain = unwrap(plain, metadata, info.owner)
+    plain, belongs = as_ref(unwrap(plain, metadata, info.owner))
     key = info.key or ("_id" if info.name == "id" else info.name)
-    resolved = Resolved(info, info.name, key, plain, nullable, tuple(metadata))
+    resolved = Resolved(info, info.name, key, plain, nullable, tuple(metadata), belongs=belongs)
     for item in metadata:
         if isinstance(item, Indexed):
             resolved.indexes.append(item)
@@ -167,6 +169,8 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
     wraps = spec["op"] in ("ref", "refs")
     if lazy or is_mutable or wraps:
         _own_descriptor(cls, field.name, _core.odm_offset(member), wraps)
+    if field.belongs:
+        _own_document(cls, field.name, _core.odm_offset(member))
     return {
         "key": field.key,
         "attribute": field.name,
@@ -203,9 +207,19 @@ def _slot_of(cls: Any, name: str) -> Any:
 def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
     for base in cls.__mro__:
         if name in base.__dict__:
-            if type(base.__dict__[name]).__name__ != "OdmField":
-                type.__setattr__(base, name, _core.odm_field(name, offset, wraps))
+            found = base.__dict__[name]
+            # A base has a document there, and this class a plain reference.
+            at = cls if isinstance(found, BelongsToDescriptor) else base
+            if type(found).__name__ != "OdmField":
+                type.__setattr__(at, name, _core.odm_field(name, offset, wraps))
             return
+
+
+def _own_document(cls: Any, name: str, offset: int) -> None:
+    """Let an attribute be the document that a reference leads to, in this class alone: a base may have a `Ref`."""
+    member = _core.odm_field(name, offset, True)
+    type.__setattr__(cls, name, BelongsToDescriptor(member))
+    cls.__belongs_to__[name] = member
 
 
 def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, Any]:
@@ -262,6 +276,8 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         return "literal", arguments, "one of " + ", ".join(map(repr, arguments))
     if origin in (Union, types.UnionType):
         return _union(arguments, cls)
+    if (origin or plain) is BelongsTo:
+        raise TypeError(f"cannot store {plain!r} inside a type of {cls.__name__}: expected Ref[…] there")
     if origin in (Ref, Refs) or plain in (Ref, Refs):
         is_one = (origin or plain) is Ref
         target = arguments[0] if arguments else None

@@ -313,3 +313,4 @@ class Resolved:
     indexes: list[Indexed] = _dataclass_field(default_factory=list)
     sequence: Sequence | None = None
     is_version: bool = False
+    belongs: bool = False

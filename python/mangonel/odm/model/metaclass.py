@@ -17,7 +17,7 @@ from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.refs import InverseDescriptor
 
 # A reference that cannot be None, as its annotation is written; what is hidden behind aliases is seen at first use.
-_BARE_REF = re.compile(r"^\s*(\w+\.)?Ref\[[\w.\"']+\]\s*$")
+_BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, many))

@@ -15,6 +15,7 @@ from typing import Any
 from mangonel import _core
 from mangonel.odm._registry import is_model, registry
 from mangonel.odm.model.base import Embedded
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.fields import FieldInfo
 from mangonel.odm.model.metaclass import ModelMeta
 
@@ -196,7 +197,7 @@ def _maker(shape: Any, model: Any) -> Callable[[Any], Any]:
     build = getattr(shape, "model_construct", shape)
 
     def make(instance: Any) -> Any:
-        values = {name: getattr(instance, name) for name in names}
+        values = {name: held(instance, name) for name in names}
         for name in inner:
             values[name] = convert(values[name])
         if is_typed_dict:

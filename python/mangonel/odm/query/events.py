@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.odm.connections.transactions import after_commit_flow, after_rollback
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.hooks import has_hooks, run_flow
 from mangonel.odm.model.refs import flat_ids
 
@@ -48,7 +49,7 @@ def touching(cls: Any) -> list[Any]:
 async def touch_targets_flow(document: Any, place: Any) -> None:
     """Set the times of change of the documents that a stored one says to touch."""
     for field in touching(document.__class__):
-        target, value = field.target, getattr(document, field.name)
+        target, value = field.target, held(document, field.name)
         ids = flat_ids(value if isinstance(value, list) else [value])
         if not ids:
             continue

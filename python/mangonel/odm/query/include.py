@@ -9,6 +9,7 @@ from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.paths import Path, path_of
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs, _hashable, fetch_flow
 
 
@@ -39,7 +40,7 @@ def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
     for name in names:
         following: list[Any] = []
         for item in level:
-            value = getattr(item, name, None)
+            value = _value(item, name)
             if isinstance(value, (list, tuple, set, frozenset)):
                 following += [part for part in value if part is not None]
             elif isinstance(value, dict):
@@ -48,6 +49,14 @@ def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
                 following.append(value)
         level = following
     return [item for item in level if isinstance(item, (Ref, Refs))]
+
+
+def _value(item: Any, name: str) -> Any:
+    """What an item has there; None where it was not loaded."""
+    try:
+        return held(item, name)
+    except AttributeError:
+        return None
 
 
 def _attributes(path: Path[Any]) -> list[str]:

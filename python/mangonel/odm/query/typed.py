@@ -10,6 +10,7 @@ from mangonel import _core, bson
 from mangonel.bson import ObjectId
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.paths import Path
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
 
 # Types whose values the driver makes as the mapper does.
@@ -34,7 +35,7 @@ def loader(field: Any, model: Any) -> Callable[[Any], Any] | None:
         is_element = found.is_list and not isinstance(value, list)
         try:
             data = bson.encode({found.key: [value] if is_element else value}, codec_options=options)
-            made = getattr(_core.odm_decode_all(owner.__model__, data, False, [index])[0], found.name)
+            made = held(_core.odm_decode_all(owner.__model__, data, False, [index])[0], found.name)
         except ValidationError:
             return value
         return next(iter(made)) if is_element else made

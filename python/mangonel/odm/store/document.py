@@ -15,6 +15,7 @@ from mangonel.odm.connections.place import Place, connection_of, place_of
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import Where
 from mangonel.odm.model.base import Base
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
 from mangonel.odm.model.fields import Index, field
 from mangonel.odm.model.refs import fetch_flow
@@ -678,7 +679,7 @@ class Document(Base):
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Return the fields that `save()` would store, each with its former and its present value."""
         former = _core.odm_changes(self)
-        return {name: (old, getattr(self, name)) for name, old in former.items()}
+        return {name: (old, held(self, name)) for name, old in former.items()}
 
     @property
     def is_changed(self) -> bool:

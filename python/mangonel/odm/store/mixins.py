@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.fields import now
 from mangonel.odm.query.query import Query
 from mangonel.odm.store.document import Document
@@ -79,9 +80,7 @@ class KeepsChanges(Document):
         return dict(found[1]) if found is not None else {}
 
     def __note_changes__(self) -> None:
-        made = (
-            {name: (None, getattr(self, name)) for name in self.__fields__} if self.is_new else self.changes()
-        )
+        made = {name: (None, held(self, name)) for name in self.__fields__} if self.is_new else self.changes()
         key = id(self)
         known = _kept.get(key)
         former = known[1] if known is not None else {}

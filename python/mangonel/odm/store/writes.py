@@ -15,6 +15,7 @@ from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.paths import dump
+from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import NEW, PARTIAL, reduce, restore
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
 from mangonel.odm.model.refs import Ref, Refs, stored_id
@@ -145,7 +146,7 @@ def shard_filter(document: Any) -> dict[str, Any]:
     """What tells the shard of a document: the fields of its key, as far as they were loaded."""
     fields, loaded = document.__plan__.fields, set(_core.odm_loaded(document))
     return {
-        fields[name].key: dump(document.__class__, fields[name], getattr(document, name))
+        fields[name].key: dump(document.__class__, fields[name], held(document, name))
         for name in document.__shard_key__
         if name in loaded and fields[name].key != "_id"
     }
@@ -177,7 +178,7 @@ async def cascade_flow(document: Any, place: Place) -> None:
         for name, field in current.__plan__.fields.items():
             if field.target is None or name not in _core.odm_loaded(current):
                 continue
-            value = getattr(current, name)
+            value = held(current, name)
             for ref in value if isinstance(value, (Refs, list)) else [value]:
                 known = ref._known() if isinstance(ref, Ref) else None
                 if known is not None and not any(known is seen for seen in queue):
@@ -263,7 +264,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
         raise ValueError(
             f"cannot update {', '.join(both)} of a {cls.__name__}: there are unsaved changes; save or reload first"
         )
-    values = {name: getattr(document, name) for name in unsaved}
+    values = {name: held(document, name) for name in unsaved}
     query = _by_id(document, place)
     request = query._request("find_and_update", place.port.is_async)
     found = await query._find_and_update_flow(request, changes, True, False, None)
@@ -284,7 +285,7 @@ def _take(document: Any, found: Any) -> None:
 async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -> Any:
     """Load a document again."""
     touch(document)
-    kept = {name: getattr(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
+    kept = {name: held(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
     query = _by_id(document, place)[:2]
     found = await query._one_flow(query._request("one", place.port.is_async))
     # A partly loaded one has a hidden class, of the same shape.
