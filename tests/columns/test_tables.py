@@ -76,8 +76,11 @@ def column(values: list[Any], **options: Any) -> Any:
 def test_every_type_has_a_column(value: Any, kind: str, found: Any) -> None:
     made = column([value])
 
-    assert str(made.type).removeprefix("extension<pymongoarrow.objectid<ObjectIdType>>") in (kind, "")
-    assert made.to_pylist() in ([found], [value])
+    # Where a test has loaded PyMongoArrow, it has its own type for ids.
+    if isinstance(value, ObjectId) and isinstance(made.type, pa.BaseExtensionType):
+        made = pa.chunked_array([chunk.storage for chunk in made.chunks])
+    assert str(made.type) == kind
+    assert made.to_pylist() == [found]
 
 
 def test_uuids_are_of_the_canonical_extension() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 INSTALL = "import os, mangonel.compat; mangonel.compat.install_as_motor()\n"
@@ -81,6 +83,9 @@ asyncio.run(main())
     )
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="ODMantic 1.1.0 makes no models on 3.14, whatever the driver"
+)
 def test_odmantic_runs_on_this_driver(program, place):
     pytest.importorskip("odmantic")
     program(

@@ -16,6 +16,7 @@ import inspect
 import re
 import sys
 import textwrap
+import types
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -45,8 +46,11 @@ class Thing:
 
     @property
     def parameters(self) -> list[str]:
+        value = self.value
+        if isinstance(value, types.ClassMethodDescriptorType):
+            value = value.__get__(None, value.__objclass__)
         try:
-            named = inspect.signature(self.value).parameters
+            named = inspect.signature(value).parameters
         except (TypeError, ValueError):
             return []
         return [name for name in named if name not in ("self", "cls")]
@@ -57,7 +61,8 @@ def unwrapped(value: object) -> tuple[object, str] | None:
         return value.fget, "property"
     if isinstance(value, classmethod | staticmethod):
         return value.__func__, "function"
-    if inspect.isroutine(value):
+    # Python counts the second kind, class methods made in Rust, from 3.14 on.
+    if inspect.isroutine(value) or isinstance(value, types.ClassMethodDescriptorType):
         return value, "function"
     return (value, "property") if inspect.isdatadescriptor(value) else None
 

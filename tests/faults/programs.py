@@ -33,4 +33,5 @@ def run(
 
 def must_end_well(ended: subprocess.CompletedProcess[str]) -> None:
     """Fail with what the program said when it did not end with 0 and without a word on its error output."""
-    assert (ended.returncode, ended.stderr[-3000:]) == (0, "")
+    said = ended.stderr[-3000:]
+    assert (ended.returncode, said) == (0, ""), f"exit code {ended.returncode}: {said}"

@@ -494,13 +494,21 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
             c"from_datetime",
             from_datetime,
             ffi::METH_CLASS | ffi::METH_O,
-            c"Return an ObjectId that sorts at this time, for range queries; it is not unique.",
+            c"from_datetime($type, generation_time, /)\n--\n\n\
+              Return an ObjectId that sorts at this time, for range queries; it is not unique.\n\n\
+              Args:\n    generation_time: a datetime; one without a time zone is in UTC.\n\n\
+              Raises:\n    OverflowError: it is before 1970 or after 2106-02-07.\n\n\
+              Example:\n    >>> import datetime\n    >>> ObjectId.from_datetime(datetime.datetime(2026, 1, 1))\n\
+              \x20   ObjectId('6955b9000000000000000000')",
         ),
         method(
             c"is_valid",
             is_valid,
             ffi::METH_CLASS | ffi::METH_O,
-            c"Tell whether the value could be passed to ObjectId().",
+            c"is_valid($type, oid, /)\n--\n\nTell whether the value could be passed to ObjectId().\n\n\
+              Args:\n    oid: any value; None and what is empty are no ids.\n\n\
+              Example:\n    >>> ObjectId.is_valid(\"6955b9000000000000000000\"), ObjectId.is_valid(\"shop\")\n\
+              \x20   (True, False)",
         ),
         method(c"__getstate__", getstate, ffi::METH_NOARGS, c"Return the twelve bytes."),
         method(c"__setstate__", setstate, ffi::METH_O, c"Take the state of a pickle."),

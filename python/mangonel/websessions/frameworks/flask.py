@@ -88,6 +88,9 @@ class FlaskSessions(SessionInterface):
             app: the application.
             session: what `open_session` returned.
             response: the answer; Flask calls this.
+
+        Raises:
+            WebSessionError: the session's values cannot be stored; nothing of them was.
         """
         if not isinstance(session, WebSession):
             return
