@@ -2,6 +2,7 @@
 
 pub mod codec;
 mod columns;
+mod crypto;
 mod driver;
 mod native;
 mod odm;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     codec::register(module)?;
     driver::register(module)?;
     columns::register(module)?;
+    crypto::register(module)?;
     odm::register(module)
 }
 

@@ -1,7 +1,9 @@
 """The cryptography that libmongocrypt asks for where it was built without: functions that it calls.
 
-Hashes are the standard library's, ciphers and signatures those of the package `cryptography`. An error is written into
-the status that the caller looks at, without the values that led to it.
+Ciphers and hashes are the extension module's where libmongocrypt has the layout that it knows (pymongocrypt 1.21 has).
+Elsewhere they are Python functions over the standard library and the package `cryptography`, the specification of the
+others; signatures always are. An error is written into the status that the caller looks at, without the values that led
+to it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from pymongocrypt.binding import ffi, lib
+
+from mangonel import _core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +118,59 @@ def sign_rsa(_: Any, key: Any, data: Any, output: Any, status: Any) -> bool:
 
 def install(crypt: Any) -> bool:
     """Give `crypt` these functions; return whether it took them."""
-    hooks = (cbc_encrypt, cbc_decrypt, secure_random, hmac_sha_512, hmac_sha_256, sha_256)
-    is_well = lib.mongocrypt_setopt_crypto_hooks(crypt, *hooks, ffi.NULL)
+    found = compiled() if is_known() else PYTHON
+    # What the compiled ones write errors with; Python's know it themselves.
+    tell = ffi.cast("void *", ffi.addressof(lib, "mongocrypt_status_set"))
+    hooks = [found[name] for name in ("cbc_encrypt", "cbc_decrypt")]
+    hooks += [secure_random, *(found[name] for name in ("hmac_sha_512", "hmac_sha_256", "sha_256"))]
+    is_well = lib.mongocrypt_setopt_crypto_hooks(crypt, *hooks, tell)
     is_well = is_well and lib.mongocrypt_setopt_crypto_hook_sign_rsaes_pkcs1_v1_5(crypt, sign_rsa, ffi.NULL)
-    return bool(is_well and lib.mongocrypt_setopt_aes_256_ctr(crypt, ctr, ctr, ffi.NULL))
+    return bool(is_well and lib.mongocrypt_setopt_aes_256_ctr(crypt, found["ctr"], found["ctr"], tell))
+
+
+PYTHON = {
+    "cbc_encrypt": cbc_encrypt,
+    "cbc_decrypt": cbc_decrypt,
+    "ctr": ctr,
+    "hmac_sha_512": hmac_sha_512,
+    "hmac_sha_256": hmac_sha_256,
+    "sha_256": sha_256,
+}
+
+_TYPES = {
+    "sha_256": "mongocrypt_hash_fn",
+    "hmac_sha_512": "mongocrypt_hmac_fn",
+    "hmac_sha_256": "mongocrypt_hmac_fn",
+}
+_VIEW = "mongocrypt_binary_t *"
+_STATUS = "mongocrypt_status_t *"
+_KNOWN = {
+    "mongocrypt_crypto_fn": ["void *", _VIEW, _VIEW, _VIEW, _VIEW, "uint32_t *", _STATUS],
+    "mongocrypt_hmac_fn": ["void *", _VIEW, _VIEW, _VIEW, _STATUS],
+    "mongocrypt_hash_fn": ["void *", _VIEW, _VIEW, _STATUS],
+}
+
+
+def compiled() -> dict[str, Any]:
+    """Return the extension module's functions by the names of `PYTHON`; only where the library `is_known`."""
+    addresses = _core.crypto_functions()
+    return {
+        name: ffi.cast(_TYPES.get(name, "mongocrypt_crypto_fn"), address)
+        for name, address in addresses.items()
+    }
+
+
+def is_known() -> bool:
+    """Return whether the library's view of memory and its functions are as the extension module has them."""
+    view = ffi.typeof("mongocrypt_binary_t")
+    fields = [(name, field.offset, field.type.cname) for name, field in view.fields]
+    pointer: int = ffi.sizeof("void *")
+    return (
+        fields == [("data", 0, "void *"), ("len", pointer, "uint32_t")]
+        and ffi.sizeof(view) == 2 * pointer
+        and all(
+            [kind.cname for kind in ffi.typeof(name).args] == expected
+            and ffi.typeof(name).result.cname in ("bool", "_Bool")
+            for name, expected in _KNOWN.items()
+        )
+    )

@@ -1,0 +1,232 @@
+//! What libmongocrypt calls for ciphers, hashes and random bytes, so that it need not call Python for them.
+//!
+//! Plain C functions, given to Python as addresses: `mangonel.encryption` hands them to the library after it compared the
+//! layout of [`Binary`]. Nothing here touches the interpreter. Blocks and digests are made in memory of this module and
+//! copied by pointer, so an output may be where its input is. No message holds what led to it.
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use aes::Aes256;
+use aes::cipher::{Array, BlockModeDecrypt, BlockModeEncrypt, KeyIvInit, StreamCipher};
+use hmac::{Hmac, KeyInit, Mac};
+use mangonel_entries::entries;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sha2::{Digest, Sha256, Sha512};
+
+const BLOCK: usize = 16;
+const KEY: usize = 32;
+/// `MONGOCRYPT_STATUS_ERROR_CLIENT`
+const CLIENT_ERROR: u32 = 1;
+
+/// `mongocrypt_binary_t`: a view of somebody's memory; for an output, its length is what fits.
+#[repr(C)]
+struct Binary {
+    data: *mut u8,
+    len: u32,
+}
+
+/// `mongocrypt_status_set`; the library hands it back as the first argument of each function.
+type StatusSet = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_char, i32);
+
+impl Binary {
+    /// Returns the bytes of a view.
+    ///
+    /// # Safety
+    /// `view` is null or a view whose bytes can be read, and nobody writes them while the result is used.
+    unsafe fn bytes<'a>(view: *const Binary) -> Option<&'a [u8]> {
+        // SAFETY: the caller's promise; null is told apart.
+        let view = unsafe { view.as_ref()? };
+        match (view.len as usize, view.data.is_null()) {
+            (0, _) => Some(&[]),
+            (_, true) => None,
+            // SAFETY: the caller's promise: `len` bytes from `data` on can be read.
+            (len, false) => Some(unsafe { std::slice::from_raw_parts(view.data, len) }),
+        }
+    }
+
+    /// Returns the bytes of a view that must have exactly this many.
+    ///
+    /// # Safety
+    /// As for `bytes`, without its second half: they are copied.
+    unsafe fn exactly<const N: usize>(view: *const Binary) -> Option<[u8; N]> {
+        // SAFETY: the caller's promise; the slice ends with this statement.
+        unsafe { Binary::bytes(view)?.try_into().ok() }
+    }
+
+    /// Writes a whole output.
+    ///
+    /// # Safety
+    /// `view` is null or a view whose bytes can be written, and no reference to them or to it is alive.
+    unsafe fn give(view: *mut Binary, bytes: &[u8]) -> Option<()> {
+        // SAFETY: the caller's promise; null is told apart.
+        let view = unsafe { view.as_mut()? };
+        if view.data.is_null() || (view.len as usize) < bytes.len() {
+            return None;
+        }
+        // SAFETY: the output has room for them, as was just compared, and `bytes` are this module's own memory.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), view.data, bytes.len()) };
+        view.len = bytes.len() as u32;
+        Some(())
+    }
+}
+
+/// Says whether it went well; if not, writes that into the status.
+///
+/// # Safety
+/// `tell` is null or the address of `mongocrypt_status_set`, and `status` is what that takes.
+unsafe fn end(tell: *mut c_void, status: *mut c_void, result: Option<()>) -> bool {
+    if result.is_none() && !tell.is_null() {
+        // SAFETY: the caller's promise; functions and data have pointers of one size on all platforms of Python.
+        let tell = unsafe { std::mem::transmute::<*mut c_void, StatusSet>(tell) };
+        let text = c"cryptography failed: a key, a vector, an input or an output has the wrong length";
+        // SAFETY: the caller's promise; the text is static and ends with a zero, as -1 says.
+        unsafe { tell(status, CLIENT_ERROR, 1, text.as_ptr(), -1) };
+    }
+    result.is_some()
+}
+
+/// Puts each chunk of `input` through `turn` into `output`; returns how many bytes that were.
+///
+/// # Safety
+/// `input` and `output` are null or views of memory that can be read and written, for the whole call; they may overlap
+/// only if they start at the same byte.
+unsafe fn through(
+    input: *const Binary,
+    output: *mut Binary,
+    in_blocks: bool,
+    mut turn: impl FnMut(&mut [u8; BLOCK]),
+) -> Option<u32> {
+    // SAFETY: the caller's promise; only the fields are read, and no reference stays.
+    let (from, len) = unsafe { input.as_ref().map(|view| (view.data, view.len as usize))? };
+    // SAFETY: as above.
+    let (to, room) = unsafe { output.as_ref().map(|view| (view.data, view.len as usize))? };
+    if room < len || (in_blocks && len % BLOCK != 0) || (len > 0 && (from.is_null() || to.is_null())) {
+        return None;
+    }
+    for at in (0..len).step_by(BLOCK) {
+        let size = BLOCK.min(len - at);
+        let mut block = [0; BLOCK];
+        // SAFETY: `at + size <= len <= room`, so both ends are inside of their views; the block is a local.
+        unsafe { ptr::copy_nonoverlapping(from.add(at), block.as_mut_ptr(), size) };
+        turn(&mut block);
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(block.as_ptr(), to.add(at), size) };
+    }
+    // SAFETY: it is not null, as it was read above.
+    unsafe { (*output).len = len as u32 };
+    Some(len as u32)
+}
+
+/// Declares a cipher of libmongocrypt's type `mongocrypt_crypto_fn`.
+macro_rules! cipher {
+    ($name:ident, $mode:ty, $in_blocks:literal, $turn:expr) => {
+        /// # Safety
+        /// Called by libmongocrypt only, with views of its memory that are valid for the call.
+        unsafe extern "C" fn $name(
+            tell: *mut c_void,
+            key: *const Binary,
+            iv: *const Binary,
+            input: *const Binary,
+            output: *mut Binary,
+            written: *mut u32,
+            status: *mut c_void,
+        ) -> bool {
+            let work = || {
+                // SAFETY: the library's views; key and vector are copied.
+                let key = unsafe { Binary::exactly::<KEY>(key)? };
+                // SAFETY: as above.
+                let iv = unsafe { Binary::exactly::<BLOCK>(iv)? };
+                let mut mode = <$mode>::new(&key.into(), &iv.into());
+                let turn: fn(&mut $mode, &mut [u8; BLOCK]) = $turn;
+                // SAFETY: the library's views, which are apart or the same.
+                let count = unsafe { through(input, output, $in_blocks, |block| turn(&mut mode, block))? };
+                if written.is_null() {
+                    return None;
+                }
+                // SAFETY: it is the library's own number.
+                unsafe { *written = count };
+                Some(())
+            };
+            // SAFETY: the library hands back the context that it was given with this function, and its status.
+            unsafe { end(tell, status, work()) }
+        }
+    };
+}
+
+cipher!(cbc_encrypt, cbc::Encryptor<Aes256>, true, |mode, block| mode
+    .encrypt_block(Array::cast_from_core_mut(block)));
+cipher!(cbc_decrypt, cbc::Decryptor<Aes256>, true, |mode, block| mode
+    .decrypt_block(Array::cast_from_core_mut(block)));
+cipher!(ctr, ctr::Ctr128BE<Aes256>, false, |mode, block| mode.apply_keystream(block));
+
+/// Declares a keyed hash of libmongocrypt's type `mongocrypt_hmac_fn`.
+macro_rules! keyed_hash {
+    ($name:ident, $hash:ty) => {
+        /// # Safety
+        /// As for the ciphers.
+        unsafe extern "C" fn $name(
+            tell: *mut c_void,
+            key: *const Binary,
+            input: *const Binary,
+            output: *mut Binary,
+            status: *mut c_void,
+        ) -> bool {
+            let work = || {
+                // SAFETY: the library's view, which nobody writes until the hash is made.
+                let mut hash = <Hmac<$hash>>::new_from_slice(unsafe { Binary::bytes(key)? }).ok()?;
+                // SAFETY: as above.
+                hash.update(unsafe { Binary::bytes(input)? });
+                // SAFETY: the library's view; the slices of the other views are used no more.
+                unsafe { Binary::give(output, &hash.finalize().into_bytes()) }
+            };
+            // SAFETY: as for the ciphers.
+            unsafe { end(tell, status, work()) }
+        }
+    };
+}
+
+keyed_hash!(hmac_sha_512, Sha512);
+keyed_hash!(hmac_sha_256, Sha256);
+
+/// # Safety
+/// As for the ciphers.
+unsafe extern "C" fn sha_256(
+    tell: *mut c_void,
+    input: *const Binary,
+    output: *mut Binary,
+    status: *mut c_void,
+) -> bool {
+    let work = || {
+        // SAFETY: the library's view, which nobody writes until the hash is made.
+        let digest = Sha256::digest(unsafe { Binary::bytes(input)? });
+        // SAFETY: the library's view; the slice of the other is used no more.
+        unsafe { Binary::give(output, &digest) }
+    };
+    // SAFETY: as for the ciphers.
+    unsafe { end(tell, status, work()) }
+}
+
+/// Returns the addresses by the names that `mangonel.encryption` has for them.
+#[entries]
+#[pyfunction]
+fn crypto_functions(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let table: [(&str, *const ()); 6] = [
+        ("cbc_encrypt", cbc_encrypt as *const ()),
+        ("cbc_decrypt", cbc_decrypt as *const ()),
+        ("ctr", ctr as *const ()),
+        ("hmac_sha_512", hmac_sha_512 as *const ()),
+        ("hmac_sha_256", hmac_sha_256 as *const ()),
+        ("sha_256", sha_256 as *const ()),
+    ];
+    let functions = PyDict::new(py);
+    for (name, function) in table {
+        functions.set_item(name, function.addr())?;
+    }
+    Ok(functions)
+}
+
+/// Adds what this module has for Python.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(crypto_functions, module)?)
+}
