@@ -45,6 +45,9 @@ class QueryColumns(QueryReads[T]):
         builder = cursor._column_builder(schema, misfit, _ROWS, missing, categorical)
         return await table_flow(source, builder, convert)
 
+    def _table(self, is_async: bool, convert: Callable[[Any], Any] | None, schema: Any, *options: Any) -> Any:
+        return self._run(is_async, "to_arrow", self._columns_flow, convert, schema, *options)
+
     def to_arrow(
         self,
         schema: Any = None,
@@ -69,9 +72,7 @@ class QueryColumns(QueryReads[T]):
             >>> User.find().to_arrow({"name": str}).column_names
             ['name']
         """
-        found: ArrowTable = self._run(
-            False, "to_arrow", self._columns_flow, None, schema, misfit, missing, categorical, parallel
-        )
+        found: ArrowTable = self._table(False, None, schema, misfit, missing, categorical, parallel)
         return found
 
     def ato_arrow(
@@ -84,8 +85,8 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Coroutine[Any, Any, ArrowTable]:
         """As `to_arrow`, on asyncio."""
-        found: Coroutine[Any, Any, ArrowTable] = self._run(
-            True, "to_arrow", self._columns_flow, None, schema, misfit, missing, categorical, parallel
+        found: Coroutine[Any, Any, ArrowTable] = self._table(
+            True, None, schema, misfit, missing, categorical, parallel
         )
         return found
 
@@ -99,17 +100,7 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Any:
         """Return the documents as a `polars.DataFrame`; otherwise as `to_arrow`."""
-        return self._run(
-            False,
-            "to_arrow",
-            self._columns_flow,
-            frames.polars_of,
-            schema,
-            misfit,
-            missing,
-            categorical,
-            parallel,
-        )
+        return self._table(False, frames.polars_of, schema, misfit, missing, categorical, parallel)
 
     def ato_polars(
         self,
@@ -121,16 +112,8 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Coroutine[Any, Any, Any]:
         """As `to_polars`, on asyncio."""
-        found: Coroutine[Any, Any, Any] = self._run(
-            True,
-            "to_arrow",
-            self._columns_flow,
-            frames.polars_of,
-            schema,
-            misfit,
-            missing,
-            categorical,
-            parallel,
+        found: Coroutine[Any, Any, Any] = self._table(
+            True, frames.polars_of, schema, misfit, missing, categorical, parallel
         )
         return found
 
@@ -144,17 +127,7 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Any:
         """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow; otherwise as `to_arrow`."""
-        return self._run(
-            False,
-            "to_arrow",
-            self._columns_flow,
-            frames.pandas_of,
-            schema,
-            misfit,
-            missing,
-            categorical,
-            parallel,
-        )
+        return self._table(False, frames.pandas_of, schema, misfit, missing, categorical, parallel)
 
     def ato_pandas(
         self,
@@ -166,16 +139,8 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Coroutine[Any, Any, Any]:
         """As `to_pandas`, on asyncio."""
-        found: Coroutine[Any, Any, Any] = self._run(
-            True,
-            "to_arrow",
-            self._columns_flow,
-            frames.pandas_of,
-            schema,
-            misfit,
-            missing,
-            categorical,
-            parallel,
+        found: Coroutine[Any, Any, Any] = self._table(
+            True, frames.pandas_of, schema, misfit, missing, categorical, parallel
         )
         return found
 
@@ -189,16 +154,8 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> dict[str, Any]:
         """Return an array for each column; needs numpy and pyarrow; otherwise as `to_arrow`."""
-        found: dict[str, Any] = self._run(
-            False,
-            "to_arrow",
-            self._columns_flow,
-            frames.numpy_of,
-            schema,
-            misfit,
-            missing,
-            categorical,
-            parallel,
+        found: dict[str, Any] = self._table(
+            False, frames.numpy_of, schema, misfit, missing, categorical, parallel
         )
         return found
 
@@ -212,16 +169,8 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Coroutine[Any, Any, dict[str, Any]]:
         """As `to_numpy`, on asyncio."""
-        found: Coroutine[Any, Any, dict[str, Any]] = self._run(
-            True,
-            "to_arrow",
-            self._columns_flow,
-            frames.numpy_of,
-            schema,
-            misfit,
-            missing,
-            categorical,
-            parallel,
+        found: Coroutine[Any, Any, dict[str, Any]] = self._table(
+            True, frames.numpy_of, schema, misfit, missing, categorical, parallel
         )
         return found
 
