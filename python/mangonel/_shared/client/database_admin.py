@@ -10,12 +10,11 @@ from mangonel._core import KIND_READ_ONCE, READ_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import (
-    MISSING_IS_FINE,
     PLAIN,
     AdministeredSource,
 )
 from mangonel._shared.collection.aggregation import AggregatingSource
-from mangonel._shared.collection.encrypted import dropped_names_flow
+from mangonel._shared.collection.encrypted import drop_flow
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import preference_in, session_of
@@ -135,21 +134,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             1.0
         """
         name = _name_of(name_or_collection, "name_or_collection must be an instance of str")
-        return self._port.flow(self._drop_collection_flow(name, session, comment, encrypted_fields))
-
-    async def _drop_collection_flow(
-        self, name: str, session: _ClientSession | None, comment: Any, given: Any
-    ) -> dict[str, Any]:
-        reply: dict[str, Any] = {}
-        for each in await dropped_names_flow(self, name, given, session, comment):
-            reply = await self._administer_flow(
-                {"drop": each},
-                session=session,
-                comment=comment,
-                allowable_errors=MISSING_IS_FINE,
-                codec=PLAIN,
-            )
-        return reply
+        return self._port.flow(drop_flow(self, name, encrypted_fields, session, comment))
 
     def list_collections(
         self,

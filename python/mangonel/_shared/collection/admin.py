@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import (
-    MISSING_IS_FINE,
     PLAIN,
     AdministeredSource,
 )
@@ -12,7 +11,7 @@ from mangonel._shared.collection.encrypted import (
     STATE_OPTIONS,
     TAGS,
     check_server_flow,
-    dropped_names_flow,
+    drop_flow,
     known_fields,
     state_names,
 )
@@ -101,14 +100,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         return self._port.flow(self._drop_flow(session, comment, encrypted_fields))
 
     async def _drop_flow(self, session: _ClientSession | None, comment: Any, given: Any) -> None:
-        for name in await dropped_names_flow(self, self._name, given, session, comment):
-            await self._administer_flow(
-                {"drop": name},
-                session=session,
-                comment=comment,
-                allowable_errors=MISSING_IS_FINE,
-                codec=PLAIN,
-            )
+        await drop_flow(self, self._name, given, session, comment)
 
     def rename(
         self, new_name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any

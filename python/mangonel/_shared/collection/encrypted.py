@@ -5,6 +5,7 @@ Encrypts nothing. Spec: client-side-encryption ("Create Collection Helper", "Dro
 
 from __future__ import annotations
 
+from mangonel._shared.client.admin_commands import MISSING_IS_FINE, PLAIN
 from mangonel._shared.collection.write_support import server_facts_flow
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel.common import validate_is_mapping
@@ -63,7 +64,23 @@ async def check_server_flow(client: _MongoClient[Any]) -> None:
         )
 
 
-async def dropped_names_flow(
+async def drop_flow(
+    source: AdministeredSource, name: str, given: Any, session: _ClientSession | None, comment: Any
+) -> dict[str, Any]:
+    """Drop a collection, what holds its state first; return the reply to the last command."""
+    reply: dict[str, Any] = {}
+    for each in await _dropped_names_flow(source, name, given, session, comment):
+        reply = await source._administer_flow(
+            {"drop": each},
+            session=session,
+            comment=comment,
+            allowable_errors=MISSING_IS_FINE,
+            codec=PLAIN,
+        )
+    return reply
+
+
+async def _dropped_names_flow(
     source: AdministeredSource, name: str, given: Any, session: _ClientSession | None, comment: Any
 ) -> tuple[str, ...]:
     """Return what has to go with a collection, itself last."""
