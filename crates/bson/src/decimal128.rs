@@ -75,6 +75,9 @@ impl Decimal128 {
             [b'+', ..] => (false, &text[1..]),
             _ => (false, text),
         };
+        if let Some((coefficient, exponent)) = short(unsigned.as_bytes()) {
+            return Ok(Self::finite(is_negative, coefficient.into(), exponent));
+        }
         let sign = if is_negative { SIGN } else { 0 };
         if unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity") {
             return Ok(Self((sign | INFINITY).to_le_bytes()));
@@ -88,7 +91,7 @@ impl Decimal128 {
         Ok(Self::finite(is_negative, coefficient, exponent))
     }
 
-    /// Both must be in range: the callers are [`fit`] and nobody else.
+    /// Both must be in range, as [`short`] and [`fit`] return them.
     fn finite(is_negative: bool, coefficient: u128, exponent: i32) -> Self {
         let sign = if is_negative { SIGN } else { 0 };
         // Coefficients end below bit 113, so the exponent's two high bits are never both set.
@@ -120,6 +123,28 @@ impl Decimal128 {
             exponent: biased as i32 - BIAS,
         }
     }
+}
+
+/// Coefficient and exponent of a number of up to nineteen digits without an exponent, as most are; `None` for others.
+#[inline]
+fn short(text: &[u8]) -> Option<(u64, i32)> {
+    if text.len() > 20 {
+        return None;
+    }
+    let mut coefficient = 0u64;
+    let mut count = 0;
+    let mut point = None;
+    for &c in text {
+        match c {
+            b'0'..=b'9' if count < 19 => {
+                coefficient = coefficient * 10 + u64::from(c - b'0');
+                count += 1;
+            }
+            b'.' if point.is_none() => point = Some(count),
+            _ => return None,
+        }
+    }
+    (count > 0).then(|| (coefficient, point.unwrap_or(count) - count))
 }
 
 /// Splits into significant digits (without leading zeros) and exponent; `None` when it is no number.
@@ -207,36 +232,89 @@ impl FromStr for Decimal128 {
     }
 }
 
-impl fmt::Display for Decimal128 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// The text of a number, without an allocation.
+#[derive(Clone, Copy)]
+pub struct Text {
+    /// A sign, `0.` and six zeros, or a point and an exponent of `E+6144`, beside the digits.
+    bytes: [u8; DIGITS + 9],
+    length: usize,
+}
+
+impl Text {
+    const fn new() -> Self {
+        Self { bytes: [0; DIGITS + 9], length: 0 }
+    }
+
+    fn push(&mut self, text: &str) {
+        let end = self.length + text.len();
+        self.bytes[self.length..end].copy_from_slice(text.as_bytes());
+        self.length = end;
+    }
+
+    /// The text itself, all ASCII.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl Decimal128 {
+    /// Writes the number as the specification's `toString`.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        let mut text = Text::new();
         let (is_negative, coefficient, exponent) = match self.parts() {
-            Parts::NaN => return f.write_str("NaN"),
-            Parts::Infinity { is_negative: false } => return f.write_str("Infinity"),
-            Parts::Infinity { is_negative: true } => return f.write_str("-Infinity"),
+            Parts::NaN => {
+                text.push("NaN");
+                return text;
+            }
+            Parts::Infinity { is_negative } => {
+                text.push(if is_negative { "-Infinity" } else { "Infinity" });
+                return text;
+            }
             Parts::Finite { is_negative, coefficient, exponent } => (is_negative, coefficient, exponent),
         };
         if is_negative {
-            f.write_str("-")?;
+            text.push("-");
         }
         let mut buffer = itoa::Buffer::new();
-        let digits = buffer.format(coefficient);
+        // Most coefficients fit in 64 bits, whose division is much cheaper.
+        let digits = match u64::try_from(coefficient) {
+            Ok(small) => buffer.format(small),
+            Err(_) => buffer.format(coefficient),
+        };
         let count = digits.len() as i32;
         let scientific = exponent + count - 1;
+        let whole = count + exponent;
         if exponent > 0 || scientific < -6 {
             let (first, rest) = digits.split_at(1);
-            let point = if rest.is_empty() { "" } else { "." };
-            return write!(f, "{first}{point}{rest}E{scientific:+}");
-        }
-        if exponent == 0 {
-            return f.write_str(digits);
-        }
-        let whole = count + exponent;
-        if whole > 0 {
+            text.push(first);
+            if !rest.is_empty() {
+                text.push(".");
+                text.push(rest);
+            }
+            text.push(if scientific < 0 { "E-" } else { "E+" });
+            text.push(itoa::Buffer::new().format(scientific.unsigned_abs()));
+        } else if exponent == 0 {
+            text.push(digits);
+        } else if whole > 0 {
             let (whole, fraction) = digits.split_at(whole as usize);
-            return write!(f, "{whole}.{fraction}");
+            text.push(whole);
+            text.push(".");
+            text.push(fraction);
+        } else {
+            // At most six zeros: `scientific` is -6 or more here.
+            text.push("0.");
+            text.push(&"000000"[..-whole as usize]);
+            text.push(digits);
         }
-        // At most six zeros: `scientific` is -6 or more here.
-        write!(f, "0.{}{digits}", &"000000"[..-whole as usize])
+        text
+    }
+}
+
+impl fmt::Display for Decimal128 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text().as_str())
     }
 }
 

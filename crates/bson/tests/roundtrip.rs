@@ -216,6 +216,18 @@ proptest! {
     }
 
     #[test]
+    fn a_short_decimal_is_what_its_form_with_an_exponent_is(c in any::<u64>(), digits in 1..20u32, places in 0..24usize) {
+        let c = c % 10u64.pow(digits);
+        let padded = format!("{c:0>width$}", width = places);
+        let (whole, fraction) = padded.split_at(padded.len() - places);
+        prop_assert_eq!(Decimal128::parse(&format!("{whole}.{fraction}")), Decimal128::parse(&format!("{c}E-{places}")));
+        let exact = decimal128::Parts::Finite { is_negative: false, coefficient: c.into(), exponent: -(places as i32) };
+        let decimal = Decimal128::parse(&format!("{whole}.{fraction}")).unwrap();
+        prop_assert_eq!(decimal.parts(), exact);
+        prop_assert_eq!(Decimal128::parse(&decimal.to_string()), Ok(decimal));
+    }
+
+    #[test]
     fn any_bytes_of_a_decimal_have_a_text_that_is_read(bytes in any::<[u8; 16]>()) {
         let text = Decimal128::from_bytes(bytes).to_string();
         prop_assert_eq!(Decimal128::parse(&text).unwrap().to_string(), text);

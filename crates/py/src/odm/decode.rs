@@ -341,8 +341,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             (Op::Date, 0x09) => self.date(end),
             (Op::Decimal, 0x13) => {
                 let bytes = self.d.take::<16>(end)?;
-                let text = mangonel_bson::Decimal128::from_bytes(bytes).to_string();
-                let text = PyString::new(self.py, &text);
+                let text = mangonel_bson::Decimal128::from_bytes(bytes).text();
+                let text = PyString::new(self.py, text.as_str());
                 Ok(value::decimal_class(self.py)?.call1((text,))?)
             }
             (Op::Geo { class, offset, name }, 0x03 | 0x04) => {

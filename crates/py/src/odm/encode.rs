@@ -169,8 +169,8 @@ impl<'a, 'py> Writer<'a, 'py> {
             }
             Op::Decimal => {
                 if value::is_plain(kind, given)? {
-                    let text = given.str()?.to_string();
-                    let parsed = mangonel_bson::Decimal128::parse(&text)
+                    let text = given.str()?;
+                    let parsed = mangonel_bson::Decimal128::parse(text.to_str()?)
                         .map_err(|error| place(found(Kind::Field, error.to_string(), ""), name))?;
                     self.enc.head(0x13, name)?;
                     self.enc.bytes(&parsed.bytes())?;
