@@ -131,7 +131,6 @@ async def _run(host: str, port: int, cookie: str, count: int) -> None:
 
 
 def main() -> int:
-    """Watch until the input ends."""
     host, port, cookie, count = sys.argv[1:]
     asyncio.run(_run(host, int(port), cookie, int(count)))
     return 0

@@ -14,7 +14,6 @@ FAILED = "something failed, or a figure is missing"
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
-    """Add the lab and its own sub-commands."""
     import tomllib
 
     about = "A private mongod is started for each run, unless a deployment is named."
@@ -56,7 +55,6 @@ def _add(parser: Parser, name: str, row: dict[str, Any], *, is_word: bool = Fals
 
 
 def dispatch(options: argparse.Namespace) -> int:
-    """Run the sub-command that was chosen and return its exit status."""
     import os
 
     from mangonel.lab.registry import PLUGINS

@@ -43,7 +43,6 @@ class Change:
 
     @property
     def word(self) -> str:
-        """Return "slower", "faster" or "same"."""
         return "same" if not self.stands else "slower" if self.ratio.value > 1 else "faster"
 
 

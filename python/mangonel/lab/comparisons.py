@@ -38,7 +38,6 @@ class Comparison:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts that it needs."""
         return tuple(dict.fromkeys(part for _, part, _ in self.bars))
 
     @property
@@ -108,7 +107,6 @@ def findings(results: Results) -> Iterator[Finding]:
 
 
 def interval(times: Estimate) -> str:
-    """Return a ratio with its interval."""
     digits = 1 if times.value >= 10 else 2
     return times.words(f"{{:.{digits}f}}".format).replace(" [", "x [")
 

@@ -130,7 +130,6 @@ def user(number: int) -> Document:
 
 
 def users(types: Any, count: int) -> list[Document]:
-    """So many users, each with an ObjectId as its `_id`."""
     return [{"_id": types.ObjectId(f"{number:024x}"), **user(number)} for number in range(count)]
 
 

@@ -66,7 +66,6 @@ class Environment:
             raise
 
     def site(self, processes: int = 1, *, behind_nginx: bool = False) -> Site:
-        """Return a site on this store; the same one when asked again."""
         key = (processes, behind_nginx)
         if key not in self._sites:
             site = Site(self.url, processes, behind_nginx=behind_nginx)
@@ -91,7 +90,6 @@ class Environment:
             self._held = [_locked_database(self._path)]
 
     def resume(self) -> None:
-        """End the stall."""
         if self._server is not None:
             self._server.resume()
         while self._held:
@@ -121,7 +119,6 @@ class Environment:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
-        """End the sites, then the store."""
         self.resume()
         self._sites.clear()
         self._stack.close()
@@ -222,7 +219,6 @@ class Site:
         return [int(line.split()[1]) for line in lines if line.startswith("totals: ")]
 
     def close(self) -> None:
-        """End the processes."""
         self._stack.close()
 
 

@@ -31,7 +31,6 @@ class Size:
 
     @property
     def form(self) -> str:
-        """Return the form's name."""
         return "brief" if self.brief else "short" if self.quick else "full"
 
     def choose(self, quick: int, full: int, brief: int | None = None) -> int:
@@ -41,7 +40,6 @@ class Size:
         return quick if self.quick or self.brief else full
 
     def of(self, figure: int | list[int]) -> int:
-        """Return the figure of the form: one for all, or what `choose` takes."""
         return figure if isinstance(figure, int) else self.choose(*figure)
 
 
@@ -147,7 +145,6 @@ class Bench:
 
     @property
     def is_async(self) -> bool:
-        """Return whether the contender runs on an event loop."""
         return self.contender.asynchronous is not None
 
     def run(self, result: Any) -> Any:
@@ -279,15 +276,12 @@ class Experiment:
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
     def filled(self, size: Size) -> str:
-        """Return the name of the data set of a form."""
         return (size.brief and self.brief_dataset) or self.dataset
 
     def parts(self, size: Size) -> list[Part]:
-        """Return the parts in the order they are played within a worker."""
         raise NotImplementedError
 
     def task(self, part: Part, bench: Bench) -> Task:
-        """Return the task of one part for the bench's contender."""
         raise NotImplementedError
 
     def leaves_out(self, contender: Contender, size: Size) -> str:

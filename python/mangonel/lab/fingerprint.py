@@ -20,7 +20,6 @@ SAME = {"cpu": "processor", "cores": "cores", "memory_gb": "memory in GiB", "vir
 
 
 def fingerprint(argv: list[str]) -> dict[str, Any]:
-    """Return the machine, the interpreter and the source tree as they are now."""
     stolen, total = ticks()
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -46,7 +45,6 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
 
 
 def machine(found: dict[str, Any]) -> str:
-    """Return one line that names the machine."""
     kind = "virtual machine" if found["virtual"] else "machine"
     slow = [f"{name} {word}" for name, word in found.get("fast_paths", {}).items() if word != "on"]
     return (

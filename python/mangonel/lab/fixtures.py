@@ -47,12 +47,10 @@ INDEXED = {"web-posts": "created", "few-web-posts": "created"}
 
 
 def user(types: Any, number: int) -> dict[str, Any]:
-    """Return a user with its `_id`."""
     return {"_id": types.ObjectId(f"{number:024x}"), **documents.user(number)}
 
 
 def numbered_post(types: Any, number: int) -> dict[str, Any]:
-    """Return a post with an ObjectId."""
     return {**documents.post(number), "_id": types.ObjectId(f"{number:024x}")}
 
 
@@ -80,7 +78,6 @@ class Fixtures:
         return {"cpu_ns": cpu_ns, "cost": self._cost, "counters": counters, "own": self._own}
 
     def pings(self) -> dict[str, Any]:
-        """Return the median of 50 round trips in µs."""
         taken = []
         for _ in range(50):
             start = time.perf_counter_ns()
@@ -105,7 +102,6 @@ class Fixtures:
         return {"count": count, "digest": seen}
 
     def describe(self) -> dict[str, Any]:
-        """Return what the fingerprint says about the server."""
         admin = self._client.admin
         build = admin.command("buildInfo")
         hello = admin.command("hello")
@@ -127,7 +123,6 @@ class Fixtures:
         }
 
     def drop(self) -> dict[str, Any]:
-        """Drop the lab's database."""
         self._client.drop_database(self._database.name)
         return {}
 

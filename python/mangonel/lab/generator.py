@@ -255,7 +255,6 @@ class Load:
 
 
 def main() -> int:
-    """Carry out the order on standard input; return the exit status."""
     import gc
 
     order = json.load(sys.stdin)

@@ -41,11 +41,9 @@ class Mark:
 
     @property
     def cells(self) -> dict[Key, None]:
-        """Return every cell that it needs."""
         return dict.fromkeys((*self.of, *self.best))
 
     def holds(self, value: float) -> bool:
-        """Return whether a figure is good enough."""
         return value >= self.limit if self.sign == "≥" else value <= self.limit
 
 
@@ -60,12 +58,10 @@ class Verdict:
 
     @property
     def met(self) -> bool:
-        """Return whether the figure that was reached is good enough."""
         return self.state in (MET, WITHIN)
 
     @property
     def asked(self) -> str:
-        """Return what is asked, in words."""
         return f"{self.mark.sign} {self.mark.limit:g} {self.mark.unit}".strip()
 
     @property
@@ -94,7 +90,6 @@ MARKS = _read()
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """Return a verdict for every mark whose experiment was part of the run."""
     played = set(results.content["plan"]["experiments"])
     return [_judge(mark, results) for mark in MARKS if mark.experiment in played]
 

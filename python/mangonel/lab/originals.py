@@ -95,7 +95,6 @@ ORIGINALS = tuple(
 
 
 def of_experiment(name: str) -> Original | None:
-    """Return the comparison that an experiment repeats, if there is one."""
     return next((original for original in ORIGINALS if original.experiment == name), None)
 
 

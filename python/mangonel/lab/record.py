@@ -63,7 +63,6 @@ class Plan:
     all_of_them: bool = False
 
     def parts(self, experiment: Experiment) -> list[Part]:
-        """Return the parts of an experiment that are played."""
         parts = experiment.parts(self.size)
         wanted = self.only.get(experiment.id)
         return parts if wanted is None else [part for part in parts if part.id in wanted]
@@ -144,13 +143,11 @@ class Record:
         self.tell("end", how=how, date=date, load=[round(figure, 2) for figure in os.getloadavg()])
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def content(self) -> dict[str, Any]:
-        """Return what reading the file would return."""
         return assemble(self.lines)
 
     def _write(self, line: Line) -> None:

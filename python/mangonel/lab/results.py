@@ -96,8 +96,6 @@ class Row:
 
 
 class Results:
-    """A result file, read for tables and marks."""
-
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
         self._ratios: dict[tuple[Key, Key, str], Estimate | None] = {}
@@ -116,7 +114,6 @@ class Results:
             self.rows[key] = Row(key=key, **told)
 
     def parts(self) -> Iterator[tuple[str, str, list[Row]]]:
-        """Yield experiment, part and rows in the order they were played."""
         groups: dict[tuple[str, str], list[Row]] = {}
         for (experiment, part, _), row in self.rows.items():
             groups.setdefault((experiment, part), []).append(row)

@@ -68,7 +68,6 @@ class Round:
 
     @property
     def turn(self) -> int:
-        """Return which round it counts as."""
         return self.number if self.instead_of is None else self.instead_of
 
 

@@ -58,7 +58,6 @@ class Setting:
     delay_ms: float = 0.0
 
     def of(self, part: Part) -> Part:
-        """Return the part as tables name it."""
         if not self.delay_ms:
             return part
         id, title = f"{part.id}@{self.delay_ms:g}ms", f"{part.title}, {self.delay_ms:g} ms away"
@@ -432,7 +431,6 @@ class Scheduler:
         return {**look, **self._ask({"do": "pings"})}
 
     def _report(self, this: Round, text: str) -> None:
-        """Say how far the run is, and how long it will take."""
         spent, budget = self._spent(), self._plan.budget
         left = spent / self._done * max(0, self._total - self._done) if self._done else None
         if budget and (left is not None or self._interleaved):

@@ -19,7 +19,6 @@ from mangonel.lab.statistics import Estimate, estimate, median
 def tables(
     results: Results, title: Callable[[str], str] = str
 ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield title, headings and rows for every played experiment that has scores."""
     for experiment in registry.experiments().values():
         names = list(experiment.composites)
         found = scores(experiment, results) if names else {}

@@ -70,7 +70,6 @@ def look() -> dict[str, Any]:
 
 
 def read(path: str) -> str | None:
-    """Return a small file's text, or None where there is none."""
     try:
         return Path(path).read_text()
     except OSError:

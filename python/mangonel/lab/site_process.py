@@ -58,7 +58,6 @@ class SiteProcess:
         return self.process.poll() is not None
 
     def line(self) -> str:
-        """Return the next line that it prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -71,7 +70,6 @@ class SiteProcess:
         self.process.stdin.flush()
 
     def get(self, path: str, cookie: str = "") -> str:
-        """Return the body of one answer."""
         headers = {"Cookie": cookie} if cookie else {}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
         with urllib.request.urlopen(request, timeout=110) as answer:

@@ -30,18 +30,14 @@ TINY = 1e-12
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median with its 95 % interval."""
-
     value: float
     low: float
     high: float
 
     def words(self, tell: Callable[[float], str] = "{:.3g}".format) -> str:
-        """Return it as "value [low, high]"."""
         return f"{tell(self.value)} [{tell(self.low)}, {tell(self.high)}]"
 
     def excludes(self, figure: float) -> bool:
-        """Return whether the interval lies on one side of a figure."""
         return figure < self.low or figure > self.high
 
     def wider(self, reach: float) -> Estimate:

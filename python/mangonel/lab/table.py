@@ -34,15 +34,12 @@ class Line:
 
 
 class Table(NamedTuple):
-    """A title, the headings of its columns, and its rows."""
-
     title: str
     headings: Sequence[str]
     lines: list[Line]
 
 
 def show(content: dict[str, Any], write: Write = print, style: str = "") -> None:
-    """Print everything a result file says."""
     results = Results(content)
     _head(results, write)
     for _, _, rows in results.parts():
@@ -169,7 +166,6 @@ def method(name: str) -> str:
 
 
 def _exit_words(entry: dict[str, Any]) -> str:
-    """Return how a worker ended."""
     how = entry.get("signal") or f"exit status {entry['status']}"
     words = (entry.get("stderr") or "").strip().splitlines()
     return f"{how}: {words[0][:100]}" if words else str(how)

@@ -25,7 +25,6 @@ HOUR = 3600.0
 
 
 def main() -> int:
-    """Serve until the parent goes away."""
     asyncio.run(_serve(sys.argv[1]))
     return 0
 

@@ -11,7 +11,6 @@ from mangonel.lab import results, table
 
 
 def show_command(options: argparse.Namespace) -> int:
-    """Print the tables of a result file."""
     table.show(read(options.file), style=style(options))
     return 0
 
@@ -49,12 +48,10 @@ def marks_command(options: argparse.Namespace) -> int:
 
 
 def style(options: argparse.Namespace) -> str:
-    """Return how tables are to be drawn."""
     return "markdown" if getattr(options, "markdown", False) else "plain" if options.plain else ""
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what a result file holds."""
     try:
         return results.load(path)
     except (OSError, ValueError) as error:

@@ -65,5 +65,4 @@ def fielded(base: Any, name: str, types: dict[str, Any], kinds: dict[Any, Any], 
 
 
 def list_of(kind: Any) -> Any:
-    """Return the type of a list of a class that was made here."""
     return GenericAlias(list, (kind,))

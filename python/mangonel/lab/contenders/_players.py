@@ -179,8 +179,6 @@ class Player:
 
 
 class BlockingPlayer(AtOnce, Player):
-    """The same verbs on a blocking client with PyMongo's names."""
-
     def hello(self, times: int) -> Any:
         for _ in range(times):
             reply = self._database.command("hello", True)
@@ -226,8 +224,6 @@ class OurPlayer(BlockingPlayer):
 
 
 class OurAsyncPlayer(Player):
-    """The same on an event loop."""
-
     async def import_file(self, path: str) -> None:
         await named("mangonel.jsonl:aimport_jsonl")(self._corpus, path)
 

@@ -47,8 +47,6 @@ class _Adapter:
 
 
 class BlockingAdapter(_Adapter):
-    """The verbs on a client with PyMongo's blocking names."""
-
     def __init__(self, make_client: Callable[[str], Any], target: Target) -> None:
         self._use(make_client(uri_with(target)), target)
 
@@ -99,8 +97,6 @@ class BlockingAdapter(_Adapter):
 
 
 class AsyncAdapter(_Adapter):
-    """The verbs on a client with PyMongo's asynchronous names."""
-
     def __init__(self, make_client: Callable[[str], Any], target: Target) -> None:
         self._make_client = make_client
         self._target = target

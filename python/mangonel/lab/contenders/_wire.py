@@ -212,7 +212,6 @@ def cluster_time(hello_reply: memoryview) -> Any:
 
 
 def hello() -> bytearray:
-    """Return the message that opens a conversation."""
     import bson
 
     return frame(bson.encode({"hello": 1, "$db": "admin"}))

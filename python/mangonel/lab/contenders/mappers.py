@@ -38,7 +38,6 @@ class Reader:
         self.open(target)
 
     def open(self, target: Target) -> None:
-        """Connect, and make the models."""
         raise NotImplementedError
 
     def read(self, kind: str, times: int) -> list[Any]:
@@ -49,7 +48,6 @@ class Reader:
         return found
 
     def all(self, model: Any) -> list[Any]:
-        """Return the objects of a whole collection."""
         raise NotImplementedError
 
     def plain(self, kind: str, found: Any) -> dict[str, Any]:
@@ -95,8 +93,6 @@ class DictReader(Reader):
 
 
 class PyMongoReader(DictReader):
-    """PyMongo's dicts."""
-
     driver, codec = "pymongo", "bson"
 
 
@@ -129,8 +125,6 @@ class DrainReader(PyMongoReader):
 
 
 class OdmReader(Reader):
-    """This package's mapper."""
-
     is_lazy = False
 
     def open(self, target: Target) -> None:
@@ -185,8 +179,6 @@ class LazyOdmReader(OdmReader):
 
 
 class MongoEngineReader(Reader):
-    """MongoEngine."""
-
     def open(self, target: Target) -> None:
         engine: Any = importlib.import_module("mongoengine")
         engine.connect(host=target.uri, db=target.database, uuidRepresentation="standard")

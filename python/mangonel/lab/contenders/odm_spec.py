@@ -54,7 +54,6 @@ class Side:
         self.open()
 
     def open(self) -> None:
-        """Connect, and make the models."""
         raise NotImplementedError
 
     def each(self, verb: str, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -66,8 +65,6 @@ class Side:
 
 
 class DictSide(Side):
-    """This driver's dicts."""
-
     def open(self) -> None:
         self.client = importlib.import_module("mangonel").MongoClient(self.target.uri)
         database = self.client[self.target.database]
@@ -90,8 +87,6 @@ class DictSide(Side):
 
 
 class OdmSide(Side):
-    """This package's mapper."""
-
     def open(self) -> None:
         from mangonel import odm
 

@@ -166,7 +166,6 @@ class Connection:
         return self._view[:size]
 
     def close(self) -> None:
-        """Take the socket out of the loop and close it."""
         self._pool.loop.remove_reader(self._socket.fileno())
         self._socket.close()
 

@@ -89,8 +89,6 @@ class Side:
 
 
 class OurSide(Side):
-    """This driver."""
-
     driver = "mangonel"
 
     def table(self, name: str, limit: int = 0) -> Any:
@@ -112,8 +110,6 @@ class OurSide(Side):
 
 
 class PyMongoArrowSide(Side):
-    """PyMongoArrow."""
-
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         self._api: Any = importlib.import_module("pymongoarrow.api")

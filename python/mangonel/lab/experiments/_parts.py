@@ -42,7 +42,6 @@ class Tabled(Experiment):
                 setattr(self, name, tuple(value) if isinstance(value, list) else value)
 
     def figures(self, size: Size) -> Figures:
-        """Return the figures of a form, or what was set instead, by name."""
         named = self._table.get("figures", {})
         known = {name: size.parameters.get(name, size.of(figure)) for name, figure in named.items()}
         return {**known, **self._further(size, known)}
@@ -91,7 +90,6 @@ class CallsTask(Task):
         self._written = 0
 
     def arguments(self, count: int) -> Sequence[Any]:
-        """Return what the next so many calls are given."""
         raise NotImplementedError
 
     def warm_up(self) -> None:

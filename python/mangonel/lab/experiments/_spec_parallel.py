@@ -76,7 +76,6 @@ class ParallelTask(SpecTask):
             path.unlink(missing_ok=True)
 
     def act(self) -> int:
-        """Give every process its share of the files, and wait for all."""
         items = self.items()
         for place, helper in enumerate(self._helpers):
             helper.tell({"verb": self.verb, "items": items[place :: len(self._helpers)]})
@@ -124,7 +123,6 @@ class Export(ParallelTask):
         return [[number * CHUNK, CHUNK, str(path)] for number, path in enumerate(self.paths)]
 
     def check(self) -> str:
-        """Compare the first line of every file, and count the others."""
         for number, path in enumerate(self.paths):
             lines = path.read_text().splitlines()
             self.expect("lines", len(lines), CHUNK)
@@ -133,8 +131,6 @@ class Export(ParallelTask):
 
 
 class UploadMany(ParallelTask):
-    """Store files of 5 MiB that do not compress."""
-
     verb = "upload_file"
 
     def set_up(self) -> None:
@@ -145,7 +141,6 @@ class UploadMany(ParallelTask):
         self.call("empty_bucket")
 
     def check(self) -> str:
-        """Compare the lengths of all files, and the bytes of one."""
         stored = self.call("stored")
         self.expect("lengths", [length for _, length in stored], [PHOTO_BYTES] * len(self.paths))
         found = self.call("download", stored[-1][0])
@@ -154,8 +149,6 @@ class UploadMany(ParallelTask):
 
 
 class DownloadMany(ParallelTask):
-    """Write such files, stored before, to the disk."""
-
     verb = "download_file"
 
     def set_up(self) -> None:

@@ -35,7 +35,6 @@ class SpecTask(Task):
         bench.adapter = self
 
     def call(self, verb: str, *arguments: Any) -> Any:
-        """Return what the player's verb returns, on its loop where it has one."""
         return self._bench.run(getattr(self._player, verb)(*arguments))
 
     def keep(self, verb: str, *arguments: Any) -> None:
@@ -87,8 +86,6 @@ class SpecTask(Task):
 
 
 class RunCommand(SpecTask):
-    """A command and its reply."""
-
     verb = "hello"
 
     def check(self) -> str:
@@ -97,8 +94,6 @@ class RunCommand(SpecTask):
 
 
 class FindOne(SpecTask):
-    """One document after the other by its `_id`."""
-
     verb = "find_one"
 
     def check(self) -> str:
@@ -107,14 +102,11 @@ class FindOne(SpecTask):
 
 
 class FindMany(SpecTask):
-    """Empty a cursor."""
-
     def act(self) -> int:
         self._result = self.call("find_many")
         return int(self._result)
 
     def check(self) -> str:
-        """Compare the number, and the document itself once."""
         self.expect("documents", self._result, TWEETS)
         return digest(self.call("find_one", 1))
 
@@ -160,8 +152,6 @@ def content(size: int) -> bytes:
 
 
 class FileTask(SpecTask):
-    """A file of 50 MiB that does not compress."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
         self._data = content(FILE_BYTES)
@@ -169,8 +159,6 @@ class FileTask(SpecTask):
 
 
 class Upload(FileTask):
-    """Store it from memory."""
-
     verb = "upload"
 
     def arrange(self) -> None:
@@ -183,8 +171,6 @@ class Upload(FileTask):
 
 
 class Download(FileTask):
-    """Read it into memory."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
         self._file_id = self.call("upload", self._data)

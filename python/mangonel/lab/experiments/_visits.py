@@ -221,7 +221,6 @@ def _visit_of(kind: str, number: int) -> str:
 
 
 def _foretold(kind: str, requests: int) -> dict[str, int]:
-    """Return the store's calls of so many requests of a kind."""
     visits = Counter(_visit_of(kind, number) for number in range(requests))
     return {"get": visits["read"] + visits["write"], "put": visits["write"] + visits["new"]}
 
@@ -363,7 +362,6 @@ class StallTask(VisitTask):
         return self._part.operations
 
     def extras(self) -> dict[str, float]:
-        """Return the bystanders' latencies, and how soon the store was used again."""
         self._site.used()
         return self._seen
 
@@ -390,7 +388,6 @@ class StallTask(VisitTask):
         told["waited"], told["refused"] = float(statuses[True]), float(statuses[False])
 
     def _recovery(self) -> float:
-        """Return the ms until a write is answered."""
         start = time.perf_counter()
         while True:
             try:

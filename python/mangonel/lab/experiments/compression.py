@@ -51,14 +51,10 @@ class _Compressed(Task):
 
 
 class CompressedReadTask(_Compressed, reads.IterateTask):
-    """The documents of find-many, in batches of 5000."""
-
     batching = reads.BATCHINGS["batch"]
 
 
 class CompressedInsertTask(_Compressed, writes.InsertManyTask):
-    """The documents of insert-many."""
-
     direction, counter = "decompressor", "bytesOut"
 
 

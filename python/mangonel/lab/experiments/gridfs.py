@@ -44,7 +44,6 @@ class FileTask(SpecTask):
         return {}
 
     def close(self) -> None:
-        """Close the player and the delay."""
         try:
             super().close()
         finally:
@@ -53,8 +52,6 @@ class FileTask(SpecTask):
 
 
 class ReadTask(FileTask):
-    """A sample is one reading of the whole file into memory."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
         self._ensure_file()
@@ -95,8 +92,6 @@ class ReadTask(FileTask):
 
 
 class StoreTask(FileTask):
-    """A sample is one upload of the whole file from memory."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         self._stored: list[Any] = []
         super().__init__(part, bench)

@@ -41,8 +41,6 @@ LOOK_S = 0.3
 
 
 class Site:
-    """A web process of the demo with its browsers."""
-
     def __init__(self, uri: str, database: str, browsers: int) -> None:
         self._stack = ExitStack()
         try:
@@ -102,8 +100,6 @@ class Site:
 
 
 class LiveTask(Task):
-    """So many inserts at a steady rate, with requests beside them."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         self._part = part
         self._bench = bench

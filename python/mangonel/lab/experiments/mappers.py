@@ -44,7 +44,6 @@ def article(number: int) -> Document:
 
 
 def stored(kind: str) -> list[Document]:
-    """Return the documents of one kind with their ids."""
     from bson import ObjectId
 
     make = documents.user if kind == "users" else article
@@ -52,7 +51,6 @@ def stored(kind: str) -> list[Document]:
 
 
 def collection_of(target: Target, kind: str) -> Any:
-    """Return PyMongo's collection of one kind, filled."""
     import pymongo
 
     client: Any = pymongo.MongoClient(target.uri)
@@ -64,8 +62,6 @@ def collection_of(target: Target, kind: str) -> Any:
 
 
 class ReadTask(Task):
-    """Read the whole collection so many times; a sample is all of them."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         self._kind = part.id.removeprefix("decode-")
         self._times = part.operations // COUNT
@@ -79,7 +75,6 @@ class ReadTask(Task):
         return self._adapter.read(self._kind, times)
 
     def verify(self) -> str:
-        """Compare the objects, as documents, with what was stored."""
         found = [self._adapter.plain(self._kind, one) for one in self.read(1)]
         # Mappers have orders of their own, and ids of their own class.
         plain, wanted = (
@@ -105,8 +100,6 @@ class ReadTask(Task):
 
 
 class DecodeTask(ReadTask):
-    """Make objects of the bytes of a reply's documents."""
-
     def set_up(self, target: Target) -> None:
         import bson
 
@@ -120,8 +113,6 @@ class DecodeTask(ReadTask):
 
 
 class SaveTask(Task):
-    """Change and save one post again and again."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         self._posts = collection_of(bench.target, "posts")
         self._count = part.operations

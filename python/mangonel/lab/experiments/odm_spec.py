@@ -29,7 +29,6 @@ VERBS = {"create": "create", "update": "change", "foreign": "foreign"}
 
 @functools.cache
 def values(kind: str) -> dict[str, Any]:
-    """Return the specification's document of a kind."""
     folder = os.environ.get("MONGODB_BENCHMARK_DATA")
     if not folder:
         raise FileNotFoundError(
@@ -69,7 +68,6 @@ class SpecTask(Task):
             self._fill()
 
     def _fill(self) -> None:
-        """Store the documents that are changed or found."""
         from bson import DBRef
 
         self._stored.delete_many({})
@@ -134,7 +132,6 @@ class SpecTask(Task):
 
 
 def get(found: Any, name: str) -> Any:
-    """A value of a dict or an object."""
     return found[name] if isinstance(found, dict) else getattr(found, name)
 
 

@@ -63,7 +63,6 @@ class ProgramTask(Task):
         return {"exit_status": float(self.status), **self._told}
 
     def written(self) -> int | None:
-        """Return how many documents all runs inserted, None for programs that write nothing."""
         return self._runs * self._inserts if self._inserts else None
 
     def run(self, kind: str) -> None:

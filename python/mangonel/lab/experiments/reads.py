@@ -26,8 +26,6 @@ from mangonel.lab.latency import Paced
 
 
 class FindOneTask(CallsTask):
-    """So many find_one."""
-
     documents = 10_000
 
     def __init__(self, part: Part, bench: Bench, in_flight: int = 0) -> None:
@@ -38,7 +36,6 @@ class FindOneTask(CallsTask):
         return self.keys[:count]
 
     def verify(self) -> str:
-        """Compare a few documents with what was stored."""
         answers = []
         for key in (0, 1, 77, self.documents // 2 - 1, self.documents - 1):
             document = self.adapter.decoded(self.bench.run(self.adapter.find_one(key)))
@@ -53,8 +50,6 @@ PAGE = 30
 
 
 class Find30Task(CallsTask):
-    """So many pages to lists."""
-
     verb = "find_list"
 
     def arguments(self, count: int) -> Sequence[int]:
@@ -117,8 +112,6 @@ BATCHINGS = {
 
 
 class CollectionTask(Task):
-    """A sample reads the whole collection."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
         self._part = part
@@ -137,8 +130,6 @@ class CollectionTask(Task):
 
 
 class IterateTask(CollectionTask):
-    """Read document by document."""
-
     batching: Batching | None = None
 
     def __init__(self, part: Part, bench: Bench) -> None:
@@ -146,7 +137,6 @@ class IterateTask(CollectionTask):
         self._batching = self.batching or BATCHINGS.get(part.id, Batching())
 
     def verify(self) -> str:
-        """Count all, and compare every so many with what was stored."""
         seen, count = play(self._bench, self._read())
         self._check(count, seen)
         return digest(seen)
@@ -196,7 +186,6 @@ class ToListTask(CollectionTask):
 
 
 def _resident() -> float:
-    """Return how much memory this process holds, in bytes."""
     return float(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 

@@ -42,8 +42,6 @@ def _start() -> str:
 
 
 class SecureFindOneTask(FindOneTask):
-    """So many find_one over TLS, one at a time or with tasks."""
-
     documents = 500
 
     def __init__(self, part: Part, bench: Bench) -> None:
@@ -56,8 +54,6 @@ class SecureFindOneTask(FindOneTask):
 
 
 class ConnectTask(SecureFindOneTask):
-    """So many clients, each with one find_one."""
-
     def act(self) -> int:
         for key in self.keys:
             adapter = self.bench.connect()

@@ -27,7 +27,6 @@ class Row(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Return whether it states a write concern."""
         return self.title.startswith(("insert", "bulk_write", "client.bulk", "store", "import"))
 
 

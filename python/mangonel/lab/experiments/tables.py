@@ -29,12 +29,10 @@ TIMEOUT_S = 300
 
 
 def row(number: int) -> dict[str, Any]:
-    """Three fields."""
     return {"_id": number, "name": f"name {number:06d}", "total": number * 0.25}
 
 
 def nested(number: int) -> dict[str, Any]:
-    """Eight fields, one a document and one a list."""
     id, at = PyMongoTypes().ObjectId(f"{number:024x}"), documents.EPOCH + datetime.timedelta(seconds=number)
     place = {"city": f"city {number % 100}", "code": number % 1000, "owner": id}
     found = {"_id": id, "n": number, "x": number * 0.25, "name": f"name {number:06d}", "at": at}
@@ -46,7 +44,6 @@ MESSAGE = documents.message()
 
 
 def lined(number: int) -> dict[str, Any]:
-    """A message, a line of about 1100 bytes."""
     return {"_id": number, **MESSAGE}
 
 
@@ -99,8 +96,6 @@ class TableTask(Task):
 
 
 class WriteTask(TableTask):
-    """A table of three fields into a collection."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         import pyarrow
 
@@ -109,8 +104,6 @@ class WriteTask(TableTask):
 
 
 class FileTask(TableTask):
-    """Lines of a file into a collection, or a collection into a file."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
         bench.kept[part.id] = stack = contextlib.ExitStack()
@@ -144,8 +137,6 @@ class MemoryTask(TableTask):
 
 
 class TextTask(Task):
-    """A document from text or to text, so many times."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         verb, _, shape = part.id.partition("-")
         self._act: Callable[[list[Any]], list[Any]] = getattr(bench.connect(), verb)
@@ -167,7 +158,6 @@ class TextTask(Task):
 
 
 def expect(what: str, found: Any, expected: Any) -> None:
-    """Raise where these differ."""
     if found != expected:
         raise AssertionError(f"expected {what} {expected}, got {found}")
 

@@ -65,7 +65,6 @@ class Site(SiteProcess):
         super().__init__("mangonel.lab.pages.site", json.dumps(order), errors=errors)
 
     def cpu(self) -> float:
-        """Return the processor seconds that the site used since this was asked before."""
         now = float(self.get("/cpu"))
         used, self._asked = now - self._asked, now
         return used
@@ -89,8 +88,6 @@ def _site_of(bench: Bench, kind: str, collection: str, *, original: bool) -> Sit
 
 
 class PageTask(Task):
-    """So many pages under one kind of load."""
-
     def __init__(self, part: Part, bench: Bench) -> None:
         self._id = part.id
         self._posts = bench.size.parameters.get("posts", DATASETS[_dataset(bench.size)][0])

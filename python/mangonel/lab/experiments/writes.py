@@ -95,13 +95,10 @@ class InsertManyTask(Task):
 
 
 def in_thousands(size: Size, known: dict[str, Any]) -> dict[str, Any]:
-    """Return what titles say of the number."""
     return {"thousands": known["count"] // 1000}
 
 
 class TransactionTask(CallsTask):
-    """So many transactions; what is stored is counted afterwards."""
-
     verb, leaves, warmth = "transact", 3, 3
 
     def arguments(self, count: int) -> Sequence[Any]:

@@ -44,7 +44,6 @@ def main() -> int:
 
 
 def _openers(order: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return for each path what opens the stack and returns its reading."""
     from mangonel.lab.pages.stacks import ORIGINALS, STACKS, Place
 
     where = order["database"], order["collection"]

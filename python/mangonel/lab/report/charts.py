@@ -98,7 +98,6 @@ def _macros() -> Any:
 
 
 def _draw(macro: str, *values: Any) -> str:
-    """Return what a macro makes, which no template escapes."""
     drawn: str = getattr(_macros(), macro)(*values)
     return drawn
 
@@ -122,7 +121,6 @@ def bars(
 
 
 def lines(title: str, told: str, series: Sequence[Series], x: Axis, y: Axis, across: str = "") -> str:
-    """Draw series as lines over two axes, with a legend."""
     each = [
         f"{line.name} " + ", ".join(f"{x.words(at)} {y.words(value)}" for at, value in line.points)
         for line in series[:LINES]

@@ -34,7 +34,6 @@ COUNTED = ("insert", "query", "update", "delete", "getmore", "command", "request
 
 
 def render(content: dict[str, Any]) -> str:
-    """Return the page of what `results.load` returned."""
     from jinja2 import Environment, FileSystemLoader
 
     results, found = Results(content), content["fingerprint"]
@@ -78,7 +77,6 @@ def render(content: dict[str, Any]) -> str:
 
 
 def pictures(content: dict[str, Any]) -> dict[str, str]:
-    """Return the chart of the comparisons as SVG by itself, "light" and "dark"."""
     rows = [
         (lead.comparison.title, lead.best.name, lead.best.times)
         for lead in comparisons.findings(Results(content))
@@ -88,7 +86,6 @@ def pictures(content: dict[str, Any]) -> dict[str, str]:
 
 
 def _kind(line: Line | Sequence[str]) -> str:
-    """Return how a row of a table is drawn."""
     if not isinstance(line, Line):
         return ""
     return (
