@@ -1,6 +1,6 @@
 """What the documents of the mapper experiments hold, as tables of types, for mappers to make classes of.
 
-A user has five keys, a post 18 with an author, a place and comments inside.
+A user has five keys, a post 18 with an author, a place and comments inside; the others are the specification's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from types import GenericAlias
 from typing import Any
 
 USERS, POSTS = "users", "posts"
+SMALL, LARGE, NESTED, JOINED = "small", "large", "nested", "joined"
 # Makes a class of a name and the types of its fields.
 Make = Callable[[str, dict[str, Any]], Any]
 
@@ -18,10 +19,20 @@ USER: dict[str, Any] = {"name": str, "age": int, "birthday": dt.datetime, "times
 AUTHOR: dict[str, Any] = {"name": str, "email": str}
 COMMENT: dict[str, Any] = {"author": str, "text": str, "at": dt.datetime, "likes": int}
 LOCATION: dict[str, Any] = {"type": str, "coordinates": list[float]}
+FIELDS = [f"field{number}" for number in range(1, 16)]
+ONE, ARRAY = "embedded_str_doc_1", "embedded_str_doc_array"
+# What has nothing inside.
+FLAT: dict[str, dict[str, Any]] = {
+    USERS: USER,
+    SMALL: {f"field{n}": str if n <= 7 else int for n in range(1, 14)},
+    LARGE: {**{f"field{n}": str if n <= 125 else int for n in range(1, 251)}, "image_field": bytes},
+}
 
 
-def post(embedded: Make, location: Any = None, **others: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a post's fields.
+def fields_of(
+    kind: str, embedded: Make, location: Any = None, **others: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Return the fields of a kind.
 
     Args:
         embedded: makes the class of what stands inside.
@@ -30,6 +41,12 @@ def post(embedded: Make, location: Any = None, **others: Callable[[Any], Any]) -
     """
     one, strings = others.get("one", lambda kind: kind), others.get("strings", list_of)
     many = others.get("many", list_of)
+    if kind == NESTED:
+        texts, numbers = (embedded(f"All{each.__name__}", dict.fromkeys(FIELDS, each)) for each in (str, int))
+        found = {f"embedded_str_doc_{n}": one(texts) for n in range(1, 6)} | {ARRAY: many(texts)}
+        return found | {f"embedded_int_doc_{n}": one(numbers) for n in range(8, 15)}
+    if kind != POSTS:
+        return FLAT[kind]
     return {
         **dict.fromkeys(("title", "slug", "body", "status", "lang"), str),
         "author": one(embedded("Author", AUTHOR)),

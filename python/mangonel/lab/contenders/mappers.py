@@ -1,8 +1,11 @@
 """Document mappers, and the dicts and the raw socket that they are compared with. Each imports its own when made.
 
-The verbs: `read` so many times a collection of one kind and return the objects of the last time, `plain` an object back
-to a dict for checking, `decode` bytes without a server, `load_post` one post, `prepare` the update of its changed
-scalar without sending it, `save` it.
+The verbs of reading and saving: `read` so many times a collection of one kind and return the objects of the last time,
+`plain` an object back to a dict for checking, `decode` bytes without a server, `load_post` one post, `prepare` the
+update of its changed scalar without sending it, `save` it.
+
+Those of the ODM benchmarking specification, each for one document: `create` of values, `change` a scalar of a loaded
+object and store that, `find` by a query, `foreign` by the id of what is referred to, which comes in the same command.
 """
 
 from __future__ import annotations
@@ -11,33 +14,47 @@ import asyncio
 import dataclasses
 import datetime as dt
 import importlib
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mangonel.lab.contender import Batching, Contender, Target
-from mangonel.lab.contenders import _models
-from mangonel.lab.contenders._models import POSTS, USERS, annotated, fielded
+from mangonel.lab.contenders._models import (
+    FLAT,
+    JOINED,
+    NESTED,
+    ONE,
+    POSTS,
+    SMALL,
+    USERS,
+    annotated,
+    fielded,
+    fields_of,
+)
 from mangonel.lab.contenders._pymongo_like import uri_with
-
-OBJECTS = "objects"  # reads collections into objects, or says what that costs at least
-POSTS_TOO = "posts"
-DECODES_ALONE = "decodes-alone"
-SAVES_FIELDS = "saves-fields"
 
 
 class Reader:
-    """The verbs. `kind` is one of USERS and POSTS, whose collections `names` has; `models` has their classes."""
+    """The verbs. `models` has the classes by kind, whose collections `names` has."""
 
-    models: dict[str, Any]
     client: Any
     post: Any
 
-    def __init__(self, target: Target) -> None:
-        self.names = {kind: f"{target.collection}_{kind}" for kind in (USERS, POSTS)}
+    def __init__(self, target: Target, kinds: Sequence[str] = (USERS, POSTS)) -> None:
+        self.names = {kind: f"{target.collection}_{kind}" for kind in kinds}
         self.open(target)
+        self.models: dict[str, Any] = {}
+        for kind in kinds:
+            self.models[kind] = self.make(kind)
 
     def open(self, target: Target) -> None:
+        """Connect."""
+        raise NotImplementedError
+
+    def make(self, kind: str) -> Any:
+        """Return the class of a kind."""
         raise NotImplementedError
 
     def read(self, kind: str, times: int) -> list[Any]:
@@ -48,6 +65,7 @@ class Reader:
         return found
 
     def all(self, model: Any) -> list[Any]:
+        """Return the objects of a whole collection."""
         raise NotImplementedError
 
     def plain(self, kind: str, found: Any) -> dict[str, Any]:
@@ -67,6 +85,15 @@ class Reader:
         self.post.views = value
         self.post.save()
 
+    def change(self, kind: str, found: Any, value: str) -> None:
+        (getattr(found, ONE) if kind == NESTED else found).field1 = value
+        found.save()
+
+    def each(self, verb: str, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Play a verb of the specification's once for each row of arguments."""
+        act = getattr(self, verb)
+        return [act(*row) for row in rows]
+
     def close(self) -> None:
         self.client.close()
 
@@ -78,8 +105,10 @@ class DictReader(Reader):
 
     def open(self, target: Target) -> None:
         self.client = importlib.import_module(self.driver).MongoClient(target.uri)
-        database = self.client[target.database]
-        self.models = {kind: database[name] for kind, name in self.names.items()}
+        self._database = self.client[target.database]
+
+    def make(self, kind: str) -> Any:
+        return self._database[self.names[kind]]
 
     def all(self, model: Any) -> list[Any]:
         found: list[Any] = model.find().to_list()
@@ -90,6 +119,21 @@ class DictReader(Reader):
 
     def decode(self, kind: str, data: bytes) -> list[Any]:
         return list(importlib.import_module(self.codec).decode_all(data))
+
+    def create(self, kind: str, values: dict[str, Any]) -> None:
+        self.models[kind].insert_one(dict(values))
+
+    def change(self, kind: str, found: Any, value: str) -> None:
+        key = f"{ONE}.field1" if kind == NESTED else "field1"
+        self.models[kind].update_one({"_id": found["_id"]}, {"$set": {key: value}})
+
+    def find(self, kind: str, query: dict[str, Any]) -> Any:
+        return self.models[kind].find_one(query)
+
+    def foreign(self, id: Any) -> Any:
+        lookup = {"from": self.names[SMALL], "localField": "other", "foreignField": "_id", "as": "other"}
+        stages = [{"$match": {"other": id}}, {"$limit": 1}, {"$lookup": lookup}, {"$unwind": "$other"}]
+        return self.models[JOINED].aggregate(stages).next()
 
 
 class PyMongoReader(DictReader):
@@ -131,13 +175,20 @@ class OdmReader(Reader):
         from mangonel import odm
 
         self.client = odm.connect(target.uri, database=target.database)
-        post = _models.post(partial(annotated, odm.Embedded, __tz_aware__=False), odm.Point)
+
+    def make(self, kind: str) -> Any:
+        from mangonel import odm
+
         # Dates without a time zone, as the others have them.
-        stored = partial(annotated, odm.Document, __tz_aware__=False)
-        self.models = {
-            USERS: stored("User", _models.USER, __collection__=self.names[USERS]),
-            POSTS: stored("Post", post, __collection__=self.names[POSTS]),
-        }
+        stored, inside = (
+            partial(annotated, base, __tz_aware__=False) for base in (odm.Document, odm.Embedded)
+        )
+        if kind == JOINED:
+            small: Any = odm.Ref
+            fields = {**FLAT[SMALL], "other": small[self.models[SMALL]]}
+        else:
+            fields = fields_of(kind, inside, odm.Point)
+        return stored(kind.title(), fields, __collection__=self.names[kind])
 
     def read(self, kind: str, times: int) -> list[Any]:
         # One query, read again and again.
@@ -171,6 +222,17 @@ class OdmReader(Reader):
         _core.odm_settle(post, True)
         return operation
 
+    def create(self, kind: str, values: dict[str, Any]) -> None:
+        model = self.models[kind]
+        (model(**values) if kind != NESTED else model.from_dict(values)).save()
+
+    def find(self, kind: str, query: dict[str, Any]) -> Any:
+        return self.models[kind].find(query).one()
+
+    def foreign(self, id: Any) -> Any:
+        model = self.models[JOINED]
+        return model.find(model.other == id).lookup(model.other).first()
+
 
 class LazyOdmReader(OdmReader):
     """The same with containers left raw, as queries do by themselves."""
@@ -179,30 +241,32 @@ class LazyOdmReader(OdmReader):
 
 
 class MongoEngineReader(Reader):
+    """It has no `$lookup`."""
+
     def open(self, target: Target) -> None:
-        engine: Any = importlib.import_module("mongoengine")
+        engine = self._engine = importlib.import_module("mongoengine")
         engine.connect(host=target.uri, db=target.database, uuidRepresentation="standard")
-        kinds = {
+        self._kinds = {
             str: engine.StringField,
-            int: engine.IntField,
+            int: engine.IntField if USERS in self.names else engine.LongField,
             float: engine.FloatField,
             bool: engine.BooleanField,
+            bytes: engine.BinaryField,
             dt.datetime: engine.DateTimeField,
         }
-        post = _models.post(
-            partial(fielded, engine.EmbeddedDocument, kinds=kinds),
+
+    def make(self, kind: str) -> Any:
+        engine: Any = self._engine
+        fields = fields_of(
+            kind,
+            partial(fielded, engine.EmbeddedDocument, kinds=self._kinds),
             engine.PointField(auto_index=False),
             one=engine.EmbeddedDocumentField,
             strings=lambda kind: engine.ListField(engine.StringField()),
             many=engine.EmbeddedDocumentListField,
         )
-        metas: dict[str, dict[str, Any]] = {kind: {"collection": self.names[kind]} for kind in (USERS, POSTS)}
-        metas[POSTS]["auto_create_index"] = False
-        self.models = {
-            USERS: fielded(engine.Document, "User", _models.USER, kinds, meta=metas[USERS]),
-            POSTS: fielded(engine.Document, "Post", post, kinds, meta=metas[POSTS]),
-        }
-        self._engine = engine
+        meta = {"collection": self.names[kind], "auto_create_index": kind == USERS}
+        return fielded(engine.Document, kind.title(), fields, self._kinds, meta=meta)
 
     def all(self, model: Any) -> list[Any]:
         return list(model.objects)
@@ -226,33 +290,51 @@ class MongoEngineReader(Reader):
         self.post._clear_changed_fields()
         return bson.encode({"$set": updates, "$unset": removals} if removals else {"$set": updates})
 
+    def create(self, kind: str, values: dict[str, Any]) -> None:
+        model = self.models[kind]
+        made = model._from_son(values, created=True) if kind == NESTED else model(**values)
+        made.save(force_insert=True)
+
+    def find(self, kind: str, query: dict[str, Any]) -> Any:
+        return self.models[kind].objects(__raw__=query).get()
+
     def close(self) -> None:
         self._engine.disconnect()
 
 
 class BeanieReader(Reader):
-    """Beanie, with state management for what is saved, on its own event loop."""
+    """Beanie, with state management for what is changed, on its own event loop."""
+
+    def __init__(self, target: Target, kinds: Sequence[str] = (USERS, POSTS)) -> None:
+        super().__init__(target, kinds)
+        if POSTS in kinds:
+            self._tracked = self.make(POSTS, is_tracked=True)
+        self._runner.run(self._begin(target))
 
     def open(self, target: Target) -> None:
-        import beanie
-        import pydantic
-        import pymongo
-
-        post = _models.post(partial(annotated, pydantic.BaseModel))
-        stored = partial(annotated, beanie.Document)
-        self.models = {
-            USERS: stored("User", _models.USER, {"name": self.names[USERS]}),
-            POSTS: stored("Plain", post, {"name": self.names[POSTS]}),
-        }
-        self._tracked = stored("Tracked", post, {"name": self.names[POSTS], "use_state_management": True})
         self._runner = asyncio.Runner()
 
-        async def open_client() -> None:
-            self.client = pymongo.AsyncMongoClient(target.uri)
-            models = [*self.models.values(), self._tracked]
-            await beanie.init_beanie(database=self.client[target.database], document_models=models)
+    def make(self, kind: str, *, is_tracked: bool = False) -> Any:
+        import beanie
+        import pydantic
 
-        self._runner.run(open_client())
+        if kind == JOINED:
+            link: Any = beanie.Link
+            fields = {**FLAT[SMALL], "other": link[self.models[SMALL]]}
+        else:
+            fields = fields_of(kind, partial(annotated, pydantic.BaseModel))
+        settings: dict[str, Any] = {"name": self.names[kind]}
+        if is_tracked or kind not in (USERS, POSTS):
+            settings["use_state_management"] = True
+        return annotated(beanie.Document, f"{kind.title()}{'Tracked' * is_tracked}", fields, settings)
+
+    async def _begin(self, target: Target) -> None:
+        import beanie
+        import pymongo
+
+        self.client = pymongo.AsyncMongoClient(target.uri)
+        models = [*self.models.values(), *([self._tracked] if POSTS in self.models else [])]
+        await beanie.init_beanie(database=self.client[target.database], document_models=models)
 
     def read(self, kind: str, times: int) -> list[Any]:
         model = self.models[kind]
@@ -290,6 +372,27 @@ class BeanieReader(Reader):
         self.post.views = value
         self._runner.run(self.post.save_changes())
 
+    def each(self, verb: str, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+        act: Callable[..., Any] = getattr(self, f"_{verb}")
+
+        async def steps() -> list[Any]:
+            return [await act(*row) for row in rows]
+
+        return self._runner.run(steps())
+
+    async def _create(self, kind: str, values: dict[str, Any]) -> None:
+        await self.models[kind](**values).insert()
+
+    async def _change(self, kind: str, found: Any, value: str) -> None:
+        (getattr(found, ONE) if kind == NESTED else found).field1 = value
+        await found.save_changes()
+
+    async def _find(self, kind: str, query: dict[str, Any]) -> Any:
+        return await self.models[kind].find_one(query)
+
+    async def _foreign(self, id: Any) -> Any:
+        return await self.models[JOINED].find_one(self.models[JOINED].other.id == id, fetch_links=True)
+
     def close(self) -> None:
         self._runner.run(self.client.close())
         self._runner.close()
@@ -304,8 +407,12 @@ class OdmanticReader(Reader):
 
         self.client = pymongo.MongoClient(target.uri)
         self._engine: Any = odmantic.SyncEngine(client=self.client, database=target.database)
-        config = {"collection": self.names[USERS]}
-        self.models = {USERS: annotated(odmantic.Model, "User", _models.USER, model_config=config)}
+
+    def make(self, kind: str) -> Any:
+        import odmantic
+
+        config = {"collection": self.names[kind]}
+        return annotated(odmantic.Model, kind.title(), FLAT[kind], model_config=config)
 
     def all(self, model: Any) -> list[Any]:
         return list(self._engine.find(model))
@@ -324,15 +431,16 @@ class UmongoReader(Reader):
     def open(self, target: Target) -> None:
         import pymongo
 
-        umongo: Any = importlib.import_module("umongo")
-        framework: Any = importlib.import_module("umongo.frameworks")
-        fields: Any = umongo.fields
-        kinds = {str: fields.StringField, int: fields.IntegerField, dt.datetime: fields.NaiveDateTimeField}
         self.client = pymongo.MongoClient(target.uri)
-        instance: Any = framework.PyMongoInstance(self.client[target.database])
-        meta = type("Meta", (), {"collection_name": self.names[USERS]})
-        model = fielded(umongo.Document, "User", _models.USER, kinds, Meta=meta)
-        self.models = {USERS: instance.register(model)}
+        frameworks: Any = importlib.import_module("umongo.frameworks")
+        self._instance = frameworks.PyMongoInstance(self.client[target.database])
+
+    def make(self, kind: str) -> Any:
+        umongo: Any = importlib.import_module("umongo")
+        fields = umongo.fields
+        kinds = {str: fields.StringField, int: fields.IntegerField, dt.datetime: fields.NaiveDateTimeField}
+        meta = type("Meta", (), {"collection_name": self.names[kind]})
+        return self._instance.register(fielded(umongo.Document, kind.title(), FLAT[kind], kinds, Meta=meta))
 
     def all(self, model: Any) -> list[Any]:
         return list(model.find())
@@ -344,32 +452,18 @@ class UmongoReader(Reader):
         return partial(model.build_from_mongo, use_cls=False)
 
 
-READS, DECODES, ALL = (POSTS_TOO,), (POSTS_TOO, DECODES_ALONE), (POSTS_TOO, DECODES_ALONE, SAVES_FIELDS)
-USERS_ALONE = (DECODES_ALONE,)
-_ROWS: tuple[tuple[str, str, type[Reader], str, tuple[str, ...]], ...] = (
-    ("objects-floor", "floor: raw socket, bytes only", DrainReader, "", READS),
-    ("objects-pymongo", "PyMongo, dicts", PyMongoReader, "", DECODES),
-    ("objects-dicts", "mangonel, dicts", DictReader, "mangonel", DECODES),
-    ("odm", "mangonel.odm, eager", OdmReader, "mangonel", ALL),
-    ("odm-lazy", "mangonel.odm, lazy", LazyOdmReader, "mangonel", DECODES),
-    ("mongoengine", "MongoEngine", MongoEngineReader, "mongoengine", ALL),
-    ("beanie", "Beanie", BeanieReader, "beanie", ALL),
-    ("odmantic", "ODMantic", OdmanticReader, "odmantic", USERS_ALONE),
-    ("umongo", "umongo", UmongoReader, "umongo", USERS_ALONE),
-)
-
-
-def _opened(reader: type[Reader], target: Target) -> Any:
-    return reader(dataclasses.replace(target, uri=uri_with(target)))
+def _opened(name: str, kinds: list[str], target: Target) -> Any:
+    return globals()[name](dataclasses.replace(target, uri=uri_with(target)), kinds)
 
 
 CONTENDERS = tuple(
     Contender(
         id,
         title,
-        frozenset({OBJECTS, *offers}),
+        frozenset(offers),
         packages=("pymongo", *([package] if package else [])),
-        blocking=partial(_opened, reader),
+        blocking=partial(_opened, name, kinds),
     )
-    for id, title, reader, package, offers in _ROWS
+    for rows in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).values()
+    for id, title, name, package, kinds, offers in rows
 )

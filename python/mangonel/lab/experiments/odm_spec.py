@@ -14,7 +14,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from mangonel.lab.contenders.odm_spec import ARRAY, JOINED, LARGE, NESTED, ONE, SMALL
+from mangonel.lab.contenders._models import ARRAY, JOINED, LARGE, NESTED, ONE, SMALL
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
