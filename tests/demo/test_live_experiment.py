@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mangonel.lab.contender import Target
-from mangonel.lab.contenders.sites import CONTENDERS
+from mangonel.lab.contenders.drivers import CONTENDERS
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments import live
 

@@ -204,10 +204,10 @@ def test_a_latency_puts_a_line_between_server_and_contender(server, tmp_path, ca
 
 
 def test_a_missing_peer_is_named_with_what_would_install_it(monkeypatch):
-    from mangonel.lab import peers
+    from mangonel.lab.commands.play import requirements
     from mangonel.lab.contender import Contender
 
     absent = Contender("far", "far", frozenset(), packages=("no_such_package_anywhere", "mangonel"))
-    assert peers.requirements([absent]) == {"no_such_package_anywhere": ["far"]}
+    assert requirements([absent]) == {"no_such_package_anywhere": ["far"]}
     monkeypatch.setattr(Contender, "missing", lambda self: "not installed: motor")
-    assert peers.requirements([absent]) == {"motor==3.7.1": ["far"]}
+    assert requirements([absent]) == {"motor==3.7.1": ["far"]}

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from mangonel.cli import main
-from mangonel.lab import compare, noise, results, statistics
-from mangonel.lab.commands.judge import against_itself
+from mangonel.lab import noise, results, statistics
+from mangonel.lab.commands.look import against_itself, changes, obstacles
 from mangonel.lab.experiment import Size
 from mangonel.lab.samples import grown, other_concern
 from tools.lab_results import Subject, brief, new_record, run, tell
@@ -96,22 +96,22 @@ def test_intervals_of_few_rounds_cover_as_often_as_they_say(rounds):
 
 
 def test_a_planted_slowdown_of_15_percent_is_found():
-    changes = compare.changes(run(1), run(2, slow=1.15))
+    found = changes(run(1), run(2, slow=1.15))
 
-    assert {change.key[2] for change in changes} == {"mangonel"}
-    assert all(change.word == "slower" for change in changes)
-    assert all(1.08 < change.ratio.value < 1.22 for change in changes)
+    assert {change.key[2] for change in found} == {"mangonel"}
+    assert all(change.word == "slower" for change in found)
+    assert all(1.08 < change.ratio.value < 1.22 for change in found)
 
 
 def test_two_runs_of_the_same_differ_nowhere():
-    stands = [change.stands for seed in range(4) for change in compare.changes(run(seed), run(seed + 50))]
+    stands = [change.stands for seed in range(4) for change in changes(run(seed), run(seed + 50))]
 
     assert len(stands) == 24
     assert sum(stands) <= 1
 
 
 def test_a_change_below_three_percent_does_not_stand():
-    assert not any(change.stands for change in compare.changes(run(1), run(1, slow=1.02)))
+    assert not any(change.stands for change in changes(run(1), run(1, slow=1.02)))
 
 
 def test_drift_between_two_runs_cancels_against_the_reference():
@@ -121,22 +121,22 @@ def test_drift_between_two_runs_cancels_against_the_reference():
             for sample in entry["samples"]:
                 sample["wall_ns"] *= 3
 
-    assert not any(change.stands for change in compare.changes(run(4), slower_machine))
-    assert any(change.stands for change in compare.changes(run(4), slower_machine, absolute=True))
+    assert not any(change.stands for change in changes(run(4), slower_machine))
+    assert any(change.stands for change in changes(run(4), slower_machine, absolute=True))
 
 
 def test_other_machines_servers_versions_and_places_do_not_compare():
     before, after = run(1, parts=1), run(2, parts=1)
-    assert compare.obstacles(before, after) == []
-    assert compare.obstacles(before, run(2, parts=1, version=2)) == ["version of subject: 1 and 2"]
-    assert compare.obstacles(before, run(2, parts=1, cpu="another", python="3.12")) == [
+    assert obstacles(before, after) == []
+    assert obstacles(before, run(2, parts=1, version=2)) == ["version of subject: 1 and 2"]
+    assert obstacles(before, run(2, parts=1, cpu="another", python="3.12")) == [
         "processor: a processor and another",
         "CPython: 3.11 and 3.12",
     ]
     for row in after.rows.values():
         row.equipment = "core 1"
-    assert compare.obstacles(before, after) == ["equipment of subject: not kept anywhere and core 1"]
-    assert compare.obstacles(after, after) == []
+    assert obstacles(before, after) == ["equipment of subject: not kept anywhere and core 1"]
+    assert obstacles(after, after) == []
 
 
 def test_a_disturbed_round_is_marked_and_the_calmer_one_counts():
@@ -255,8 +255,8 @@ def test_in_the_brief_form_a_contender_against_itself_is_within_its_interval_tho
 
 
 def test_in_the_brief_form_a_planted_slowdown_is_found_and_equals_are_not_called_different():
-    slower = compare.changes(brief(1), brief(2, slow=1.15, parts=12))
-    same = compare.changes(brief(3), brief(4))
+    slower = changes(brief(1), brief(2, slow=1.15, parts=12))
+    same = changes(brief(3), brief(4))
 
     ours = [change for change in slower if change.key[2] == "mangonel"]
     assert sum(change.word == "slower" for change in ours) >= 0.5 * len(ours)

@@ -18,7 +18,7 @@ from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _players
 from mangonel.lab.contenders._faces import wait
 from mangonel.lab.experiment import Bench, Size
-from mangonel.lab.experiments import _spec_parallel, _spec_tasks, gridfs, spec
+from mangonel.lab.experiments import _parts, _spec_parallel, gridfs, spec
 from mangonel.lab.results import Results
 
 pymongo = pytest.importorskip("pymongo", reason="PyMongo, which the lab compares with, is not installed")
@@ -40,8 +40,8 @@ def target(server):
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Files and collections of little size: what is tested is the work, not its speed."""
-    monkeypatch.setattr(_spec_tasks, "TWEETS", STORED)
-    monkeypatch.setattr(_spec_tasks, "FILE_BYTES", 600_000)
+    monkeypatch.setattr(spec, "TWEETS", STORED)
+    monkeypatch.setattr(spec, "FILE_BYTES", 600_000)
     monkeypatch.setattr(_spec_parallel, "PHOTO_BYTES", 300_000)
     monkeypatch.setattr(_spec_parallel, "CHUNK", 20)
 
@@ -147,8 +147,8 @@ def test_upstream_bug_an_export_finds_its_range_by_an_index(play, target, tmp_pa
 
 
 def test_upstream_bug_a_file_for_gridfs_does_not_compress():
-    assert gridfs.content is _spec_tasks.content
-    data = _spec_tasks.content(200_000)
+    assert gridfs.content is _parts.content
+    data = _parts.content(200_000)
     assert len(data) == 200_000
     assert len(zlib.compress(data)) > 0.99 * len(data)
 

@@ -9,7 +9,7 @@ import pytest
 from mangonel import MongoClient
 from mangonel.lab import registry
 from mangonel.lab.contender import Target
-from mangonel.lab.contenders.sites import DATABASE, ORIGINAL, PREFIX
+from mangonel.lab.contenders.drivers import DATABASE, ORIGINAL, PREFIX
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments import web
 from mangonel.lab.experiments.web import PageTask, ensure_posts

@@ -1,10 +1,12 @@
-"""`mangonel lab run`: play, print, write. What else plays experiments borrows its parts."""
+"""`mangonel lab run|up|down`: play, print, write; private servers. What else plays experiments borrows its parts."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import random
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -12,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from mangonel._command_line import EXIT_FAILURE, EXIT_INTERRUPTED, UsageProblem
+from mangonel.engines import daemon
+from mangonel.engines.stores import ENGINES
 from mangonel.lab import cores, fingerprint, originals, registry, table
-from mangonel.lab.commands.look import style
+from mangonel.lab.contender import Contender
+from mangonel.lab.contenders.drivers import TABLE
 from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.protocol import ChildError
 from mangonel.lab.record import Plan, Record
@@ -90,9 +95,7 @@ def _plan(options: argparse.Namespace, changes: dict[str, Any]) -> dict[str, Any
     check("experiment", chosen, known)
     check("contender", [*options.contender, *plants], contenders)
     if options.install_peers:
-        from mangonel.lab import peers
-
-        peers.install([contenders[name] for name in options.contender or contenders])
+        install_peers([contenders[name] for name in options.contender or contenders])
     size = changes.get("size") or Size(options.quick or options.brief, _parameters(options), options.brief)
     usual = ROUNDS[size.form]
     if size.form == "full":
@@ -115,6 +118,10 @@ def _plan(options: argparse.Namespace, changes: dict[str, Any]) -> dict[str, Any
         "only": {name: parts for name, parts in only.items() if parts},
         **changes,
     }
+
+
+def style(options: argparse.Namespace) -> str:
+    return "markdown" if getattr(options, "markdown", False) else "plain" if options.plain else ""
 
 
 def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
@@ -178,3 +185,57 @@ def _parameters(options: argparse.Namespace) -> dict[str, int]:
             raise UsageProblem(f"expected NAME=N after --set, got {text!r}")
         parameters[name] = int(figure)
     return parameters
+
+
+def up_command(options: argparse.Namespace) -> int:
+    """Start servers on loopback and print where they are; the same again when they stand already."""
+    check("store", options.store, ENGINES)
+    order = {"stores": sorted(set(options.store)), "latency_ms": options.latency}
+    try:
+        found, is_new = daemon.up(order, daemon.folder())
+    except daemon.DaemonError as error:
+        print(f"nothing was started: {error}", file=sys.stderr)
+        return 1
+    width = max(map(len, found.uris))
+    for name, uri in found.uris.items():
+        print(f"{name.ljust(width)}  {uri}")
+    if not is_new:
+        print("they stood already", file=sys.stderr)
+    print("`mangonel lab run URI` plays there, `mangonel lab down` ends them", file=sys.stderr)
+    return 0
+
+
+def down_command(options: argparse.Namespace) -> int:
+    """End what `up` started, and nothing else; with nothing to end that is said, and no failure."""
+    print("ended" if daemon.down(daemon.folder()) else "nothing stands", file=sys.stderr)
+    return 0
+
+
+# What a contender may name without being installable from an index.
+OURS = ("mangonel",)
+
+
+def requirements(contenders: Iterable[Contender]) -> dict[str, list[str]]:
+    """Return what would have to be installed, with the contenders that need it."""
+    wanted: dict[str, list[str]] = {}
+    for contender in contenders:
+        absent = contender.missing().partition("not installed: ")[2]
+        for name in filter(None, re.split(r",\s*", absent)):
+            if name.partition(".")[0] not in OURS:
+                wanted.setdefault(TABLE["requirements"].get(name, name), []).append(contender.id)
+    return wanted
+
+
+def install_peers(contenders: Iterable[Contender]) -> None:
+    """Install what is missing, one distribution at a time; one that cannot be installed is named with pip's reason."""
+    for requirement, names in requirements(contenders).items():
+        print(f"installing {requirement} for {', '.join(names)}", file=sys.stderr)
+        told = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if told.returncode:
+            reason = next(iter(told.stderr.strip().splitlines()[-1:]), "no reason given")
+            print(f"    cannot: {reason[:300]}", file=sys.stderr)

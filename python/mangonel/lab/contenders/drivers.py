@@ -1,4 +1,4 @@
-"""The drivers, their BSON functions, and the bare interpreter, as `drivers.toml` has them.
+"""The drivers, their BSON functions, and the bare interpreter, as `drivers.toml` has them; sites as in `sites.toml`.
 
 Their programs (`program.jinja`) are whole ones as a user would write them, for experiments that time a process from
 start to exit. Kinds: "import" (the import alone), "insert-1", "insert-1000", "insert-mixed" (100 inserts, 10 000 steps
@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mangonel.lab.contender import Codec, Contender, Target
+from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._faces import named
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, MongojetAdapter, uri_with
 
@@ -105,5 +107,31 @@ def _driver(row: dict[str, Any]) -> Contender:
     )
 
 
-TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-CONTENDERS = tuple(_driver(row) for row in TABLE["driver"])
+PREFIX, DATABASE, ORIGINAL, WIRE = "page-", "page-database", "page-original", "web-wire"
+BESIDE = "live-beside"
+BROWSERS = {"live-alone": 0, BESIDE: 200, "live-200": 200}
+
+
+def _without(program: str, uri: str) -> str:
+    from mangonel.engines.programs import Missing, find_program
+
+    try:
+        find_program(program)
+    except Missing as error:
+        return str(error)
+    return ""
+
+
+def _site(id: str, title: str, packages: list[str], program: str, offers: list[str]) -> Contender:
+    unsuited = _wire.unsuited if id == "page-thin" else partial(_without, program) if program else None
+    return Contender(id, title, frozenset(offers), packages=tuple(packages), unsuited=unsuited)
+
+
+TABLE, SITES = (
+    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for name in ("drivers.toml", "sites.toml")
+)
+CONTENDERS = (
+    *map(_driver, TABLE["driver"]),
+    *(_site(*row) for rows in SITES.values() for row in rows),
+)

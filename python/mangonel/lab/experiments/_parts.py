@@ -1,14 +1,18 @@
-"""Experiments as `experiments.toml` has them, since most parts differ by a name, a flag and two figures; and the task
-that most play.
+"""Experiments as `experiments.toml` has them, since most parts differ by a name, a flag and two figures; and the tasks
+that most play: so many calls of a verb, and what the contender's player does.
 """
 
 from __future__ import annotations
 
+import random
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mangonel.lab.contender import Target
+from mangonel.lab.contenders._faces import play
+from mangonel.lab.contenders._players import BUCKET, open_player
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
 Play: TypeAlias = Callable[[Part, Bench], Task]
@@ -109,3 +113,73 @@ class CallsTask(Task):
 
     def written(self) -> int | None:
         return self._written if self.leaves else None
+
+
+class SpecTask(Task):
+    """What all have: the contender's player, which the bench closes as its adapter, and a verb of it that is timed."""
+
+    verb = ""
+
+    def __init__(self, part: Part, bench: Bench, target: Target | None = None, bucket: str = BUCKET) -> None:
+        self.part = part
+        self._bench = bench
+        bench.close_adapter()
+        self._player: Any = play(bench, open_player(bench.name, target or bench.target, bucket))
+        self._arguments: list[Any] = [part.operations]
+        self._result: Any = None
+        bench.adapter = self
+
+    def call(self, verb: str, *arguments: Any) -> Any:
+        return self._bench.run(getattr(self._player, verb)(*arguments))
+
+    def keep(self, verb: str, *arguments: Any) -> None:
+        """Let the player's verb return its result, which may be large, to this task.
+
+        Not as the result of the runner's task: `asyncio.Runner` makes a repr of that at its end.
+        """
+        found = getattr(self._player, verb)(*arguments)
+
+        async def steps() -> None:
+            self._result = await found
+
+        if self._bench.is_async:
+            self._bench.run(steps())
+        else:
+            self._result = found
+
+    def verify(self) -> str:
+        """Do the whole work once, untimed, and check it."""
+        self.arrange()
+        self.act()
+        return self.check()
+
+    def act(self) -> int:
+        self._result = self.call(self.verb, *self._arguments)
+        return self.part.operations
+
+    def extras(self) -> dict[str, float]:
+        self.check()
+        return {}
+
+    def check(self) -> str:
+        """Check what was done last and return its digest.
+
+        Raises:
+            AssertionError: it is not what the task asks for.
+        """
+        raise NotImplementedError
+
+    def expect(self, what: str, found: Any, expected: Any) -> None:
+        if found != expected:
+            raise AssertionError(f"expected {what} {str(expected)[:200]}, got {str(found)[:200]}")
+
+    def close(self) -> Any:
+        """Close the player: the bench takes this task for its adapter."""
+        if self._player is not None:
+            player, self._player = self._player, None
+            self._bench.run(player.close())
+
+
+def content(size: int) -> bytes:
+    """Return a file's bytes: such as no compression makes smaller, and the same in every run."""
+    return random.Random(size).randbytes(size)

@@ -17,7 +17,7 @@ from mangonel.lab import documents
 from mangonel.lab.contenders._players import CHUNK
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part
-from mangonel.lab.experiments._spec_tasks import SpecTask, content
+from mangonel.lab.experiments._parts import SpecTask, content
 from mangonel.lab.protocol import Child
 
 HELPER = "mangonel.lab.contenders._players"

@@ -13,8 +13,7 @@ from mangonel.engines.delay import Delay
 from mangonel.lab.contenders import _wire
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part
-from mangonel.lab.experiments._parts import Tabled
-from mangonel.lab.experiments._spec_tasks import SpecTask, content
+from mangonel.lab.experiments._parts import SpecTask, Tabled, content
 
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 CONNECTIONS = 4

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
-from mangonel.lab.contenders.sites import BESIDE, BROWSERS
+from mangonel.lab.contenders.drivers import BESIDE, BROWSERS
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled

@@ -3,18 +3,23 @@
 A task's megabytes are those of the specification's source files, at the sizes the files have on disk; some that its
 text states are stale. The client's bulk writes need MongoDB 8.0: `--set client_bulk_write=1` plays them. The counts
 are the specification's own with `--set published=1`; MB/s do not depend on them, but for what a first batch costs.
+The single-process tasks check what they did after every sample, outside the time. `bson` is encoding and decoding
+without a server: the specification's tasks FlatEncoding to FullDecoding, a tweet, and small documents.
 Spec: benchmarking.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from mangonel.lab import documents
 from mangonel.lab.contender import BULK_WRITE, CODEC, SPEC
+from mangonel.lab.digest import digest, digest_bytes
 from mangonel.lab.experiment import Bench, Part, Size, Task
-from mangonel.lab.experiments import _spec_parallel, _spec_tasks
-from mangonel.lab.experiments._parts import TABLES, Tabled
-from mangonel.lab.experiments.bson import CodecTask
+from mangonel.lab.experiments import _spec_parallel
+from mangonel.lab.experiments._parts import TABLES, SpecTask, Tabled, content
 
 
 class Row(NamedTuple):
@@ -63,12 +68,186 @@ class Spec(Tabled):
         return "mangonel-bson" if contender.startswith("mangonel") else "pymongo"
 
 
+FILE_BYTES = 52_428_800
+TWEETS = 10_000
+
+
+class RunCommand(SpecTask):
+    verb = "hello"
+
+    def check(self) -> str:
+        self.expect("ok", self._result["ok"], 1)
+        return digest(int(self._result["maxWireVersion"]))
+
+
+class FindOne(SpecTask):
+    verb = "find_one"
+
+    def check(self) -> str:
+        self.expect("document", dict(self._result), {"_id": self.part.operations, **documents.tweet()})
+        return digest(self._result)
+
+
+class FindMany(SpecTask):
+    def act(self) -> int:
+        self._result = self.call("find_many")
+        return int(self._result)
+
+    def check(self) -> str:
+        self.expect("documents", self._result, TWEETS)
+        return digest(self.call("find_one", 1))
+
+
+class WriteTask(SpecTask):
+    """Copies of one document, written in some way into an empty collection; drivers add the `_id`.
+
+    The part's name tells the way: one after the other, in one call, as a bulk write of the collection or of the client,
+    and mixed, with a replacement and a deletion behind each insert.
+    """
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        size, _, way = part.id.partition("-doc-")
+        self._document = _large() if size == "large" else documents.small()
+        self._is_mixed = way.endswith("-mixed")
+        way = way.removesuffix("-mixed").replace("-", "_")
+        self.verb = {"insert_one": "insert_each", "bulk_insert": "insert_many"}.get(way, way)
+
+    def arrange(self) -> None:
+        """Make the collection anew, and copies without an `_id`."""
+        self.call("create")
+        made = [dict(self._document) for _ in range(self.part.operations)]
+        if self.verb.endswith("bulk_write"):
+            database = self._bench.target.database if self.verb.startswith("client") else ""
+            made = self._player.models(made, database, mixed=self._is_mixed)
+        self._arguments = [made]
+
+    def check(self) -> str:
+        """Count what was written; of a mixed write nothing is left, and the result has the counts."""
+        count = self.part.operations
+        self.expect("documents", self.call("count"), 0 if self._is_mixed else count)
+        if not self._is_mixed:
+            return digest(count)
+        counts = [self._result.inserted_count, self._result.modified_count, self._result.deleted_count]
+        self.expect("inserted, modified, deleted", counts, [count] * 3)
+        return digest(counts)
+
+
+class FileTask(SpecTask):
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        self._data = content(FILE_BYTES)
+        self.call("empty_bucket")
+
+
+class Upload(FileTask):
+    verb = "upload"
+
+    def arrange(self) -> None:
+        self.call("empty_bucket")
+        self._arguments = [self._data]
+
+    def check(self) -> str:
+        self.expect("lengths", [length for _, length in self.call("stored")], [FILE_BYTES])
+        return digest(FILE_BYTES)
+
+
+class Download(FileTask):
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        self._file_id = self.call("upload", self._data)
+
+    def arrange(self) -> None:
+        self._result = b""
+
+    def act(self) -> int:
+        self.keep("download", self._file_id)
+        return 1
+
+    def check(self) -> str:
+        if self._result != self._data:
+            raise AssertionError("expected the stored bytes, got others")
+        return digest(FILE_BYTES)
+
+
+_large = functools.cache(documents.large)
+
+# The others write documents.
+TASKS: dict[str, type[SpecTask]] = {
+    "run-command": RunCommand,
+    "find-one-by-id": FindOne,
+    "find-many": FindMany,
+    "gridfs-upload": Upload,
+    "gridfs-download": Download,
+}
+
+
+BATCH = 200
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "flat": documents.flat,
+    "deep": lambda types: documents.deep(),
+    "full": documents.full,
+    "tweet": lambda types: documents.tweet(),
+    "small": lambda types: documents.small(),
+    "user": lambda types: documents.users(types, 1)[0],
+}
+
+
+class CodecTask(Task):
+    """One direction on one document, again and again."""
+
+    each = 1
+
+    def __init__(self, part: Part, bench: Bench, direction: str = "", shape: str = "") -> None:
+        assert bench.contender.codec is not None
+        codec = bench.contender.codec()
+        self._times = part.operations // self.each
+        if not shape:
+            direction, _, shape = part.id.partition("-")
+        self._call, self._argument, self._data, self._value = self.work(codec, direction, shape)
+
+    def work(self, codec: Any, direction: str, shape: str) -> tuple[Callable[[Any], Any], Any, bytes, Any]:
+        """Return what is called with what, the bytes, and the value that they stand for."""
+        document = SHAPES[shape](codec.types)
+        data = codec.encode(document)
+        call, argument = (codec.decode, data) if direction == "decode" else (codec.encode, document)
+        return call, argument, data, codec.decode(data)
+
+    def verify(self) -> str:
+        """All contenders must give the same bytes and the same values."""
+        return f"{digest_bytes(self._data)}-{digest(self._value)}"
+
+    def warm_up(self) -> None:
+        """Code it until caches of keys and shapes are full."""
+        for _ in range(self._times // 4):
+            self._call(self._argument)
+
+    def act(self) -> int:
+        call, argument = self._call, self._argument
+        for _ in range(self._times):
+            call(argument)
+        return self._times * self.each
+
+
+class BatchTask(CodecTask):
+    """Decode a batch of small documents to a list; an operation is a document."""
+
+    each = BATCH
+
+    def work(self, codec: Any, direction: str, shape: str) -> tuple[Callable[[Any], Any], Any, bytes, Any]:
+        data = b"".join(map(codec.encode, documents.users(codec.types, BATCH)))
+        return codec.decode_all, data, data, codec.decode_all(data)
+
+
 def _task(part: Part, bench: Bench) -> Task:
     if part.id in BSON:
         shape, _, direction = part.id.partition("-")
         return CodecTask(part, bench, direction.replace("coding", "code"), shape)
-    tasks = {**_spec_tasks.TASKS, **_spec_parallel.TASKS}
-    return tasks.get(part.id, _spec_tasks.WriteTask)(part, bench)
+    tasks = {**TASKS, **_spec_parallel.TASKS}
+    return tasks.get(part.id, WriteTask)(part, bench)
 
 
 EXPERIMENT = Spec("spec", _task)
+
+
+EXPERIMENTS = (Tabled("bson", {"decode-batch": BatchTask, "": CodecTask}),)

@@ -17,7 +17,7 @@ from mangonel.engines.programs import has_program
 from mangonel.lab import cores, documents
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
-from mangonel.lab.contenders.sites import DATABASE, PREFIX
+from mangonel.lab.contenders.drivers import DATABASE, PREFIX
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments._parts import Tabled

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.lab.contender import Contender
-from mangonel.lab.contenders.sites import WIRE
+from mangonel.lab.contenders.drivers import WIRE
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments._parts import Tabled

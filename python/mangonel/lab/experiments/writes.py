@@ -3,17 +3,22 @@
 insert_one of a document of two strings is what the field's sync against async comparison measured: as a steady state,
 and as whole processes as it was printed. insert_many is the spec task SmallDocBulkInsert with five times as many
 documents. A transaction is one of three insert_one with a session of its own: what `with_transaction` costs beside the
-commands in it. Changes are read from a resume token on.
+commands in it. Changes are read from a resume token on. Reading in large batches and insert_many are played over a
+compressed wire as well, with each compressor; and it is checked that it was compressed.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from mangonel.lab import documents
+from mangonel.lab.contenders._pymongo_like import with_option
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiments import reads
 from mangonel.lab.experiments._parts import CallsTask, Tabled
 from mangonel.lab.experiments.process import OriginalTask, ProgramTask
 
@@ -142,9 +147,58 @@ class ChangeStreamTask(Task):
         return found
 
 
+# Less than this of either direction would mean that most of the work went over the wire as it was.
+LEAST_BYTES = 50_000
+
+
+def _compressed(bench: Bench, compressor: str) -> Bench:
+    """Return the bench with a target that asks for this compressor, or for none."""
+    uri = re.sub(r"[?&]compressors=[a-z]+", "", bench.target.uri)
+    if compressor != "none":
+        uri = with_option(uri, f"compressors={compressor}")
+    bench.target = dataclasses.replace(bench.target, uri=uri)
+    return bench
+
+
+class _Compressed(Task):
+    """Asks the server, beside another experiment's own check, whether the bytes came and went compressed."""
+
+    direction, counter = "compressor", "bytesIn"
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self._compressor = part.id.split("-")[0]
+        super().__init__(part, _compressed(bench, self._compressor))  # type: ignore[call-arg]  # the other base, a task of a part and a bench, is known to subclasses
+        self._client = bench
+
+    def verify(self) -> str:
+        if self._compressor == "none":
+            return super().verify()
+        before = self._counted()
+        seen = super().verify()
+        if (moved := self._counted() - before) < LEAST_BYTES:
+            raise AssertionError(
+                f"expected at least {LEAST_BYTES} bytes compressed with {self._compressor}, the server counted {moved}"
+            )
+        return seen
+
+    def _counted(self) -> int:
+        status: Any = self._client.run(self._client.adapter.command("serverStatus"))
+        return int(status["network"]["compression"][self._compressor][self.direction][self.counter])
+
+
+class CompressedReadTask(_Compressed, reads.IterateTask):
+    batching = reads.BATCHINGS["batch"]
+
+
+class CompressedInsertTask(_Compressed, InsertManyTask):
+    direction, counter = "decompressor", "bytesOut"
+
+
 EXPERIMENTS = (
     Tabled("insert", {"original": OriginalTask, "insert-": ProgramTask, "mixed": MixedTask, "": InsertTask}),
     Tabled("insert-many", InsertManyTask, in_thousands),
     Tabled("transaction", TransactionTask),
     Tabled("change-stream", ChangeStreamTask),
+    Tabled("compression", CompressedReadTask),
+    Tabled("compression-insert", CompressedInsertTask, in_thousands),
 )
