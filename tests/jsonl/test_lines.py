@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,19 @@ from typing import Any
 import pytest
 
 from mangonel import AsyncMongoClient, MongoClient, cli
-from mangonel.bson import Binary, Decimal128, Int64, MaxKey, ObjectId, Regex, Timestamp
+from mangonel.bson import (
+    Binary,
+    DatetimeMS,
+    Decimal128,
+    Int64,
+    MaxKey,
+    MinKey,
+    ObjectId,
+    Regex,
+    Timestamp,
+    json_util,
+)
+from mangonel.bson.json_util import CANONICAL_JSON_OPTIONS
 from mangonel.jsonl import (
     JSONLinesError,
     aexport_jsonl,
@@ -22,6 +35,7 @@ from mangonel.jsonl import (
     import_jsonl,
     reading,
 )
+from mangonel.jsonl.files import open_lines
 from mangonel.jsonl.progress import Progress
 from mangonel.server import Server
 
@@ -160,9 +174,112 @@ def test_export_goes_on_after_the_last_whole_line(database: Any, tmp_path: Path,
     assert path.read_bytes() == whole.read_bytes()
 
 
+# One `_id` of each kind that an index keeps apart, in no order.
+MIXED_IDS = [
+    MaxKey(),
+    MinKey(),
+    None,
+    float("nan"),
+    1,
+    Int64(2**60),
+    -2.5,
+    Decimal128("7.5"),
+    float("inf"),
+    "",
+    "a",
+    {},
+    {"a": 1, "b": 2},
+    {"b": 2, "a": 1},
+    b"",
+    Binary(b"a", 5),
+    Binary(bytes(16), 4),
+    ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"),
+    False,
+    True,
+    datetime.datetime(2020, 1, 2),
+    DatetimeMS(2**52),
+    Timestamp(1, 2),
+]
+
+
+@pytest.mark.parametrize("mode", ["canonical", "relaxed"])
+def test_export_goes_on_after_an_id_of_any_type(database: Any, tmp_path: Path, mode: str) -> None:
+    path, whole = tmp_path / "some.jsonl", tmp_path / "whole.jsonl"
+    database.mixed.insert_many([{"_id": each} for each in MIXED_IDS])
+    export_jsonl(database.mixed, whole, mode=mode, resume=True)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    assert len(lines) == len(MIXED_IDS)
+
+    for number in range(len(lines) + 1):
+        path.write_bytes(b"".join(lines[:number]))
+        assert export_jsonl(database.mixed, path, mode=mode, resume=True).documents == len(lines) - number
+        assert path.read_bytes() == whole.read_bytes(), number
+
+
+def test_export_goes_on_where_the_last_document_was_removed(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    # In Python these are equal by twos.
+    for gone, kept in ((1, True), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), (MinKey(), MaxKey())):
+        path.write_text(json_util.dumps({"_id": gone}, json_options=CANONICAL_JSON_OPTIONS) + "\n")
+        database.removed.replace_one({}, {"_id": kept}, upsert=True)
+
+        assert export_jsonl(database.removed, path, resume=True).documents == 1
+        database.removed.drop()
+
+
+def test_filter_holds_for_the_greatest_key_too(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    database.chosen.insert_many([{"_id": 1, "a": 1}, {"_id": 2, "a": 1}, {"_id": MaxKey(), "a": 2}])
+    path.write_text('{"_id": {"$numberInt": "1"}}\n')
+
+    assert export_jsonl(database.chosen, path, filter={"a": 1}, resume=True).documents == 1
+
+
 def test_compressed_export_cannot_go_on(database: Any, tmp_path: Path) -> None:
     with pytest.raises(JSONLinesError, match="without compression"):
         export_jsonl(database["values"], tmp_path / "a.jsonl.gz", resume=True)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_mark_of_the_byte_order_is_no_part_of_the_first_line(
+    database: Any, tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"marked{ending}"
+    with open_lines(path, "wb") as file:
+        file.write(b'\xef\xbb\xbf{"_id": 1}\r\n\r\n{"_id": 2}')
+
+    assert import_jsonl(database.marked, path).inserted == 2
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "other"])
+def test_damaged_compression_is_told(database: Any, tmp_path: Path, ending: str, damage: str) -> None:
+    path = tmp_path / f"damaged.jsonl{ending}"
+    with open_lines(path, "wb") as file:
+        file.write(b"".join(b'{"_id": "%s"}\n' % os.urandom(20).hex().encode() for _ in range(2_000)))
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(
+        {
+            "cut": data[:middle],
+            "changed": data[:middle] + bytes(64) + data[middle + 64 :],
+            "other": b'{"_id": 1}\n',
+        }[damage]
+    )
+
+    with pytest.raises(JSONLinesError, match=r"damaged\.jsonl\.\w+, (behind )?line \d+: expected"):
+        import_jsonl(database.damaged, path)
+
+
+def test_line_without_an_end_is_refused_before_it_fills_the_memory(
+    database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_LONGEST_LINE", 1 << 21)
+    path = tmp_path / "one.jsonl"
+    path.write_bytes(b"{}\n" + b"[" * (1 << 22))
+
+    with pytest.raises(JSONLinesError, match=r"one\.jsonl, line 2: .* without an end"):
+        import_jsonl(database.one, path)
 
 
 def test_commands_export_and_import(
@@ -213,6 +330,26 @@ def test_asyncio_exports_and_imports(standalone: Server, database: Any, tmp_path
     asyncio.run(play())
     assert seen[-1][1] == 20_000
     assert database.copies.count_documents({}) == 20_000
+
+
+def test_error_of_the_progress_callback_ends_a_transfer_on_asyncio_too(
+    standalone: Server, database: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "values.jsonl"
+    database["values"].insert_many(many(10))
+
+    def fail(size: int, count: int) -> None:
+        raise ZeroDivisionError
+
+    async def play() -> None:
+        async with AsyncMongoClient[Any](standalone.uri) as client:
+            own = client[database.name]
+            with pytest.raises(ZeroDivisionError):
+                await aexport_jsonl(own["values"], path, progress=fail)
+            with pytest.raises(ZeroDivisionError):
+                await aimport_jsonl(own.copies, path, progress=fail)
+
+    asyncio.run(play())
 
 
 def test_cancelled_import_has_ended_when_its_task_has(

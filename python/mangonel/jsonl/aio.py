@@ -35,13 +35,17 @@ class _Loop:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
-    def soon(self, function: Callable[..., None] | None) -> Callable[..., None] | None:
+    def within(self, function: Callable[..., None] | None) -> Callable[..., None] | None:
         """Return what calls a function in the loop."""
         if function is None:
             return None
 
+        async def call(*arguments: Any) -> None:
+            function(*arguments)
+
         def called(*arguments: Any) -> None:
-            self._loop.call_soon_threadsafe(function, *arguments)
+            # What it raises ends the transfer.
+            self.wait_for(lambda: call(*arguments))
 
         return called
 
@@ -139,7 +143,7 @@ async def aimport_jsonl(
         threads=threads,
         skip_errors=skip_errors,
         resume=resume,
-        progress=loop.soon(progress),
+        progress=loop.within(progress),
     )
 
 
@@ -173,5 +177,5 @@ async def aexport_jsonl(
         projection=projection,
         mode=mode,
         resume=resume,
-        progress=loop.soon(progress),
+        progress=loop.within(progress),
     )

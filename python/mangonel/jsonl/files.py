@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["is_compressed", "open_lines"]
+__all__ = ["damages", "is_compressed", "open_lines"]
 
 
 def open_lines(path: Path, mode: str) -> IO[bytes]:
@@ -36,6 +36,18 @@ def open_lines(path: Path, mode: str) -> IO[bytes]:
 def is_compressed(path: Path) -> bool:
     """Tell whether the name says so."""
     return path.suffix in (".gz", ".zst")
+
+
+def damages(path: Path) -> tuple[type[Exception], ...]:
+    """Return what reading raises where compressed data are cut or changed."""
+    if path.suffix == ".gz":
+        import gzip
+        import zlib
+
+        return EOFError, zlib.error, gzip.BadGzipFile
+    if path.suffix == ".zst":
+        return EOFError, _zstd().ZstdError
+    return ()
 
 
 def _zstd() -> Any:

@@ -20,7 +20,7 @@ from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.jsonl.errors import JSONLinesError
-from mangonel.jsonl.files import open_lines
+from mangonel.jsonl.files import damages, open_lines
 
 __all__ = ["Imported", "import_jsonl"]
 
@@ -28,6 +28,9 @@ __all__ = ["Imported", "import_jsonl"]
 _PIECE = 1 << 20
 # Pieces under way for each thread.
 _AHEAD = 2
+# As JSON, the largest document that a server takes is shorter.
+_LONGEST_LINE = 1 << 28
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DUPLICATE_KEY = 11000
 _REMEMBERED = 100
 
@@ -127,7 +130,7 @@ def import_jsonl(
 
     with open_lines(path, "rb") as file, ThreadPoolExecutor(threads) as pool:
         try:
-            for piece in _pieces(file, state.offset, state.line):
+            for piece in _pieces(file, path, state.offset, state.line):
                 is_doubtful = piece.offset < doubtful_end
                 work = pool.submit(_insert, collection, piece, state.prefix, skip_errors, is_doubtful)
                 waiting.append((piece, work))
@@ -142,20 +145,31 @@ def import_jsonl(
     return found
 
 
-def _pieces(file: IO[bytes], offset: int, line: int) -> Iterator[_Piece]:
-    file.seek(offset)
+def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Piece]:
+    broken = damages(path)
     rest = b""
-    while data := file.read(_PIECE):
-        end = data.rfind(b"\n") + 1
-        if not end:
-            rest += data
-            continue
-        piece = rest + data[:end]
-        rest = data[end:]
-        lines = piece.count(b"\n")
-        yield _Piece(piece, offset, line, lines)
-        offset += len(piece)
-        line += lines
+    try:
+        file.seek(offset)
+        while data := file.read(_PIECE):
+            end = data.rfind(b"\n") + 1
+            if not end:
+                rest += data
+                if len(rest) > _LONGEST_LINE:
+                    raise JSONLinesError(
+                        f"{path.name}, line {line + 1}: expected a document, "
+                        f"found more than {_LONGEST_LINE} bytes without an end"
+                    )
+                continue
+            piece = rest + data[:end]
+            rest = data[end:]
+            lines = piece.count(b"\n")
+            yield _Piece(piece, offset, line, lines)
+            offset += len(piece)
+            line += lines
+    except broken as error:
+        raise JSONLinesError(
+            f"{path.name}, behind line {line}: expected compressed data up to its end, found {error}"
+        ) from error
     if rest:
         yield _Piece(rest, offset, line, 1)
 
@@ -163,6 +177,8 @@ def _pieces(file: IO[bytes], offset: int, line: int) -> Iterator[_Piece]:
 def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is_doubtful: bool) -> _Done:
     done = _Done()
     data, line = piece.data, piece.first_line
+    if not piece.offset:
+        data = data.removeprefix(_BYTE_ORDER_MARK)
     while True:
         documents, problem = _core.documents_of_json_lines(data, prefix, line % 2**32)
         lines = [line + at for at, document in enumerate(documents) if document is not None]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from mangonel.bson import json_util
+from mangonel.bson import Decimal128, MaxKey, json_util
+from mangonel.bson.codec_options import DatetimeConversion
+from mangonel.bson.errors import BSONError
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.files import is_compressed, open_lines
 
@@ -17,6 +20,9 @@ __all__ = ["Exported", "export_jsonl"]
 _MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 _NEWLINE = 10
 _TAIL = 1 << 16
+_NO_LINE: Any = object()
+# Dates that no datetime can be stay what they are.
+_OPTIONS = json_util.JSONOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
 
 
 @dataclass
@@ -64,41 +70,47 @@ def export_jsonl(
     if mode not in _MODES:
         raise ValueError(f"expected one of {list(_MODES)} as mode, got {mode!r}")
     path = Path(target)
-    cursor = collection.find(filter or {}, projection, prefetch=True)
-    has_last = False
+    cursors = [collection.find(filter or {}, projection, prefetch=True)]
+    last = _NO_LINE
     if resume:
         if is_compressed(path) or mode == "plain":
             raise JSONLinesError("expected a file without compression and of extended JSON to go on with")
-        cursor = cursor.sort("_id", 1).hint([("_id", 1)])
+        cursors[0].sort("_id", 1).hint([("_id", 1)])
         last = _cut_to_last_line(path)
-        if last is not None:
-            has_last = True
-            # Bounds of the index go across types, which a comparison does not.
-            cursor = cursor.min([("_id", last)])
+        if last is not _NO_LINE:
+            # Bounds of the index go across types, which a comparison does not. They end before the greatest key, behind
+            # which there is nothing.
+            if isinstance(last, MaxKey):
+                cursors = []
+            else:
+                cursors[0].min([("_id", last)])
+                greatest = {"$and": [filter or {}, {"_id": MaxKey()}]}
+                cursors.append(collection.find(greatest, projection))
     found = Exported()
-    with cursor, path.open("ab") if has_last else open_lines(path, "wb") as file:
-        batches = cursor._json_batches(_MODES[mode], _NEWLINE)
-        for count, text in batches:
-            if has_last:
-                # The bound itself, if it is still there.
-                has_last = False
-                first, _, others = text.partition(b"\n")
-                if _id_of(first) == last:
-                    count, text = count - 1, others
-            if count:
-                file.write(text)
-                file.write(b"\n")
-                found.documents += count
-                found.bytes += len(text) + 1
-            if progress is not None:
-                progress(found.bytes, found.documents)
+    with path.open("ab") if last is not _NO_LINE else open_lines(path, "wb") as file:
+        for cursor in cursors:
+            with cursor:
+                for count, text in cursor._json_batches(_MODES[mode], _NEWLINE):
+                    if last is not _NO_LINE:
+                        # The bound itself, if it is still there.
+                        first, _, others = text.partition(b"\n")
+                        if _is_same_key(_id_of(first), last):
+                            count, text = count - 1, others
+                        last = _NO_LINE
+                    if count:
+                        file.write(text)
+                        file.write(b"\n")
+                        found.documents += count
+                        found.bytes += len(text) + 1
+                    if progress is not None:
+                        progress(found.bytes, found.documents)
     return found
 
 
 def _cut_to_last_line(path: Path) -> Any:
-    """Cut what stands after the last whole line, and return that line's `_id`; None: there is no line."""
+    """Cut what stands after the last whole line, and return that line's `_id`, if there is a line."""
     if not path.exists():
-        return None
+        return _NO_LINE
     with path.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         tail, start = b"", end
@@ -110,12 +122,25 @@ def _cut_to_last_line(path: Path) -> Any:
         whole = tail.rfind(b"\n") + 1
         file.truncate(start + whole)
         if not whole:
-            return None
+            return _NO_LINE
         return _id_of(tail[:whole].rstrip(b"\n").rpartition(b"\n")[2])
 
 
 def _id_of(line: bytes) -> Any:
     try:
-        return json_util.loads(line)["_id"]
-    except (ValueError, TypeError, KeyError) as error:
+        return json_util.loads(line, json_options=_OPTIONS)["_id"]
+    except (ValueError, TypeError, KeyError, BSONError) as error:
         raise JSONLinesError("expected a document with an _id on the last line of the file") from error
+
+
+def _is_same_key(one: Any, other: Any) -> bool:
+    """Tell whether the index of `_id` holds one place for both: numbers by their value, everything else by type too."""
+    return bool(_as_key(one) == _as_key(other))
+
+
+def _as_key(value: Any) -> Any:
+    if isinstance(value, Decimal128):
+        value = value.to_decimal()
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return "NaN" if value != value else value
+    return json_util.dumps(value, json_options=json_util.CANONICAL_JSON_OPTIONS)
