@@ -87,6 +87,7 @@ from mangonel.odm.expressions.updates import (
 from mangonel.odm.model.any_ref import AnyRef
 from mangonel.odm.model.base import Embedded
 from mangonel.odm.model.belongs_to import BelongsTo, ref_of
+from mangonel.odm.model.embedded_in import embedded_in
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.refs import Many, Ref, Refs
@@ -173,6 +174,7 @@ __all__ = [
     "documents",
     "each",
     "elem",
+    "embedded_in",
     "endswith",
     "exists",
     "expr",

@@ -118,6 +118,10 @@ unsafe extern "C" fn tp_setattro(
         let (fields, given) =
             unsafe { (Fields::at(py, object)?, Bound::from_borrowed_ptr_or_opt(py, given)) };
         let Some(index) = fields.plan.field_of(name) else {
+            if given.as_ref().is_some_and(is_collected) {
+                // A private attribute may lead back to the instance.
+                fields.track();
+            }
             let given = given.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
             // SAFETY: what the interpreter would do with what it passed.
             return match unsafe { ffi::PyObject_GenericSetAttr(object, name, given) } {

@@ -62,16 +62,14 @@ def _build(field: Any, value: Any) -> Any:
     """Make embedded documents of the mappings in a value."""
     if field.model is None:
         return value
-    if isinstance(value, Mapping):
-        if getattr(field.type, "__origin__", field.type) is dict:
-            return {key: _build_one(field, item) for key, item in value.items()}
-        return _build_one(field, value)
+    if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
+        return {key: _build_part(field, item) for key, item in value.items()}
+    return _build_part(field, value)
+
+
+def _build_part(field: Any, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)(_build_one(field, item) for item in value)
-    return value
-
-
-def _build_one(field: Any, value: Any) -> Any:
+        return type(value)(_build_part(field, item) for item in value)
     if not isinstance(value, Mapping):
         return value
     candidates = [part for part in _flatten(field.type) if is_embedded(part)]

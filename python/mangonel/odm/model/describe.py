@@ -36,6 +36,7 @@ from mangonel.odm.model import cast
 from mangonel.odm.model.annotations import evaluate, unwrap, without_none
 from mangonel.odm.model.belongs_to import BelongsTo, BelongsToDescriptor, as_ref
 from mangonel.odm.model.codec import codec_options
+from mangonel.odm.model.embedded_in import TellingDescriptor, holds_such
 from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Version
 from mangonel.odm.model.refs import Ref, RefMaker, Refs
 
@@ -171,6 +172,9 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
         _own_descriptor(cls, field.name, _core.odm_offset(member), wraps)
     if field.belongs:
         _own_document(cls, field.name, _core.odm_offset(member))
+    if holds_such(spec):
+        slot = _core.odm_field(field.name, _core.odm_offset(member), False)
+        type.__setattr__(cls, field.name, TellingDescriptor(slot))
     return {
         "key": field.key,
         "attribute": field.name,
@@ -208,8 +212,8 @@ def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
-            # A base has a document there, and this class a plain reference.
-            at = cls if isinstance(found, BelongsToDescriptor) else base
+            # A base has more there than a slot, which this class may not.
+            at = cls if isinstance(found, (BelongsToDescriptor, TellingDescriptor)) else base
             if type(found).__name__ != "OdmField":
                 type.__setattr__(at, name, _core.odm_field(name, offset, wraps))
             return

@@ -11,6 +11,7 @@ from mangonel import _core
 from mangonel.odm._registry import models, registry
 from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
+from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks
 from mangonel.odm.model.plan import Plan
@@ -20,7 +21,7 @@ from mangonel.odm.model.refs import InverseDescriptor
 _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(field, many))
+@dataclass_transform(kw_only_default=True, field_specifiers=(field, many, embedded_in))
 class ModelMeta(_core.OdmMeta):
     """Makes slots of annotations. A field read from the class is an expression: `User.age > 3`."""
 
@@ -40,6 +41,11 @@ class ModelMeta(_core.OdmMeta):
             default = namespace.get(attribute, MISSING)
             if isinstance(default, Inverse):
                 inverses[attribute] = default
+                continue
+            if isinstance(default, EmbeddedIn):
+                if any(getattr(base, "__is_document__", False) for base in bases):
+                    raise TypeError(f"cannot keep embedded_in() in {name}: a document stands in no other")
+                private.append(SLOT)
                 continue
             if attribute.startswith("_"):
                 private.append(attribute)
@@ -75,11 +81,18 @@ class ModelMeta(_core.OdmMeta):
         has_slot = {slot for base in bases for slot in getattr(base, "__all_members__", ())}
         slots = [] if is_abstract else [attribute for attribute in fields if attribute not in has_slot]
         if not is_abstract:
-            slots += private
+            # An abstract base has no slots: its private attributes get theirs here.
+            parents = [parent for base in bases for parent in base.__mro__]
+            wanted = [
+                *private,
+                *(name for parent in parents for name in vars(parent).get("__own_private__", ())),
+            ]
+            slots += [attribute for attribute in dict.fromkeys(wanted) if attribute not in has_slot]
             is_first = not any(getattr(base, "__weakrefoffset__", 0) for base in bases)
             if is_first and any(getattr(base, "__is_document__", False) for base in bases):
                 slots.append("__weakref__")
         namespace["__slots__"] = tuple(slots)
+        namespace["__own_private__"] = tuple(private)
         namespace["__private_defaults__"] = defaults
         if defaults and "__getattr__" not in namespace:
             namespace["__getattr__"] = private_default
