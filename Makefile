@@ -8,7 +8,7 @@ BIN     := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test beside test-rust test-python test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs demo lock clean third-party wheel wheels
+.PHONY: help build run test beside test-rust test-python test-server test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -66,6 +66,10 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 
 FEWER ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 # Their data is kept in memory where there is room: it goes when they end, and nothing waits for a disk.
 SCRATCH := $(shell test $$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) -gt 8000000 2>/dev/null && echo TMPDIR=/dev/shm)
+# Another server: `make test MONGOD=path/to/mongod`, of any version from 4.4 on. Without it, the wheel's.
+ifdef MONGOD
+export MANGONEL_MONGOD := $(abspath $(MONGOD))
+endif
 PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --numprocesses $(WORKERS)
 
 SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=10
@@ -81,6 +85,12 @@ beside:
 
 test-python: build
 	$(SHORT) $(PYTEST) --sample --durations=20 $(ARGS)
+
+# What needs only a server, on one that runs: the cases of the specifications, and every face.
+SERVER_SUITES := tests/spec tests/driver tests/sessions tests/faces tests/gridfs tests/monitoring
+test-server: build    ## The suites that need only a server, on the one that URI names: URI=mongodb://127.0.0.1/
+	$(if $(URI),,$(error test-server: expected URI=mongodb://..., of a server that may be written to))
+	MANGONEL_URI="$(URI)" $(BIN)/python -m pytest --tb=short $(SERVER_SUITES) $(ARGS)
 
 # The interpreters of this machine, one of each minor version.
 PYTHONS ?= $(foreach minor,11 12 13 14,$(firstword $(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null) \

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import mangonel.server
 from mangonel.server import Server, start
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tools import sampling, side_by_side
+from tools import sampling, side_by_side, target
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
 
@@ -24,6 +25,10 @@ from tools.spec_table import SpecTable
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TEST_COMMANDS = {"enableTestCommands": 1}
+
+if target.URI:
+    # Before any test imports it.
+    mangonel.server.start = target.refuse_to_start
 
 # One line for each test that may be tried twice: its name, or the beginning of it, and why.
 HERE = Path(__file__).parent
@@ -52,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the sample, begin with what takes long, and mark the few tests that may be tried twice."""
+    target.mark(config, items)
     sampling.deselect(config, items)
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).parts[0])
@@ -93,6 +99,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A replica set of one, with fail points; shared, so leave it as it was found."""
+    if target.URI:
+        yield target.shared()
+        return
     with start(replica_set=1, set_parameters=TEST_COMMANDS) as deployment:
         yield deployment
 
@@ -100,6 +109,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def standalone() -> Iterator[Server]:
     """A standalone mongod, with fail points; shared, so leave it as it was found."""
+    if target.URI:
+        yield target.standalone()
+        return
     with start(set_parameters=TEST_COMMANDS) as deployment:
         yield deployment
 

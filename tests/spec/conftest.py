@@ -9,8 +9,10 @@ import pytest
 from mangonel.server import Server, start
 from spec.unified.deployments import Deployment
 from spec.unified.driver import load_driver
+from spec.unified.suites import parameters
+from tools import target
 
-PARAMETERS = {"enableTestCommands": 1, "acceptApiVersion2": 1}
+PARAMETERS = parameters(target.version())
 
 # Their cases look at secondaries. To the others a sample gives a set of one, whose writes cost a third.
 OF_SEVERAL_MEMBERS = ("server-discovery-and-monitoring", "server-selection")
@@ -51,6 +53,8 @@ def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[..., De
     is_sample = request.config.getoption("--sample")
 
     def find(name: str, suite: str = "") -> Deployment:
+        if target.URI:
+            return found.setdefault(name, Deployment(load_driver(), target.shared()))
         if is_sample and name == "replica set" and suite not in OF_SEVERAL_MEMBERS:
             name = "replica set of one"
         if name not in found:

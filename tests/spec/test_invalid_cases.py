@@ -46,7 +46,7 @@ def test_invalid_case_fails(
         with pytest.raises(AssertionError, match="is not supported"):
             list(read_cases(SUITE, path))
         return
-    deployment = find_deployment(next(iter(DEPLOYMENTS)))
+    deployment = find_deployment(DEPLOYMENTS[0])
     with pytest.raises(Exception) as caught:
         run_case(case, Face(load_driver(), face_name), deployment)
     # A machine that is too slow would make every case fail.

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from mangonel.bson import Int64
-from mangonel.server import MongodNotFound, find_mongod
-from mangonel.server.find import mongod_version
 from spec.unified import skipped
 from spec.unified.deployments import Deployment
 from spec.unified.driver import FACES, Face, load_driver
 from spec.unified.runner import run_case
-from spec.unified.suites import NO_FOLDER, Case, find_cases, folder, suites, where_it_runs
+from spec.unified.suites import NO_FOLDER, Case, Facts, find_cases, folder, started, suites, where_it_runs
+from tools import target
 
 # The time limits of these cases are 20 to 500 ms of real time, which a pause of the machine can eat up. A driver that
 # does not keep its limits fails each time, so each may be tried once more, with all of its times multiplied.
@@ -32,12 +31,13 @@ def _runs() -> Iterator[Any]:
     if folder() is None:
         yield pytest.param(None, "", "", marks=needs_folder)
         return
-    version = _server_version()
+    version = target.version()
+    deployments = [_running()] if target.URI else list(started(version))
     # The list is about this driver; the peer shows its own failures.
     gaps = skipped.read_gaps() if load_driver().name == "mangonel" else []
     for suite in suites():
         for case in find_cases(suite):
-            names, reason = where_it_runs(case, version)
+            names, reason = where_it_runs(case, version, deployments)
             for face in FACES:
                 for name in names:
                     gap = skipped.find_gap(gaps, case, face, name)
@@ -49,11 +49,10 @@ def _runs() -> Iterator[Any]:
                     yield pytest.param(case, face, "", id=f"{case.key} [{face}]", marks=mark)
 
 
-def _server_version() -> tuple[int, ...]:
-    try:
-        return mongod_version(find_mongod())
-    except MongodNotFound:
-        return skipped.VERSION
+def _running() -> Facts:
+    server = target.running()
+    name, topology = ("replica set", "replicaset") if server.replica_set_name else ("standalone", "single")
+    return Facts(name, topology, server.has_users, tuple(server.parameters.items()))
 
 
 @pytest.mark.timeout(200)

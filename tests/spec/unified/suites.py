@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ __all__ = [
     "Facts",
     "find_cases",
     "folder",
+    "parameters",
+    "started",
     "suites",
     "where_it_runs",
 ]
@@ -42,15 +44,25 @@ class Facts:
 
 
 # The deployments that tests/spec/conftest.py starts.
-_PARAMETERS = (("acceptApiVersion2", True), ("enableTestCommands", True), ("requireApiVersion", False))
-DEPLOYMENTS = {
-    facts.name: facts
-    for facts in (
-        Facts("standalone", "single", parameters=_PARAMETERS),
-        Facts("replica set", "replicaset", parameters=_PARAMETERS),
-        Facts("replica set with users", "replicaset", has_auth=True, parameters=_PARAMETERS),
-    )
-}
+DEPLOYMENTS = ("standalone", "replica set", "replica set with users")
+# A declared API, and a server that asks for one, came with this version.
+API_VERSION = (5,)
+
+
+def parameters(version: tuple[int, ...]) -> dict[str, Any]:
+    """Return what a mongod of this version is told at its start."""
+    return {"enableTestCommands": True, **({"acceptApiVersion2": True} if version >= API_VERSION else {})}
+
+
+def started(version: tuple[int, ...]) -> Iterator[Facts]:
+    """Yield the deployments that the tests start of this version."""
+    known = parameters(version) | ({"requireApiVersion": False} if version >= API_VERSION else {})
+    for name in DEPLOYMENTS:
+        topology = "single" if name == "standalone" else "replicaset"
+        yield Facts(name, topology, name.endswith("users"), tuple(known.items()))
+
+
+_FAIL_POINTS = ("failPoint", "targetedFailPoint")
 
 # Methods that the API with PyMongo's names does not have.
 _NO_METHOD = {
@@ -141,21 +153,24 @@ def _load(path: Path) -> Any:
     return load_driver().bson("json_util").loads(path.read_text())
 
 
-def where_it_runs(case: Case, version: tuple[int, ...]) -> tuple[list[str], str]:
+def where_it_runs(
+    case: Case, version: tuple[int, ...], deployments: Sequence[Facts] | None = None
+) -> tuple[list[str], str]:
     """Return the names of the deployments that a case runs on, and why not when there are none.
 
     Args:
         version: of the server.
+        deployments: those there are. None: what the tests start of this version.
     """
     reason = case.test.get("skipReason") or _what_the_api_lacks(case)
     if reason:
         return [], reason
     names = []
     reasons: list[str] = []
-    for facts in DEPLOYMENTS.values():
+    for facts in started(version) if deployments is None else deployments:
         shared = _unmet(case.shared.get("runOnRequirements"), facts, version)
         own = _unmet(case.test.get("runOnRequirements"), facts, version)
-        unmet = [*shared, *own]
+        unmet = [*shared, *own, *_unmet_by_test_commands(case, facts)]
         if not unmet:
             # Users cost a handshake each time; only what asks for them needs them.
             if not facts.has_auth or not names:
@@ -163,6 +178,13 @@ def where_it_runs(case: Case, version: tuple[int, ...]) -> tuple[list[str], str]
         else:
             reasons.extend(unmet)
     return names, "" if names else _main_reason(reasons)
+
+
+def _unmet_by_test_commands(case: Case, facts: Facts) -> list[str]:
+    """Return what is missing where the server has no commands for tests; no requirement of the format says so."""
+    names = {operation["name"] for operation in case.test["operations"]}
+    is_met = dict(facts.parameters).get("enableTestCommands") or names.isdisjoint(_FAIL_POINTS)
+    return [] if is_met else ["needs fail points"]
 
 
 def _unmet(requirements: Any, facts: Facts, version: tuple[int, ...]) -> list[str]:
@@ -213,6 +235,7 @@ def _main_reason(reasons: list[str]) -> str:
     for start in (
         "needs automatic",
         "needs a key",
+        "needs fail points",
         "needs a server with",
         "needs server",
         "needs Atlas",

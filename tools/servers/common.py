@@ -1,0 +1,79 @@
+"""What the scripts of this folder share: their folder, their options, and how they say what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Problem(Exception):
+    """The server cannot be had here; the message says what is missing and what brings it."""
+
+
+def say(text: str) -> None:
+    """Tell what is done, beside the URI, which stands alone on standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options of every script, explained by the script's docstring."""
+    first, _, rest = (text or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        description=f"{first}\n{rest}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=cache(), help="keep what is fetched here (%(default)s)"
+    )
+    parser.add_argument("--port", type=int, default=0, help="of the server; 0 takes a free one (%(default)s)")
+    return parser
+
+
+def cache() -> Path:
+    """Return the folder in which everything is kept unless another is named."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "mangonel" / "servers"
+
+
+def add_mongod_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the scripts that bring a mongod."""
+    parser.add_argument("--path", action="store_true", help="start nothing; print what MONGOD= takes")
+    parser.add_argument("--replica-set", type=int, default=1, metavar="N", help="members; 0: standalone (1)")
+
+
+def serve(program: Path, options: argparse.Namespace) -> int:
+    """Print the path of a mongod, or start it with the commands for tests and print its URI until it is ended."""
+    if options.path:
+        print(program)
+        return 0
+    command = [sys.executable, "-m", "mangonel", "serve", "--mongod", str(program)]
+    command += ["--port", str(options.port), "--replica-set", str(options.replica_set)]
+    command += ["--set-parameter", "enableTestCommands=1"]
+    # In this process's place, so that a signal to the script is one to the server.
+    return os.execve(command[0], command, {**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+
+def run(command: Sequence[str | Path], **options: object) -> None:
+    """Run a program, with what it says beside the URI; raise Problem when it fails."""
+    text = [str(part) for part in command]
+    try:
+        status = subprocess.run(text, stdout=sys.stderr, **options).returncode  # type: ignore[call-overload]
+    except FileNotFoundError as error:
+        raise Problem(f"{text[0]} is not installed") from error
+    if status:
+        raise Problem(f"{' '.join(text)} failed with exit status {status}; what it said stands above")
+
+
+def main_of(main: Callable[[], int]) -> None:
+    """Run a script: a problem is one line and exit status 1, Ctrl-C no traceback."""
+    try:
+        sys.exit(main())
+    except Problem as problem:
+        sys.exit(f"{Path(sys.argv[0]).name}: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)
