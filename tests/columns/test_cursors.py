@@ -21,7 +21,7 @@ from mangonel.arrow import (
     find_polars_all,
     write,
 )
-from mangonel.bson import ObjectId
+from mangonel.bson import Binary, Code, Decimal128, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from mangonel.server import Server
 
 pa = pytest.importorskip("pyarrow")
@@ -220,6 +220,30 @@ def test_ids_inside_of_documents_and_lists_are_read_by_polars(stored: Any) -> No
         assert bytes(frame["in"][0]["id"]) == id.binary
         assert bytes(frame["in"][0]["deep"][0]["id"]) == id.binary
         assert bytes(frame["list"][0][0]) == id.binary
+
+
+def test_values_of_every_type_are_read_by_every_library(stored: Any) -> None:
+    pytest.importorskip("polars")
+    inner = {
+        "uuid": Binary(bytes(range(16)), 4),
+        "data": Binary(b"x", 128),
+        "id": ObjectId(),
+        "price": Decimal128("1.50"),
+        "like": Regex("a", "i"),
+        "clock": Timestamp(1, 2),
+        "code": Code("x", {"n": 1}),
+        "ends": [MinKey()],
+        "most": MaxKey(),
+        "at": datetime.datetime(2020, 1, 2),
+    }
+    stored.every.insert_many([{"_id": 1, **inner, "in": inner, "list": [inner]}, {"_id": 2}])
+
+    assert stored.every.find().to_polars()["uuid"].null_count() == 1
+    frame = stored.every.find().to_pandas()
+    # pyarrow found no class of pandas for a column of UUIDs.
+    assert frame["uuid"][0] == bytes(range(16))
+    assert frame["in"][0]["data"] == b"x"
+    assert stored.every.find().to_numpy()["uuid"][0] == bytes(range(16))
 
 
 def test_nested_documents_become_no_python_objects(stored: Any) -> None:

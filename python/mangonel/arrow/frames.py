@@ -23,7 +23,15 @@ def polars_of(table: Any) -> Any:
 
 def pandas_of(table: Any) -> Any:
     """Return a `pandas.DataFrame`."""
-    return arrow_of(table).to_pandas(split_blocks=True)
+    import pyarrow
+
+    found = arrow_of(table)
+    for at, column in enumerate(found.columns):
+        # With split blocks pyarrow looks for a class of pandas for them, and there is none.
+        if isinstance(column.type, pyarrow.UuidType):
+            bare = pyarrow.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+            found = found.set_column(at, found.field(at).name, bare)
+    return found.to_pandas(split_blocks=True)
 
 
 def numpy_of(table: Any) -> dict[str, Any]:
