@@ -271,6 +271,19 @@ def test_damaged_compression_is_told(database: Any, tmp_path: Path, ending: str,
         import_jsonl(database.damaged, path)
 
 
+def test_document_that_is_too_large_is_named_and_leaves_the_others(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "large.jsonl"
+    with path.open("w") as file:
+        file.write('{"_id": 1}\n{"_id": 2, "text": "')
+        file.write("x" * (16 << 20))
+        file.write('"}\n{"_id": 3}\n')
+
+    found = import_jsonl(database.large, path, skip_errors=True)
+
+    assert (found.inserted, found.failed) == (2, 1)
+    assert "large.jsonl, line 2: expected at most 16777216 bytes" in found.problems[0]
+
+
 def test_line_without_an_end_is_refused_before_it_fills_the_memory(
     database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

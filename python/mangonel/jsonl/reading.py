@@ -32,6 +32,8 @@ _AHEAD = 2
 _LONGEST_LINE = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DUPLICATE_KEY = 11000
+# Of one more the server refuses all documents of the command.
+_LARGEST = 16 << 20
 _REMEMBERED = 100
 
 
@@ -181,8 +183,15 @@ def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is
         data = data.removeprefix(_BYTE_ORDER_MARK)
     while True:
         documents, problem = _core.documents_of_json_lines(data, prefix, line % 2**32)
-        lines = [line + at for at, document in enumerate(documents) if document is not None]
-        raw = [RawBSONDocument(document) for document in documents if document is not None]
+        lines, raw = [], []
+        for at, document in enumerate(documents):
+            if document is None:
+                continue
+            if len(document) > _LARGEST:
+                done.problems.append((line + at, f"expected at most {_LARGEST} bytes, found {len(document)}"))
+                continue
+            lines.append(line + at)
+            raw.append(RawBSONDocument(document))
         if raw:
             _insert_many(collection, raw, lines, done, is_doubtful)
         if problem is None:
