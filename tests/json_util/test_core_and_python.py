@@ -140,6 +140,67 @@ def test_repeated_keys_keep_the_first_place_and_the_last_value() -> None:
     assert list(loads('{"a": 1, "b": 2, "a": 3}').items()) == [("a", 3), ("b", 2)]
 
 
+def test_keys_of_every_kind_are_those_of_the_python_functions() -> None:
+    # Shapes are shared with BSON, whose names may hold what JSON escapes; each text comes often enough to have one.
+    names = [
+        "a\\n",
+        'a"',
+        "a",
+        "",
+        "a\x01",
+        "é",
+        "k" * 15,
+        "k" * 16,
+        "k" * 17,
+        "k" * 126,
+        "k" * 127,
+        "k" * 128,
+        "$a",
+    ]
+    for name in names:
+        for _ in range(3):
+            _core.decode(_core.encode({name: 1, "b": 2}))
+    texts = [
+        r'{"a\n": 1, "b": 2}',
+        r'{"a\\n": 1, "b": 2}',
+        r'{"a\"": 1, "b": 2}',
+        r'{"\u0061": 1, "b": 2}',
+        r'{"a": 1, "\u0024oid": "5f5f5f5f5f5f5f5f5f5f5f5f"}',
+        r'{"\u0024oid": "5f5f5f5f5f5f5f5f5f5f5f5f"}',
+        r'{"b": 1, "$undefined": 2, "c": 3}',
+        r'{"a": {"$a": {"$date": 5, "x": 1}}}',
+        r'{"a":{"b":{"a":{"b":[]}}},"b":[{"a":1},{"b":2},{"a":{}}]}',
+        r'{"a": 1, "a": {"a": 2, "a": 3}, "b": 1, "a": 4}',
+        *(json.dumps({name: 1, "b": {name: [{name: "x"}]}}) for name in names),
+        *(json.dumps({name: 1, "b": {name: 2}}, ensure_ascii=False, separators=(",", ":")) for name in names),
+    ]
+    for _ in range(4):
+        for text in texts:
+            found, wanted = (
+                fuzz_json.outcome(read, text, DEFAULT_JSON_OPTIONS)
+                for read in (
+                    lambda text, options: loads(text, json_options=options),
+                    json_util._loads_in_python,
+                )
+            )
+            assert found == wanted, text
+
+
+def test_objects_of_ever_new_keys_are_read_when_no_shape_has_room() -> None:
+    for round in range(40):
+        text = json.dumps([{f"r{round}n{number}": {"in": number}, "x": None} for number in range(300)])
+        assert loads(text) == json.loads(text)
+
+
+def test_text_of_any_length_and_alphabet_is_read() -> None:
+    alphabets = ("a", "é", "☆", "\U0001f600", "\n", '"', "\\", "\x7f", "aé", "é☆\U0001f600a", 'a"\n')
+    for alphabet in alphabets:
+        for length in (0, 1, 2, 7, 8, 9, 15, 16, 17, 40):
+            value = {"x" * (length % 5): (alphabet * length)[:length], "y": [alphabet]}
+            for is_ascii in (True, False):
+                assert loads(json.dumps(value, ensure_ascii=is_ascii)) == value
+
+
 def test_iterators_are_read_once() -> None:
     assert dumps({"a": iter([1, 2]), "b": 3}) == '{"a": [1, 2], "b": 3}'
 

@@ -1,24 +1,23 @@
 //! JSON text as Python's `json` module has it: what it reads of the grammar, how it writes text and numbers. Makes no
 //! values and knows no types; what is unusual gets no answer, so that the module itself can be asked.
 
-use std::borrow::Cow;
-
 use super::text::unusual;
-use crate::object_id::{HEX, hex_digit};
+use crate::object_id::HEX;
 
 /// Reads a text from left to right. `None` from any method: this is no JSON, or nothing that is read here.
 pub struct Scanner<'a> {
     text: &'a str,
     at: usize,
+    characters: Vec<u32>,
 }
 
 /// A string without its quotes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {
     /// ASCII without escapes.
     Ascii(&'a [u8]),
-    /// Any other.
-    Other(Cow<'a, str>),
+    /// Any other: `Scanner::characters` has it.
+    Other,
 }
 
 /// A number.
@@ -35,10 +34,28 @@ pub enum Number<'a> {
 /// Digits of which every number fits an i64.
 const SAFE_DIGITS: usize = 18;
 
+/// The values of hex digits; 0xFF for all other bytes.
+const HEX_VALUES: [u8; 256] = {
+    let mut table = [0xFF; 256];
+    let mut i = 0;
+    while i < HEX.len() {
+        table[HEX[i] as usize] = i as u8;
+        table[HEX[i].to_ascii_uppercase() as usize] = i as u8;
+        i += 1;
+    }
+    table
+};
+
+/// Powers of ten that are doubles without an error.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
+
 impl<'a> Scanner<'a> {
     /// Starts at the beginning.
     pub fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, characters: Vec::new() }
     }
 
     /// Where the next byte stands.
@@ -52,10 +69,38 @@ impl<'a> Scanner<'a> {
         self.at = at;
     }
 
+    /// The bytes from the next one on.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+
+    /// Steps over so many bytes, which must be ASCII.
+    #[inline]
+    pub fn step(&mut self, bytes: usize) {
+        self.at += bytes;
+        debug_assert!(self.text.is_char_boundary(self.at));
+    }
+
     /// The next byte; `None` at the end.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Steps over white space; the next byte, or `None` at the end.
+    #[inline]
+    pub fn peek_spaced(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        let mut at = self.at;
+        let found = loop {
+            match bytes.get(at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => at += 1,
+                found => break found.copied(),
+            }
+        };
+        self.at = at;
+        found
     }
 
     /// Steps over the next byte if it is this one.
@@ -69,21 +114,21 @@ impl<'a> Scanner<'a> {
     /// Steps over white space and then over the next byte if it is this one.
     #[inline]
     pub fn eat_spaced(&mut self, wanted: u8) -> bool {
-        self.skip_space();
-        self.eat(wanted)
+        let is_next = self.peek_spaced() == Some(wanted);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     /// Steps over white space.
     #[inline]
     pub fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
+        self.peek_spaced();
     }
 
     /// Steps over a word such as `true`.
+    #[inline]
     pub fn word(&mut self, word: &str) -> Option<()> {
-        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+        if !self.rest().starts_with(word.as_bytes()) {
             return None;
         }
         self.at += word.len();
@@ -93,124 +138,167 @@ impl<'a> Scanner<'a> {
     /// Reads a string with its quotes.
     #[inline]
     pub fn string(&mut self) -> Option<Text<'a>> {
-        if !self.eat(b'"') {
+        let (quote, rest) = self.rest().split_first()?;
+        if *quote != b'"' {
             return None;
         }
-        let start = self.at;
-        let rest = &self.text.as_bytes()[start..];
         let plain = plain_length(rest);
         if rest.get(plain) == Some(&b'"') {
-            self.at = start + plain + 1;
+            self.at += plain + 2;
             return Some(Text::Ascii(&rest[..plain]));
         }
-        self.at += plain;
+        let start = self.at + 1;
+        self.at = start + plain;
         self.unusual_string(start)
+    }
+
+    /// The characters of the string that was read last, if it is not ASCII or has escapes.
+    pub fn characters(&self) -> &[u32] {
+        &self.characters
     }
 
     /// The rest of a string that starts at `start` and is plain up to here.
     #[inline(never)]
-    fn unusual_string(&mut self, mut start: usize) -> Option<Text<'a>> {
-        let mut unescaped = String::new();
+    fn unusual_string(&mut self, start: usize) -> Option<Text<'a>> {
+        let bytes = self.text.as_bytes();
+        self.characters.clear();
+        self.characters.extend(bytes[start..self.at].iter().map(|c| u32::from(*c)));
         loop {
             match self.peek()? {
                 b'"' => {
-                    let last = self.text.get(start..self.at)?;
                     self.at += 1;
-                    if unescaped.is_empty() {
-                        return Some(Text::Other(Cow::Borrowed(last)));
-                    }
-                    unescaped.push_str(last);
-                    return Some(Text::Other(Cow::Owned(unescaped)));
+                    return Some(Text::Other);
                 }
                 b'\\' => {
-                    unescaped.push_str(self.text.get(start..self.at)?);
                     self.at += 1;
-                    unescaped.push(self.escape()?);
-                    start = self.at;
+                    let c = self.escape()?;
+                    self.characters.push(c);
                 }
-                // A byte of a longer character is never a quote, a backslash or a control character.
-                0x20.. => self.at += 1,
+                0x80.. => {
+                    let mut size = 0;
+                    for c in self.text[self.at..].chars().take_while(|c| !c.is_ascii()) {
+                        self.characters.push(u32::from(c));
+                        size += c.len_utf8();
+                    }
+                    self.at += size;
+                }
+                0x20.. => {
+                    let rest = self.rest();
+                    let plain = plain_length(rest);
+                    self.characters.extend(rest[..plain].iter().map(|c| u32::from(*c)));
+                    self.at += plain;
+                }
                 _ => return None,
             }
         }
     }
 
-    fn escape(&mut self) -> Option<char> {
+    #[inline]
+    fn escape(&mut self) -> Option<u32> {
         let letter = self.peek()?;
         self.at += 1;
-        Some(match letter {
-            b'"' | b'\\' | b'/' => char::from(letter),
-            b'b' => '\u{8}',
-            b'f' => '\u{C}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
+        Some(u32::from(match letter {
             b'u' => return self.unicode_escape(),
+            b'"' | b'\\' | b'/' => letter,
+            b'b' => 0x08,
+            b'f' => 0x0C,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
             _ => return None,
-        })
+        }))
     }
 
     /// Half of a surrogate pair, which a Python string can hold, gets no answer.
-    fn unicode_escape(&mut self) -> Option<char> {
+    #[inline]
+    fn unicode_escape(&mut self) -> Option<u32> {
         let first = self.four_hex()?;
-        if !(0xD800..=0xDBFF).contains(&first) {
-            return char::from_u32(first);
+        if !(0xD800..=0xDFFF).contains(&first) {
+            return Some(first);
         }
         self.word("\\u")?;
         let second = self.four_hex()?;
-        (0xDC00..=0xDFFF).contains(&second).then_some(())?;
-        char::from_u32(0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00))
+        (first <= 0xDBFF && (0xDC00..=0xDFFF).contains(&second)).then_some(())?;
+        Some(0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00))
     }
 
+    #[inline]
     fn four_hex(&mut self) -> Option<u32> {
-        let digits = self.text.as_bytes().get(self.at..self.at + 4)?;
-        let mut code = 0;
-        for digit in digits {
-            code = code << 4 | u32::from(hex_digit(*digit)?);
+        let digits = self.rest().first_chunk::<4>()?.map(|digit| HEX_VALUES[usize::from(digit)]);
+        // What is no digit has more bits than one.
+        if digits.iter().fold(0, |all, digit| all | digit) > 15 {
+            return None;
         }
         self.at += 4;
-        Some(code)
+        Some(digits.iter().fold(0, |code, digit| code << 4 | u32::from(*digit)))
     }
 
     /// Reads a number.
     #[inline]
     pub fn number(&mut self) -> Option<Number<'a>> {
-        let start = self.at;
-        let is_negative = self.eat(b'-');
-        let first = self.at;
-        let mut value = 0i64;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
-            self.at += 1;
-        }
-        let digits = self.at - first;
-        if digits == 0 || (digits > 1 && self.text.as_bytes()[first] == b'0') {
+        let rest = self.rest();
+        let is_negative = rest.first() == Some(&b'-');
+        let first = usize::from(is_negative);
+        let mut value = 0;
+        let mut at = first + digits(&rest[first..], &mut value);
+        let count = at - first;
+        if count == 0 || (count > 1 && rest[first] == b'0') {
             return None;
         }
-        if !matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
-            let text = &self.text[start..self.at];
-            return Some(match digits <= SAFE_DIGITS {
-                true => Number::Int(if is_negative { -value } else { value }),
-                false => text.parse().map_or(Number::Long(text), Number::Int),
-            });
+        let next = rest.get(at);
+        if !matches!(next, Some(b'.' | b'e' | b'E')) {
+            let start = self.at;
+            self.at += at;
+            if count <= SAFE_DIGITS {
+                return Some(Number::Int(if is_negative { -(value as i64) } else { value as i64 }));
+            }
+            let number = self.text.get(start..self.at)?;
+            return Some(number.parse().map_or(Number::Long(number), Number::Int));
         }
-        if self.eat(b'.') {
-            self.digits()?;
+        let mut decimals = 0;
+        if next == Some(&b'.') {
+            decimals = digits(&rest[at + 1..], &mut value);
+            if decimals == 0 {
+                return None;
+            }
+            at += 1 + decimals;
         }
-        if self.eat(b'e') || self.eat(b'E') {
-            let _ = self.eat(b'-') || self.eat(b'+');
-            self.digits()?;
+        let mut has_exponent = false;
+        if let Some(b'e' | b'E') = rest.get(at) {
+            has_exponent = true;
+            at += 1 + usize::from(matches!(rest.get(at + 1), Some(b'-' | b'+')));
+            let exponent = digits(rest.get(at..)?, &mut 0);
+            if exponent == 0 {
+                return None;
+            }
+            at += exponent;
         }
-        self.text[start..self.at].parse().ok().map(Number::Float)
-    }
-
-    fn digits(&mut self) -> Option<()> {
         let start = self.at;
-        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
-            self.at += 1;
+        self.at += at;
+        // Both are doubles without an error, so the quotient is the nearest double, as any reader must find it.
+        if !has_exponent && count + decimals <= SAFE_DIGITS && value <= 1 << 53 && decimals < POWERS.len() {
+            let size = value as f64 / POWERS[decimals];
+            return Some(Number::Float(if is_negative { -size } else { size }));
         }
-        (self.at > start).then_some(())
+        self.text.get(start..self.at)?.parse().ok().map(Number::Float)
     }
+}
+
+/// Goes on with a number: how many digits there are from the start. A number that is too long wraps.
+#[inline]
+fn digits(bytes: &[u8], value: &mut u64) -> usize {
+    let mut number = *value;
+    let mut count = 0;
+    for byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        count += 1;
+    }
+    *value = number;
+    count
 }
 
 /// How many bytes from the start are ASCII that stands for itself.
@@ -438,6 +526,41 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_the_nearest_doubles() {
+        for text in [
+            "0.1",
+            "-0.0",
+            "1.7976931348623157e308",
+            "9007199254740992.5",
+            "9007199254740993.0",
+            "0.30000000000000004",
+            "123456789012345.678",
+            "0.000000000000000001",
+            "0.0000000000000000000000001",
+            "5e-324",
+            "1e22",
+            "1e23",
+            "100000000000000000.5",
+            "900719925474099.25",
+            "0.9007199254740993",
+            "179.999999999999",
+            "-73.98765432101",
+        ] {
+            let Some(Number::Float(found)) = Scanner::new(text).number() else { panic!("{text}") };
+            assert_eq!(found.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+        }
+        let mut state = 7_u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let places = (state >> 60) as usize + 1;
+            let text =
+                format!("{}.{:0places$}", (state >> 40) % 1000, (state >> 8) % 10_u64.pow(places as u32));
+            let Some(Number::Float(found)) = Scanner::new(&text).number() else { panic!("{text}") };
+            assert_eq!(found.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+        }
+    }
+
+    #[test]
     fn strings_are_read_to_their_end() {
         for length in 0..40 {
             let plain = "x".repeat(length);
@@ -448,9 +571,14 @@ mod tests {
             for (inner, meant) in [("\\n", "\n"), ("é", "é"), ("\\ud83d\\ude00", "😀"), ("\\\"", "\"")] {
                 let quoted = format!("\"{plain}{inner}{plain}\"");
                 let meant = format!("{plain}{meant}{plain}");
-                assert_eq!(Scanner::new(&quoted).string(), Some(Text::Other(meant.into())));
+                let mut scanner = Scanner::new(&quoted);
+                assert_eq!(scanner.string(), Some(Text::Other));
+                let found = scanner.characters().iter().map(|c| char::from_u32(*c).unwrap());
+                assert_eq!(found.collect::<String>(), meant);
             }
-            for wrong in ["\n", "\\ud83d", "\\x", "\\u12"] {
+            for wrong in
+                ["\n", "\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\ud83d\\ud83d", "\\ud83dx", "\\x", "\\u12"]
+            {
                 assert_eq!(Scanner::new(&format!("\"{plain}{wrong}\"")).string(), None);
             }
             assert_eq!(Scanner::new(&format!("\"{plain}")).string(), None);

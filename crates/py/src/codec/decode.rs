@@ -4,22 +4,14 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::cell::GilCell;
-use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, invalid, no_memory, within};
-use super::key_cache::KeyCache;
+use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, invalid, within};
+use super::key_cache;
 use super::make::{self, Made, owned};
 use super::name::{LONGEST, is_ascii};
 use super::options::{Codec, DatetimeConversion, DocumentClass};
-use super::shapes::{HAS_ID, HAS_REF, Node, Walk, fill};
+use super::shapes::{HAS_ID, HAS_REF, Node, Walk};
+use super::stack::Stack;
 use super::{datetime, object_id, objects, text};
-
-static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache::new());
-
-/// The stack of values, kept between calls so that documents are decoded without allocating it.
-static SPARE: GilCell<Vec<*mut ffi::PyObject>> = GilCell::new(Vec::new());
-
-/// A larger stack is given back to the allocator.
-const SPARE_LIMIT: usize = 1 << 14;
 
 /// Element types whose values the garbage collector does not look at: numbers, text, dates, ids.
 const ATOMIC: u32 =
@@ -38,8 +30,8 @@ pub(crate) struct Decoder<'a, 'py> {
     /// 0 <= position <= end of the enclosing document <= data.len()
     pub(crate) position: usize,
     depth: u32,
-    /// Values of the open documents and arrays, owned.
-    values: Vec<*mut ffi::PyObject>,
+    /// Values of the open documents and arrays.
+    values: Stack<'py>,
     /// Where shapes begin; valid while `_walk` lives.
     root: *mut Node,
     /// The field whose value is read: embedded documents of the same field mostly begin with the same name.
@@ -51,17 +43,6 @@ pub(crate) struct Decoder<'a, 'py> {
     /// Dates may be made by hand, and Int64.
     makes_dates: bool,
     makes_ints: bool,
-}
-
-impl Drop for Decoder<'_, '_> {
-    fn drop(&mut self) {
-        self.release(0);
-        if self.values.capacity() <= SPARE_LIMIT {
-            let values = std::mem::take(&mut self.values);
-            // What it replaces is empty as well.
-            drop(SPARE.replace(self.py, values));
-        }
-    }
 }
 
 impl<'a, 'py> Decoder<'a, 'py> {
@@ -76,7 +57,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             owner: None,
             position: 0,
             depth: 0,
-            values: SPARE.take(py),
+            values: Stack::new(py),
             root,
             context: root,
             _walk: walk,
@@ -92,33 +73,6 @@ impl<'a, 'py> Decoder<'a, 'py> {
     pub(super) fn owned_by(mut self, owner: Option<&'a Bound<'py, PyAny>>) -> Self {
         self.owner = owner;
         self
-    }
-
-    /// Puts a value on the stack.
-    #[inline]
-    fn keep(&mut self, value: Bound<'py, PyAny>) -> Result<(), Fault> {
-        if self.values.len() == self.values.capacity() {
-            self.grow()?;
-        }
-        self.values.push(value.into_ptr());
-        Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) -> Result<(), Fault> {
-        self.values.try_reserve(64).map_err(|_| no_memory(64 * size_of::<usize>()))
-    }
-
-    /// Releases the values above `base`.
-    #[cold]
-    fn release(&mut self, base: usize) {
-        while self.values.len() > base {
-            if let Some(value) = self.values.pop() {
-                // SAFETY: the stack owned it (`keep`), and does not any more. This may run Python code, which cannot reach us.
-                unsafe { ffi::Py_DECREF(value) };
-            }
-        }
     }
 
     /// Decodes the document that fills the whole buffer.
@@ -207,7 +161,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// The fields up to `end` as a dict, and what its names say about it.
     fn dict(&mut self, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
-        let base = self.values.len();
+        let base = self.values.height();
         let context = self.context;
         let mut node = self.root;
         // SAFETY: `_walk` keeps every node, here and below, for as long as this decoder lives.
@@ -250,21 +204,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let value = match self.value(kind, end) {
                 Ok(value) => value,
                 Err(fault) => {
-                    self.release(base);
+                    self.values.release(base);
                     return Err(self.within_field(fault, name_at));
                 }
             };
             if kind >= 32 || self.atomic >> kind & 1 == 0 {
                 is_container |= make::is_collected(&value);
             }
-            self.keep(value)?;
+            self.values.keep(value)?;
         }
-        // SAFETY: there is a value for each step of the walk; the values are taken over, so the stack forgets them.
+        // SAFETY: `_walk` keeps the node, and there is a value for each step of the walk to it.
         unsafe {
             let marks = (*node).marks;
-            let made = Node::build(self.py, node, &self.values[base..], is_container);
-            self.values.set_len(base);
-            Ok((owned(self.py, made)?, marks))
+            Ok((self.values.dict(node, base, is_container)?, marks))
         }
     }
 
@@ -276,13 +228,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
         base: usize,
         end: usize,
     ) -> Result<(Bound<'py, PyAny>, u8), Fault> {
-        // SAFETY: as in `dict`: there is a value for each step that led to the node, `fill` takes them over whatever happens,
-        // and the stack forgets them. What `fill` returns is ours, or null.
-        let (mut marks, dict) = unsafe {
-            let dict = fill(ffi::PyDict_New(), node, &self.values[base..]);
-            self.values.set_len(base);
-            ((*node).marks, owned(self.py, dict)?)
-        };
+        // SAFETY: as in `dict`: there is a value for each step that led to the node.
+        let (mut marks, dict) = unsafe { ((*node).marks, self.values.open_dict(node, base)?) };
         while self.position < end {
             let (key, value) = self.field(end, &mut marks)?;
             make::set_item(&dict, &key, &value)?;
@@ -343,27 +290,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.position += length;
         let name = &bytes[..length - 1];
         let made = if length <= LONGEST && is_ascii(name) {
-            self.cached_key(bytes)
+            key_cache::string(self.py, bytes)
         } else {
             text::decode(self.py, name, self.codec.unicode_errors.as_deref())
         };
         made.map_err(|fault| self.invalid_value(fault, at))
-    }
-
-    /// The name of these bytes, which are ASCII and end with the only NUL, as the string of the last time.
-    fn cached_key(&self, bytes: &[u8]) -> Made<'py> {
-        // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the string
-        // gets a reference of its own before the cache is given back. What it replaced is the caller's to release, which
-        // runs no Python code either, and is done outside.
-        unsafe {
-            let (string, replaced) = KEYS.with(self.py, |keys| {
-                let (string, replaced) = keys.find(bytes);
-                ffi::Py_XINCREF(string);
-                (string, replaced)
-            });
-            ffi::Py_XDECREF(replaced);
-            owned(self.py, string)
-        }
     }
 
     /// The value at the position, converted by the user's type decoder if there is one.
@@ -420,7 +351,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     #[inline(never)]
     fn array(&mut self, limit: usize) -> Made<'py> {
         let end = self.open(limit)?;
-        let base = self.values.len();
+        let base = self.values.height();
         let context = self.context;
         while self.position < end {
             let kind = self.data[self.position];
@@ -428,23 +359,16 @@ impl<'a, 'py> Decoder<'a, 'py> {
             self.skip_index(end)?;
             self.context = context;
             match self.value(kind, end) {
-                Ok(value) => self.keep(value)?,
+                Ok(value) => self.values.keep(value)?,
                 Err(fault) => {
-                    let index = self.values.len() - base;
-                    self.release(base);
+                    let index = self.values.height() - base;
+                    self.values.release(base);
                     return Err(within(fault, Step::Index(index)));
                 }
             }
         }
         self.close();
-        // SAFETY: nobody else knows the new list, which has a place for each value above `base`, and takes them over.
-        unsafe {
-            let list = owned(self.py, ffi::PyList_New((self.values.len() - base) as _))?;
-            for (index, value) in self.values.drain(base..).enumerate() {
-                ffi::PyList_SET_ITEM(list.as_ptr(), index as _, value);
-            }
-            Ok(list)
-        }
+        self.values.list(base)
     }
 
     /// Steps over an array's index, which is in order and not looked at.

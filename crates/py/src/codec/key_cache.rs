@@ -1,11 +1,32 @@
 //! Field names seen before, as Python strings: the same name in a thousand documents is one object. For documents
 //! whose shape is not known; `shapes` is faster for those that come again. Knows nothing about values.
 use pyo3::ffi;
+use pyo3::prelude::*;
 
+use super::cell::GilCell;
+use super::make::{Made, owned};
 use super::name::{LONGEST, Name, hash};
 use super::text;
 
 const SLOTS: usize = 2048;
+
+static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache { slots: Vec::new() });
+
+/// The name of these bytes as the string of the last time. They are 1 to `LONGEST`: ASCII, and the only NUL at the end.
+pub(super) fn string<'py>(py: Python<'py>, bytes: &[u8]) -> Made<'py> {
+    // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the string
+    // gets a reference of its own before the cache is given back. What it replaced is ours to release, which runs no
+    // Python code either, and is done outside.
+    unsafe {
+        let (string, replaced) = KEYS.with(py, |keys| {
+            let (string, replaced) = keys.find(bytes);
+            ffi::Py_XINCREF(string);
+            (string, replaced)
+        });
+        ffi::Py_XDECREF(replaced);
+        owned(py, string)
+    }
+}
 
 struct Slot {
     name: Name,
@@ -14,22 +35,18 @@ struct Slot {
 }
 
 /// A direct-mapped table: a collision replaces.
-pub(super) struct KeyCache {
+struct KeyCache {
     slots: Vec<Slot>,
 }
 
 impl KeyCache {
-    pub(super) const fn new() -> Self {
-        Self { slots: Vec::new() }
-    }
-
     /// Finds or makes the string of an ASCII name of 1 to `LONGEST` bytes, NUL included. Returns a borrowed string, or
     /// null with the error set, and the string it replaced (or null), for the caller to release when the table is no
     /// longer borrowed.
     ///
     /// # Safety
     /// The GIL must be held.
-    pub(super) unsafe fn find(&mut self, bytes: &[u8]) -> (*mut ffi::PyObject, *mut ffi::PyObject) {
+    unsafe fn find(&mut self, bytes: &[u8]) -> (*mut ffi::PyObject, *mut ffi::PyObject) {
         debug_assert!(bytes.len() <= LONGEST);
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || Slot { name: Name::none(), string: std::ptr::null_mut() });

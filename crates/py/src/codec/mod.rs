@@ -22,6 +22,7 @@ pub(crate) mod options;
 mod recipe;
 mod selftest;
 mod shapes;
+mod stack;
 pub(crate) mod text;
 mod types;
 

@@ -15,12 +15,14 @@ pub(crate) struct Name {
     rest: Box<[u8]>,
     /// With the NUL. 0: no name, which no input starts with.
     length: u8,
+    /// JSON writes it as it is: without quotes, backslashes and control characters.
+    is_plain: bool,
 }
 
 impl Name {
     /// What no input starts with.
     pub(crate) fn none() -> Self {
-        Self { head: [0; 2], mask: [0; 2], rest: Box::default(), length: 0 }
+        Self { head: [0; 2], mask: [0; 2], rest: Box::default(), length: 0, is_plain: false }
     }
 
     /// `bytes` end with the only NUL and are at most `LONGEST`.
@@ -30,7 +32,9 @@ impl Name {
         padded[..head.len()].copy_from_slice(head);
         mask[..head.len()].fill(0xFF);
         let rest = bytes[head.len()..].into();
-        Self { head: words(&padded), mask: words(&mask), rest, length: bytes.len() as u8 }
+        let name = &bytes[..bytes.len() - 1];
+        let is_plain = name.iter().all(|c| matches!(c, 0x20..0x80) && !matches!(c, b'"' | b'\\'));
+        Self { head: words(&padded), mask: words(&mask), rest, length: bytes.len() as u8, is_plain }
     }
 
     /// The length with the NUL.
@@ -49,6 +53,36 @@ impl Name {
             return differs == 0 && input[HEAD..].starts_with(&self.rest);
         }
         differs == 0 && self.length != 0
+    }
+
+    /// Tells whether the input starts with this name and a quote where the NUL would be, as in JSON.
+    #[inline]
+    pub(crate) fn starts_quoted(&self, input: &[u8]) -> bool {
+        // The sentinel is not plain either.
+        if !self.is_plain {
+            return false;
+        }
+        let last = usize::from(self.length) - 1;
+        let Some(head) = input.first_chunk::<HEAD>() else { return self.starts_quoted_short(input, last) };
+        let found = words(head);
+        let differs = [(found[0] & self.mask[0]) ^ self.head[0], (found[1] & self.mask[1]) ^ self.head[1]];
+        match last {
+            0..8 => differs == [u64::from(b'"') << (last * 8), 0],
+            8..HEAD => differs == [0, u64::from(b'"') << (last * 8 - 64)],
+            _ => {
+                differs == [0, 0]
+                    && input[HEAD..].starts_with(&self.rest[..last - HEAD])
+                    && input.get(last) == Some(&b'"')
+            }
+        }
+    }
+
+    fn starts_quoted_short(&self, input: &[u8], last: usize) -> bool {
+        input.get(last) == Some(&b'"')
+            && input[..last].iter().enumerate().all(|(at, byte)| {
+                let shift = at % 8 * 8;
+                (self.head[at / 8] >> shift) as u8 == *byte
+            })
     }
 
     /// At the end of the input.

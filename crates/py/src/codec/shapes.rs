@@ -168,6 +168,17 @@ impl Node {
         if name.starts(input) { name.length() } else { 0 }
     }
 
+    /// The length of the node's name with its closing quote if the input starts with both, or 0.
+    ///
+    /// # Safety
+    /// As for `first`.
+    #[inline]
+    pub(super) unsafe fn matches_quoted(node: *mut Self, input: &[u8]) -> usize {
+        // SAFETY: as for `matches`.
+        let name = unsafe { &(*node).name };
+        if name.starts_quoted(input) { name.length() } else { 0 }
+    }
+
     /// The node to try second, where `guess` was tried first and is not it.
     ///
     /// # Safety

@@ -45,6 +45,17 @@ pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) 
     }
 }
 
+/// Creates a string of these characters' numbers.
+pub(crate) fn of_characters<'py>(py: Python<'py>, characters: &[u32]) -> Made<'py> {
+    debug_assert!(characters.iter().all(|c| *c <= 0x10_FFFF));
+    let kind = ffi::PyUnicode_4BYTE_KIND as _;
+    // SAFETY: `py` shows that the GIL is held; the call reads as many numbers as it is told, and makes the narrowest string
+    // that holds them: a new reference, or null with the error set.
+    unsafe {
+        owned(py, ffi::PyUnicode_FromKindAndData(kind, characters.as_ptr().cast(), characters.len() as _))
+    }
+}
+
 /// The UTF-8 of a string, which the object keeps; `None` with the error set where it has none, or no memory is left.
 ///
 /// # Safety

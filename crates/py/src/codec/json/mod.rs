@@ -25,7 +25,7 @@ const CANONICAL: i64 = 2;
 enum Stop {
     Unusual,
     /// The interpreter is to stop, as by Ctrl-C.
-    Raised(PyErr),
+    Raised(Box<PyErr>),
 }
 
 impl From<PyErr> for Stop {
@@ -47,14 +47,14 @@ fn of_call(py: Python<'_>, error: PyErr) -> Stop {
     if error.is_instance_of::<pyo3::exceptions::PyException>(py) {
         Stop::Unusual
     } else {
-        Stop::Raised(error)
+        Stop::Raised(Box::new(error))
     }
 }
 
 fn answer<'py>(py: Python<'py>, made: Found<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     match made {
         Ok(made) => Ok(made),
-        Err(Stop::Raised(error)) => Err(error),
+        Err(Stop::Raised(error)) => Err(*error),
         Err(Stop::Unusual) => Ok(py.NotImplemented().into_bound(py)),
     }
 }

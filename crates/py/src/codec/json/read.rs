@@ -1,5 +1,6 @@
-//! JSON text to Python objects: one pass, each object made where it ends. Objects with a `$` key become BSON values here
-//! when they have the usual form, otherwise by `_json_read.read`, which knows every form and every error.
+//! JSON text to Python objects: one pass, each object made where it ends, from the shapes that BSON documents have too.
+//! Objects with a `$` key become BSON values here when they have the usual form, otherwise by `_json_read.read`, which
+//! knows every form and every error.
 use mangonel_bson::extjson::base64;
 use mangonel_bson::extjson::python::{Number, Scanner, Text, parse_date, parse_float, parse_int};
 use mangonel_bson::{Decimal128, ObjectId};
@@ -7,11 +8,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use super::super::cell::GilCell;
-use super::super::key_cache::KeyCache;
+use super::super::key_cache;
 use super::super::make::{self, owned};
 use super::super::name::LONGEST;
 use super::super::options::{Codec, DatetimeConversion, UuidRepresentation};
+use super::super::shapes::{Node, Walk};
+use super::super::stack::Stack;
 use super::super::types::own_types;
 use super::super::{bytes_of, datetime, object_id, objects, text};
 use super::{CANONICAL, Found, MAX_DEPTH, Stop, of_call};
@@ -38,8 +40,6 @@ const READERS: [&[u8]; 18] = [
     b"$numberDouble",
 ];
 
-static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache::new());
-
 /// What dates become.
 enum Dates<'a> {
     Naive,
@@ -59,6 +59,13 @@ pub(super) struct Reader<'a, 'py> {
     object_id: *mut ffi::PyTypeObject,
     /// A name and its NUL.
     name: Vec<u8>,
+    /// Values of the open objects and arrays.
+    values: Stack<'py>,
+    /// Where shapes begin; valid while `_walk` lives.
+    root: *mut Node,
+    /// The key whose value is read: objects under the same key mostly begin with the same name.
+    context: *mut Node,
+    _walk: Walk,
 }
 
 impl<'a, 'py> Reader<'a, 'py> {
@@ -77,23 +84,42 @@ impl<'a, 'py> Reader<'a, 'py> {
             _ => Dates::Other,
         };
         let object_id = object_id::class_ptr(py);
-        Self { py, codec, options, mode, dates, scan: Scanner::new(text), object_id, name: Vec::new() }
+        let (walk, root) = Walk::start(py);
+        Self {
+            py,
+            codec,
+            options,
+            mode,
+            dates,
+            scan: Scanner::new(text),
+            object_id,
+            name: Vec::new(),
+            values: Stack::new(py),
+            root,
+            context: root,
+            _walk: walk,
+        }
     }
 
     /// Reads the only value of the text.
     pub(super) fn whole(mut self) -> Found<Bound<'py, PyAny>> {
         let value = self.value(0)?;
-        self.scan.skip_space();
-        if self.scan.peek().is_some() { Err(Stop::Unusual) } else { Ok(value) }
+        if self.scan.peek_spaced().is_some() { Err(Stop::Unusual) } else { Ok(value) }
     }
 
     fn value(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
-        self.scan.skip_space();
+        let first = self.scan.peek_spaced().ok_or(Stop::Unusual)?;
+        self.value_of(first, depth)
+    }
+
+    /// The value that begins with the next byte, which is this one.
+    #[inline]
+    fn value_of(&mut self, first: u8, depth: u32) -> Found<Bound<'py, PyAny>> {
         let py = self.py;
-        Ok(match self.scan.peek().ok_or(Stop::Unusual)? {
+        Ok(match first {
             b'"' => {
                 let found = self.string()?;
-                self.text(&found)?
+                self.text(found)?
             }
             b'{' => return self.object(depth),
             b'[' => return self.array(depth),
@@ -119,99 +145,219 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.scan.string().ok_or(Stop::Unusual)
     }
 
+    /// The string that was read last.
     #[inline]
-    fn text(&self, found: &Text<'_>) -> Found<Bound<'py, PyAny>> {
+    fn text(&self, found: Text<'_>) -> Found<Bound<'py, PyAny>> {
         Ok(match found {
             // SAFETY: the GIL is held, and the scanner found nothing but ASCII.
             Text::Ascii(bytes) => unsafe { owned(self.py, text::ascii(bytes))? },
-            Text::Other(string) => text::decode(self.py, string.as_bytes(), None)?,
+            Text::Other => text::of_characters(self.py, self.scan.characters())?,
         })
     }
 
+    #[inline(never)]
     fn array(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
         if depth == MAX_DEPTH {
             return Err(Stop::Unusual);
         }
-        self.scan.eat(b'[');
-        if self.scan.eat_spaced(b']') {
+        self.scan.step(1);
+        let mut first = self.scan.peek_spaced().ok_or(Stop::Unusual)?;
+        if first == b']' {
+            self.scan.step(1);
             return Ok(make::empty_list(self.py)?);
         }
-        let mut items = Vec::new();
+        let base = self.values.height();
+        let context = self.context;
         loop {
-            items.push(self.value(depth + 1)?);
-            self.scan.skip_space();
-            if self.scan.eat(b']') {
-                return Ok(make::list(self.py, items.drain(..))?);
+            self.context = context;
+            let value = self.value_of(first, depth + 1)?;
+            self.values.keep(value)?;
+            match self.scan.peek_spaced() {
+                Some(b',') => self.scan.step(1),
+                Some(b']') => {
+                    self.scan.step(1);
+                    return Ok(self.values.list(base)?);
+                }
+                _ => return Err(Stop::Unusual),
             }
-            if !self.scan.eat(b',') {
-                return Err(Stop::Unusual);
-            }
+            first = self.scan.peek_spaced().ok_or(Stop::Unusual)?;
         }
     }
 
+    #[inline(never)]
     fn object(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
         if depth == MAX_DEPTH {
             return Err(Stop::Unusual);
         }
-        self.scan.eat(b'{');
-        self.scan.skip_space();
-        let start = self.scan.position();
-        if let Some(value) = self.usual_wrapper(depth)? {
-            return Ok(value);
+        self.scan.step(1);
+        match self.scan.peek_spaced() {
+            Some(b'"') => {}
+            Some(b'}') => {
+                self.scan.step(1);
+                return Ok(make::empty_dict(self.py)?);
+            }
+            _ => return Err(Stop::Unusual),
         }
-        self.scan.rewind(start);
-        let dict = make::empty_dict(self.py)?;
-        if self.scan.eat(b'}') {
-            return Ok(dict);
+        if self.scan.rest().get(1) == Some(&b'$') {
+            let start = self.scan.position();
+            if let Some(value) = self.usual_wrapper(depth)? {
+                return Ok(value);
+            }
+            self.scan.rewind(start);
         }
-        let mut is_value = false;
+        self.members(depth)
+    }
+
+    /// Reads an object from its first key on.
+    #[inline]
+    fn members(&mut self, depth: u32) -> Found<Bound<'py, PyAny>> {
+        let base = self.values.height();
+        let context = self.context;
+        let mut node = self.root;
+        // SAFETY: `_walk` keeps every node, here and below, for as long as this reader lives.
+        let mut guess = unsafe { Node::first(context) };
+        let (mut is_container, mut is_value) = (false, false);
         loop {
-            self.scan.skip_space();
+            let start = self.scan.position();
+            // Whoever comes here saw a quote.
+            let name = self.scan.rest().get(1..).unwrap_or_default();
+            // SAFETY: as above: `_walk` keeps the guess, or it is the sentinel, which is a node too.
+            let mut length = unsafe { Node::matches_quoted(guess, name) };
+            if length == 0 {
+                // SAFETY: as above: `_walk` keeps all of these.
+                unsafe {
+                    let second = Node::second(node, context);
+                    length = Node::matches_quoted(second, name);
+                    if length != 0 {
+                        Node::remember(node, context, second);
+                        guess = second;
+                    }
+                }
+            }
+            if length != 0 {
+                self.scan.step(1 + length);
+                if name[0] == b'$' {
+                    is_value |= READERS.contains(&&name[..length - 1]);
+                }
+                node = guess;
+            } else {
+                let Some(child) = self.child(node)? else {
+                    self.scan.rewind(start);
+                    return self.members_without_shape(node, base, is_value, depth);
+                };
+                is_value |= self.is_reader();
+                // SAFETY: as above: `_walk` keeps all three.
+                unsafe { Node::remember(node, context, child) };
+                node = child;
+            }
+            // SAFETY: as above: `_walk` keeps the node.
+            guess = unsafe { Node::next(node) };
+            self.context = node;
+            let value = self.member_value(depth, &mut is_container)?;
+            self.values.keep(value)?;
+            if self.is_last()? {
+                break;
+            }
+        }
+        // SAFETY: `_walk` keeps the node, and there is a value for each step of the walk to it.
+        let dict = unsafe { self.values.dict(node, base, is_container)? };
+        if is_value { self.asked(&dict) } else { Ok(dict) }
+    }
+
+    /// Goes on with an object that the tree of shapes has no place for.
+    #[inline(never)]
+    fn members_without_shape(
+        &mut self,
+        node: *mut Node,
+        base: usize,
+        mut is_value: bool,
+        depth: u32,
+    ) -> Found<Bound<'py, PyAny>> {
+        // SAFETY: as in `members`: there is a value for each step that led to the node.
+        let dict = unsafe { self.values.open_dict(node, base)? };
+        loop {
             let key = self.string()?;
-            if !self.scan.eat_spaced(b':') {
-                return Err(Stop::Unusual);
-            }
-            if let Text::Ascii(name @ [b'$', ..]) = key {
-                is_value |= READERS.contains(&name);
-            } else if let Text::Other(name) = &key {
-                // A key may be spelled with escapes.
-                is_value |= READERS.contains(&name.as_bytes());
-            }
-            let key = self.key(&key)?;
-            let value = self.value(depth + 1)?;
+            let key = self.key(key)?;
+            is_value |= self.is_reader();
+            let value = self.member_value(depth, &mut false)?;
             make::set_item(&dict, &key, &value)?;
-            self.scan.skip_space();
-            if self.scan.eat(b'}') {
+            if self.is_last()? {
                 return if is_value { self.asked(&dict) } else { Ok(dict) };
-            }
-            if !self.scan.eat(b',') {
-                return Err(Stop::Unusual);
             }
         }
     }
 
-    /// The string of a key, mostly one that was seen before.
+    /// Reads a colon and a value.
     #[inline]
-    fn key(&mut self, key: &Text<'_>) -> Found<Bound<'py, PyAny>> {
-        let Text::Ascii(bytes) = key else { return self.text(key) };
-        // A name that holds a NUL would be another with its end cut off.
-        if bytes.len() >= LONGEST || bytes.is_empty() {
-            return self.text(key);
+    fn member_value(&mut self, depth: u32, is_container: &mut bool) -> Found<Bound<'py, PyAny>> {
+        if !self.scan.eat_spaced(b':') {
+            return Err(Stop::Unusual);
         }
+        let first = self.scan.peek_spaced().ok_or(Stop::Unusual)?;
+        let value = self.value_of(first, depth + 1)?;
+        if matches!(first, b'{' | b'[') {
+            *is_container |= make::is_collected(&value);
+        }
+        Ok(value)
+    }
+
+    /// Steps over a comma, up to the quote of the next key, or over the end of the object.
+    #[inline]
+    fn is_last(&mut self) -> Found<bool> {
+        let is_last = match self.scan.peek_spaced() {
+            Some(b',') => false,
+            Some(b'}') => true,
+            _ => return Err(Stop::Unusual),
+        };
+        self.scan.step(1);
+        if !is_last && self.scan.peek_spaced() != Some(b'"') {
+            return Err(Stop::Unusual);
+        }
+        Ok(is_last)
+    }
+
+    /// Reads a key that did not come last time, into `name` too; the node of it, if the tree has room for it.
+    fn child(&mut self, node: *mut Node) -> Found<Option<*mut Node>> {
+        let key = self.string()?;
+        let Text::Ascii(bytes) = key else { return Ok(None) };
+        if bytes.len() >= LONGEST {
+            return Ok(None);
+        }
+        self.remember_name(bytes);
+        // SAFETY: `_walk` keeps the node.
+        Ok(unsafe { Node::child(self.py, node, &self.name) })
+    }
+
+    fn remember_name(&mut self, bytes: &[u8]) {
         self.name.clear();
         self.name.extend_from_slice(bytes);
         self.name.push(0);
-        // SAFETY: the closure makes a string at most, which runs no Python code; the name is ASCII and ends in NUL. What it
-        // finds is borrowed from the table, and a reference is taken before anything else can replace it.
-        unsafe {
-            let (found, replaced) = KEYS.with(self.py, |keys| keys.find(&self.name));
-            let found = Bound::from_borrowed_ptr_or_opt(self.py, found);
-            ffi::Py_XDECREF(replaced);
-            match found {
-                Some(found) => Ok(found),
-                None => Err(PyErr::fetch(self.py).into()),
+    }
+
+    /// Tells whether the key in `name` names a type.
+    #[inline]
+    fn is_reader(&self) -> bool {
+        self.name[0] == b'$' && READERS.contains(&&self.name[..self.name.len() - 1])
+    }
+
+    /// The string of a key, mostly one that was seen before; its text is in `name` then.
+    #[inline]
+    fn key(&mut self, key: Text<'_>) -> Found<Bound<'py, PyAny>> {
+        match key {
+            Text::Ascii(bytes) => {
+                self.remember_name(bytes);
+                if bytes.len() < LONGEST {
+                    return Ok(key_cache::string(self.py, &self.name)?);
+                }
+            }
+            // A key may be spelled with escapes.
+            Text::Other => {
+                self.name.clear();
+                self.name.extend(self.scan.characters().iter().map(|c| u8::try_from(*c).unwrap_or(0xFF)));
+                self.name.push(0);
             }
         }
+        self.text(key)
     }
 
     /// Asks the Python functions what an object with a `$` key stands for.
@@ -226,10 +372,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     /// the scanner may stand anywhere.
     #[inline]
     fn usual_wrapper(&mut self, depth: u32) -> Found<Option<Bound<'py, PyAny>>> {
-        if self.scan.peek() != Some(b'"') {
-            return Ok(None);
-        }
-        let Some(Text::Ascii(key @ [b'$', ..])) = self.scan.string() else { return Ok(None) };
+        let Some(Text::Ascii(key)) = self.scan.string() else { return Ok(None) };
         if !self.scan.eat_spaced(b':') {
             return Ok(None);
         }
@@ -264,7 +407,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     fn plain(&mut self) -> Option<&'a [u8]> {
         match self.scan.string()? {
             Text::Ascii(bytes) => Some(bytes),
-            Text::Other(_) => None,
+            Text::Other => None,
         }
     }
 
@@ -397,7 +540,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             return Ok(None);
         }
         let source = self.string()?;
-        let source = self.text(&source)?;
+        let source = self.text(source)?;
         let mut scope = self.py.None().into_bound(self.py);
         if self.scan.eat_spaced(b',') {
             self.scan.skip_space();
@@ -414,18 +557,21 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// Reads `{"pattern": "…", "options": ""}` in this order; letters of options become what Python makes of them.
     fn regex(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
-        let Some(pattern) = self.regex_pattern() else { return Ok(None) };
-        let pattern = self.text(&pattern)?;
+        let Some(pattern) = self.regex_pattern()? else { return Ok(None) };
         let flags = make::short_int(self.py, 0)?;
         Ok(Some(own_types(self.py)?.regex.build([pattern, flags], self.py)?))
     }
 
-    fn regex_pattern(&mut self) -> Option<Text<'a>> {
-        self.scan.eat(b'{').then_some(())?;
-        let pattern = self.member(b"pattern", |reader| reader.scan.string())?;
-        self.scan.eat_spaced(b',').then_some(())?;
-        let options = self.member(b"options", Self::plain)?;
-        (options.is_empty() && self.scan.eat_spaced(b'}')).then_some(pattern)
+    fn regex_pattern(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
+        if !self.scan.eat(b'{') {
+            return Ok(None);
+        }
+        let Some(pattern) = self.member(b"pattern", |reader| reader.scan.string()) else { return Ok(None) };
+        let pattern = self.text(pattern)?;
+        let is_usual = self.scan.eat_spaced(b',')
+            && self.member(b"options", Self::plain).is_some_and(<[u8]>::is_empty)
+            && self.scan.eat_spaced(b'}');
+        Ok(is_usual.then_some(pattern))
     }
 
     /// Reads the 1 of a key of which there is one.
