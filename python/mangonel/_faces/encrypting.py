@@ -21,6 +21,9 @@ _LARGEST_BATCH = 2_097_152
 # Asks for more of what was found by an encrypted command, and holds nothing to encrypt itself.
 _PLAIN_COMMAND = "getMore"
 
+# Their replies hold no documents, but errors, which may quote some.
+_BLIND = ("insert", "update", "delete")
+
 
 class Cipher(Protocol):
     """What encrypts commands and decrypts replies."""
@@ -133,3 +136,40 @@ class EncryptingPort:
         # A forked child closes its port too, and goes on with it.
         if self._core.is_closed:
             self._cipher.close()
+
+
+class FieldPort(EncryptingPort):
+    """The port of some collections of a client, on the client's own, whose sessions it takes."""
+
+    def __init__(self, core: _core.Core, plain: Port, cipher: Cipher) -> None:
+        super().__init__(core, plain, cipher)
+        self.home = plain
+        # Then replies come decrypted, and are not held back twice.
+        self._is_on_another = plain.is_encrypting
+
+    async def arun(self, operation: _core.Operation) -> Any:
+        if not self._is_on_another and operation.name not in _BLIND:
+            return await super().arun(operation)
+        await self._encrypt_flow(operation)
+        return await self._plain.arun(operation)
+
+    def start(self, operation: _core.Operation, connects: bool = False) -> Any:
+        if self._is_on_another and not self.is_async and operation.name == _PLAIN_COMMAND:
+            return self._plain.start(operation, connects)
+        return super().start(operation, connects)
+
+    async def finish(self, started: Any) -> Any:
+        if self._is_on_another and not self.is_async and started[0] is not None:
+            return await self._plain.finish(started)
+        return await super().finish(started)
+
+    def may_wait(self, started: Any) -> bool:
+        if self._is_on_another and not self.is_async and started[0] is not None:
+            return bool(self._plain.may_wait(started))
+        return super().may_wait(started)
+
+    def give_up(self, started: Any) -> None:
+        if self._is_on_another and not self.is_async and started[0] is not None:
+            self._plain.give_up(started)
+        else:
+            super().give_up(started)

@@ -96,14 +96,15 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
         session = bound_session()
         if session is None:
             return None
-        if session._port is not port:
+        if session._port is not port and session._port is not getattr(port, "home", None):
             raise InvalidOperation(
                 "only the client that created the bound session can run operations in its context"
             )
     elif type(getattr(session, "_handle", None)) is not _core.Session:
         name = "an AsyncClientSession" if port.is_async else "a ClientSession"
         raise ValueError(f"'session' argument must be {name} or None, not {type(session)}")
-    if session._port is not port:
+    # A port that stands on the client's takes its sessions.
+    if session._port is not port and session._port is not getattr(port, "home", None):
         raise InvalidOperation(
             f"Can only use session with the {type(session.client).__name__} that started it"
         )

@@ -23,6 +23,7 @@ from mangonel.encryption._library import Context, Crypt, require
 from mangonel.encryption._machine import Answers, key_vault
 from mangonel.encryption._names import RangeOpts, StringOpts
 from mangonel.encryption._results import RewrapManyDataKeyResult
+from mangonel.encryption._value_options import ValueOptions
 from mangonel.errors import (
     ConfigurationError,
     EncryptedCollectionError,
@@ -275,23 +276,8 @@ class _ClientEncryption:
         ranges = None if range_opts is None else _core.encode(range_opts.document, codec_options=options)
         strings = None if string_opts is None else _core.encode(string_opts.document, codec_options=options)
 
-        def begin(context: Context) -> None:
-            context.set_algorithm(algorithm)
-            if key_id is not None:
-                context.set_key_id(key_id)
-            if key_alt_name is not None:
-                context.set_document("key_alt_name", _core.encode({"keyAltName": key_alt_name}))
-            if query_type is not None:
-                context.set_query_type(query_type)
-            if contention_factor is not None:
-                context.set_contention(contention_factor)
-            if ranges is not None:
-                context.set_document("algorithm_range", ranges)
-            if strings is not None:
-                context.set_document("algorithm_text", strings)
-            context.begin(what, document)
-
-        found = await self._run_flow(begin)
+        chosen = ValueOptions(algorithm, key_id, key_alt_name, query_type, contention_factor, ranges, strings)
+        found = await self._run_flow(lambda context: chosen.begin(context, what, document))
         if what == "explicit_encrypt_expression":
             return RawBSONDocument(found or b"", DEFAULT_RAW_BSON_OPTIONS)["v"]
         return _core.decode(found or b"")["v"]

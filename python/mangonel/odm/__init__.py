@@ -20,6 +20,7 @@ from mangonel.odm._registry import documents
 from mangonel.odm.connections.connection import Connection, connect, connection
 from mangonel.odm.connections.counted import Commands, count_commands
 from mangonel.odm.connections.identity import identity_map
+from mangonel.odm.encryption.maps import encrypted_fields_map, schema_map
 from mangonel.odm.errors import (
     DeleteDenied,
     DocumentNotFound,
@@ -88,6 +89,7 @@ from mangonel.odm.model.any_ref import AnyRef
 from mangonel.odm.model.base import Embedded
 from mangonel.odm.model.belongs_to import BelongsTo, ref_of
 from mangonel.odm.model.embedded_in import embedded_in
+from mangonel.odm.model.encrypted import Encrypted
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.refs import Many, Ref, Refs
@@ -114,6 +116,7 @@ __all__ = [
     "DocumentNotFound",
     "Email",
     "Embedded",
+    "Encrypted",
     "Event",
     "Expr",
     "F",
@@ -175,6 +178,7 @@ __all__ = [
     "each",
     "elem",
     "embedded_in",
+    "encrypted_fields_map",
     "endswith",
     "exists",
     "expr",
@@ -202,6 +206,7 @@ __all__ = [
     "ref_of",
     "regex",
     "rename",
+    "schema_map",
     "scope",
     "set_",
     "set_on_insert",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from mangonel import _core
@@ -10,6 +11,8 @@ from mangonel import _core
 registry: dict[str, Any] = {}
 # All of them, those of one name too.
 models: list[Any] = []
+# Those that keep something of models: `forget()` has them make it anew.
+keepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def documents() -> list[Any]:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mangonel import _core
+from mangonel.odm._registry import keepers
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
 from mangonel.odm.model.codec import codec_options
+from mangonel.odm.model.encrypted import declared
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -35,6 +37,7 @@ class Connection:
         self.name = database
         self.clients = clients
         self._collections: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        keepers.add(self)
 
     @property
     def client(self) -> Any:
@@ -77,7 +80,13 @@ class Connection:
         found = self._collections[is_async].get(model)
         if found is None:
             options = getattr(model, "__options__", None) or {}
-            found = self.database(is_async).get_collection(
+            if declared:
+                from mangonel.odm.encryption.port import database_of
+
+                database = database_of(self, model, is_async)
+            else:
+                database = self.database(is_async)
+            found = database.get_collection(
                 model.__collection_name__(),
                 codec_options=codec_options(getattr(model, "__tz_aware__", True)),
                 write_concern=options.get("write_concern"),
@@ -86,6 +95,11 @@ class Connection:
             )
             self._collections[is_async][model] = found
         return found
+
+    def forget(self) -> None:
+        """Make the collections of models anew when they are asked for next: there is another model."""
+        for known in self._collections:
+            known.clear()
 
     def sibling(self, database: str) -> Connection:
         """Return a connection to another database of the same deployment.
@@ -198,6 +212,8 @@ class Clients:
         client: Any = None,
         aclient: Any = None,
         page_key: bytes | None = None,
+        encryption: Any = None,
+        aencryption: Any = None,
     ) -> None:
         self._uri = uri
         self._options = options
@@ -208,6 +224,8 @@ class Clients:
         # What signs the tokens of pages: the program's own key, or one that every process with this URI makes.
         made = os.urandom(32) if uri is None else hashlib.sha256(f"pages:{uri}".encode()).digest()
         self.page_key = page_key or made
+        # Who has the keys of encrypted fields, on each face; None: the client's own options.
+        self.encryption = {False: encryption, True: aencryption}
         if client is not None:
             self._made[False] = client
         if aclient is not None:
@@ -284,6 +302,8 @@ def connect(
     client: Any = None,
     aclient: Any = None,
     page_key: bytes | None = None,
+    encryption: Any = None,
+    aencryption: Any = None,
     **options: Any,
 ) -> Connection:
     """Name the database of models; nothing is sent. Calling it again for the same alias replaces the connection.
@@ -295,6 +315,8 @@ def connect(
         client, aclient: a MongoClient and an AsyncMongoClient to use instead of making them.
         page_key: signs the tokens of `page()`. None: a key made of the URI, as secret as that is;
             without one, of chance.
+        encryption, aencryption: a ClientEncryption and an AsyncClientEncryption, for fields marked `Encrypted`. None:
+            the keys of `auto_encryption_opts`.
         options: as for `MongoClient`.
 
     Raises:
@@ -306,7 +328,8 @@ def connect(
     """
     if database is None:
         database = _database_of(uri, client or aclient)
-    made = Clients(uri, options, client, aclient, page_key).connection(alias, database)
+    clients = Clients(uri, options, client, aclient, page_key, encryption, aencryption)
+    made = clients.connection(alias, database)
     _connections[alias] = made
     return made
 

@@ -184,9 +184,10 @@ def json_value(value: Any) -> Any:
 def represent(instance: Any) -> str:
     """Return what an instance looks like to a programmer; what is not loaded is not loaded by this."""
     parts = []
-    secret = set(getattr(instance, "__secret__", ()))
+    fields, secret = instance.__plan__.fields, set(getattr(instance, "__secret__", ()))
     for name in _core.odm_loaded(instance):
-        parts.append(f"{name}=…" if name in secret else f"{name}={held(instance, name)!r}")
+        is_hidden = name in secret or fields[name].encrypted is not None
+        parts.append(f"{name}=…" if is_hidden else f"{name}={held(instance, name)!r}")
     return f"{instance.__class__.__name__}({', '.join(parts)})"
 
 

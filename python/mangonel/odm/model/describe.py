@@ -30,13 +30,23 @@ from mangonel.bson import (
     Timestamp,
     encode,
 )
-from mangonel.odm._registry import is_document_class, is_embedded, is_model
+from mangonel.odm._registry import is_document_class, is_embedded, is_model, models
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model import cast
 from mangonel.odm.model.annotations import evaluate, unwrap, without_none
 from mangonel.odm.model.belongs_to import BelongsTo, BelongsToDescriptor, as_ref
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.embedded_in import TellingDescriptor, holds_such
+from mangonel.odm.model.encrypted import (
+    Encrypted,
+    Node,
+    check_rule,
+    count_marks,
+    count_rules,
+    declared,
+    mark_of,
+    tree_of_specs,
+)
 from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Version
 from mangonel.odm.model.refs import Ref, RefMaker, Refs
 
@@ -55,6 +65,8 @@ _SCALARS: dict[Any, str] = {
     object: "any",
 }
 _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
+# What is encrypted in a model's documents, and how many models there were when that was found out.
+_trees: dict[Any, tuple[int, Node | None]] = {}
 # Values of these may change without being set.
 _MUTABLE = {"list", "set", "dict", "embedded", "union", "any", "refs", "geo", "custom", "tuple", "tuple_of"}
 
@@ -97,6 +109,8 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             resolved.sequence = item
         elif item is Version or isinstance(item, Version):
             resolved.is_version = True
+        elif isinstance(item, Encrypted):
+            resolved.encrypted = item
     resolved.is_list = get_origin(plain) in (list, set, frozenset, tuple)
     resolved.model, resolved.target = _models_of(plain, info.owner)
     if info.on_delete and (
@@ -149,6 +163,8 @@ def _models_of(plain: Any, owner: Any) -> tuple[type[Any] | None, Any]:
 def _row(cls: Any, field: Resolved) -> dict[str, Any]:
     info = field.info
     spec = spec_of(field.type, field.metadata, field.nullable, cls, info)
+    if declared:
+        _check_encrypted(cls, field, spec)
     is_mutable = _is_mutable(spec)
     is_lazy = spec["op"] in (
         "list",
@@ -188,6 +204,78 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
         or (cls.__is_document__ and (field.key == "_id" or field.name in cls.__shard_key__)),
         "is_version": field.is_version,
     }
+
+
+def _check_encrypted(cls: Any, field: Resolved, spec: dict[str, Any]) -> None:
+    """Refuse a mark where it would encrypt nothing, or what must be readable.
+
+    Raises:
+        TypeError: there is one.
+    """
+    where = f"{cls.__name__}.{field.name}"
+    marks = count_marks(evaluate(field.info.annotation, field.info.owner), field.info.owner)
+    if marks != count_rules(spec):
+        raise TypeError(
+            f"cannot encrypt what Encrypted stands at in {where}: expected a field, or the elements of a list or the "
+            "values of a dict in it"
+        )
+    rule = field.encrypted
+    if rule is None:
+        return
+    for what, is_so in (
+        ("the _id", field.key == "_id"),
+        ("the version", field.is_version),
+        ("a counter", field.sequence is not None),
+        ("a part of the shard key", cls.__is_document__ and field.name in cls.__shard_key__),
+    ):
+        if is_so:
+            raise TypeError(f"cannot encrypt {where}: it is {what}, which the server must read")
+    for index in field.indexes:
+        is_equal = index.kind in (1, -1) and "expireAfterSeconds" not in index.options
+        if not (rule.is_equal_findable and is_equal):
+            raise TypeError(
+                f'cannot index {where}, which is encrypted by "{rule.algorithm}": an index serves "deterministic" '
+                "alone, for equal values"
+            )
+
+
+def encrypted_tree(cls: Any) -> Node | None:
+    """Return what is encrypted in a model's documents; None for nothing.
+
+    Raises:
+        TypeError: two models of one collection do not agree.
+    """
+    if not declared:
+        return None
+    known = _trees.get(cls)
+    # A model that is defined later may belong to the family.
+    if known is None or known[0] != len(models):
+        known = _trees[cls] = (len(models), _new_tree(cls))
+    return known[1]
+
+
+def _new_tree(cls: Any) -> Node | None:
+    tree = tree_of_specs(cls, _specs_of)
+    if not tree.is_sealed:
+        return None
+    for path, node in tree.rules():
+        name = node.rule.key_field if node.rule is not None else None
+        if name is None:
+            continue
+        field = cls.__plan__.fields.get(name) or cls.__plan__.by_key.get(name)
+        if field is None or field.type is not str or field.encrypted is not None:
+            raise TypeError(
+                f"expected key_field of {cls.__name__}.{path} to be a field of {cls.__name__} that is a str and not "
+                f"encrypted, found {name!r}"
+            )
+    return tree
+
+
+def _specs_of(cls: Any) -> typing.Iterator[tuple[Resolved, dict[str, Any]]]:
+    for field in cls.__plan__.fields.values():
+        spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
+        _check_encrypted(cls, field, spec)
+        yield field, spec
 
 
 def _is_mutable(spec: dict[str, Any]) -> bool:
@@ -250,14 +338,20 @@ def spec_of(
 ) -> dict[str, Any]:
     """Describe one type."""
     op, argument, label = _op(plain, metadata, cls, info)
-    return {
+    spec = {
         "op": op,
         "argument": argument,
         "nullable": nullable,
         "label": label,
         "cast": cast.caster(plain, op, argument) if cls.__cast__ else None,
         "checks": list(_checks(metadata)),
+        "encrypted": mark_of(metadata) if declared else None,
     }
+    if spec["encrypted"] is not None:
+        check_rule(
+            spec["encrypted"], spec, f"{cls.__name__}.{info.name}" if info else f"a part of {cls.__name__}"
+        )
+    return spec
 
 
 def _inner(annotation: Any, cls: Any) -> dict[str, Any]:
@@ -368,6 +462,8 @@ def _deque(inner: dict[str, Any]) -> Any:
     Raises:
         TypeError: its elements are of a type that only the core makes.
     """
+    if inner["encrypted"] is not None:
+        raise TypeError("cannot encrypt the elements of a deque: use a list")
     if inner["op"] not in ("any", "str", "int", "float", "bool", "bytes", "object_id"):
         raise TypeError(f"cannot store a deque of {inner['label']}: expected one of plain values; use a list")
 
@@ -473,7 +569,7 @@ def _checks(metadata: typing.Sequence[Any]) -> typing.Iterator[tuple[str, Any]]:
         if isinstance(item, re.Pattern):
             yield "pattern", item.search
             continue
-        if isinstance(item, (Indexed, Sequence, Version, Custom, type)):
+        if isinstance(item, (Indexed, Sequence, Version, Custom, Encrypted, type)):
             continue
         if isinstance(item, slice):
             continue

@@ -314,3 +314,4 @@ class Resolved:
     sequence: Sequence | None = None
     is_version: bool = False
     belongs: bool = False
+    encrypted: Any = None

@@ -9,8 +9,10 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
+from mangonel.odm.encryption.saving import whole_lists
 from mangonel.odm.errors import StaleDocument
 from mangonel.odm.model.convert import NEW
+from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
@@ -97,6 +99,8 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
                 continue
             update = _core.odm_update(document)
             if update is not None:
+                if declared:
+                    update = whole_lists(document, update)
                 requests.append(UpdateOne(filter_of(document), RawBSONDocument(update)))
                 writes.append(write)
         if not requests:

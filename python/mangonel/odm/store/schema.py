@@ -258,6 +258,9 @@ def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
 
 def _type_schema(spec: dict[str, Any], seen: list[Any]) -> dict[str, Any]:
     op, argument = spec["op"], spec["argument"]
+    if spec["encrypted"] is not None:
+        # The server looks whether it is encrypted; what it was it cannot see.
+        return _nullable({"encrypt": {}}) if spec["nullable"] else {"encrypt": {}}
     schema: dict[str, Any] = {}
     if op in _BSON_TYPES:
         schema["bsonType"] = _BSON_TYPES[op]

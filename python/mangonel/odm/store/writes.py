@@ -11,12 +11,14 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import DuplicateKeyError, write_error
 from mangonel.odm.connections.place import Place, place_of
 from mangonel.odm.connections.touched import touch
+from mangonel.odm.encryption.saving import key_filter, whole_lists
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.paths import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import NEW, PARTIAL, reduce, restore
+from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
 from mangonel.odm.model.refs import Ref, Refs, stored_id
 from mangonel.odm.query.events import (
@@ -74,7 +76,7 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    if where is None and not place.session and not cls.__shard_key__:
+    if where is None and not place.session and not cls.__shard_key__ and not declared:
         concern = collection._write_concern
         if not concern.acknowledged:
             return await unacknowledged_flow(document, place)
@@ -97,6 +99,8 @@ async def save_flow(
         update = _core.odm_update(document)
         if update is None:
             return document
+        if declared:
+            update = whole_lists(document, update)
         query = filter_of(document, where)
         try:
             result = await port.call(_update_one, collection, query, RawBSONDocument(update), place.session)
@@ -139,6 +143,8 @@ def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
     query: dict[str, Any] = dict(_core.odm_filter(document))
     if document.__shard_key__:
         query |= shard_filter(document)
+    if declared:
+        query |= key_filter(document)
     return query_of(query, where) if where is not None else query
 
 
@@ -244,6 +250,8 @@ def _by_id(document: Any, place: Place) -> Query[Any]:
     query: Query[Any] = Query(document.__class__).find({"_id": stored_id(document.id)}).eager()
     if document.__shard_key__:
         query = query.find(shard_filter(document))
+    if declared:
+        query = query.find(key_filter(document))
     return query.using(place.connection).session(place.session.get("session"))
 
 

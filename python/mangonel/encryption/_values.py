@@ -1,0 +1,82 @@
+"""Single values and replies on their way through libmongocrypt, as bytes: for the mapper's encrypted fields."""
+
+from __future__ import annotations
+
+from mangonel._light import Any
+from mangonel.encryption._auto import AutoEncryptionOpts
+from mangonel.encryption._client_encryption import _ClientEncryption
+from mangonel.encryption._commands import CommandCipher
+from mangonel.encryption._value_options import ValueOptions
+from mangonel.errors import ConfigurationError, InvalidOperation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mangonel._shared.client.client import _MongoClient
+    from mangonel.encryption._library import Crypt
+    from mangonel.encryption._machine import Answers
+
+__all__ = ["ValueCipher", "ValueOptions", "cipher_of", "options_of"]
+
+
+class ValueCipher:
+    """Encrypts values and decrypts replies with the keys of a client, or of a `ClientEncryption`."""
+
+    def __init__(self, answers: Answers, crypt: Callable[[], Crypt]) -> None:
+        self._answers = answers
+        self._crypt = crypt
+
+    async def encrypt_flow(self, what: str, document: bytes, options: ValueOptions) -> bytes:
+        """Return `{"v": encrypted}` of `{"v": value}`; `what` is the library's name of it.
+
+        Raises:
+            EncryptionError: with the reason as its cause.
+        """
+        found = await self._answers.through_flow(
+            self._crypt(), lambda context: options.begin(context, what, document)
+        )
+        return found or b""
+
+    async def decrypt_flow(self, reply: bytes) -> bytes | None:
+        """Return a reply with its fields decrypted; None when there is nothing to decrypt.
+
+        Raises:
+            EncryptionError: with the reason as its cause. The command did run.
+        """
+        return await self._answers.through_flow(
+            self._crypt(), lambda context: context.begin_decrypting(reply)
+        )
+
+
+def options_of(client: _MongoClient[Any]) -> AutoEncryptionOpts | None:
+    """Return the client's `auto_encryption_opts`."""
+    found: AutoEncryptionOpts | None = client.options.auto_encryption_opts
+    return found
+
+
+def cipher_of(client: _MongoClient[Any], encryption: Any) -> ValueCipher | None:
+    """Return what encrypts with the keys of `encryption`, or of the client's own options; None when there are none.
+
+    Raises:
+        ConfigurationError: `encryption` is of the other face, or something else.
+    """
+    if encryption is not None:
+        is_async = client._port.is_async
+        if not isinstance(encryption, _ClientEncryption) or encryption._port.is_async is not is_async:
+            expected = "an AsyncClientEncryption" if is_async else "a ClientEncryption"
+            raise ConfigurationError(
+                f"expected {'aencryption' if is_async else 'encryption'} to be {expected}, found {type(encryption)}"
+            )
+
+        def crypt() -> Crypt:
+            if encryption._crypt is None:
+                raise InvalidOperation("Cannot use closed ClientEncryption; make a new one")
+            found: Crypt = encryption._crypt
+            return found
+
+        return ValueCipher(encryption._answers, crypt)
+    cipher = getattr(client._port, "_cipher", None) if client._port.is_encrypting else None
+    if not isinstance(cipher, CommandCipher):
+        return None
+    return ValueCipher(cipher, lambda: cipher._crypt)

@@ -1,0 +1,231 @@
+"""Commands of one collection: which of their parts hold values of documents, and which are not let through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mangonel.odm.encryption.elements import Group, opened, take_apart, text_of
+from mangonel.odm.encryption.filters import encrypt_filter
+from mangonel.odm.encryption.pipelines import check_sort, encrypt_pipeline, projected
+from mangonel.odm.encryption.places import Places
+from mangonel.odm.encryption.updates import encrypt_update
+from mangonel.odm.errors import UnsupportedOption
+from mangonel.odm.model.encrypted import QUERYABLE, Node
+
+# They hold no value of a document.
+_EMPTY = frozenset(
+    {
+        "abortTransaction",
+        "buildInfo",
+        "buildinfo",
+        "collMod",
+        "collStats",
+        "commitTransaction",
+        "compact",
+        "connectionStatus",
+        "convertToCapped",
+        "create",
+        "createSearchIndexes",
+        "currentOp",
+        "dbStats",
+        "drop",
+        "dropDatabase",
+        "dropIndexes",
+        "dropSearchIndex",
+        "enableSharding",
+        "endSessions",
+        "getMore",
+        "getParameter",
+        "hello",
+        "hostInfo",
+        "isMaster",
+        "ismaster",
+        "killCursors",
+        "killOp",
+        "listCollections",
+        "listDatabases",
+        "listIndexes",
+        "listSearchIndexes",
+        "ping",
+        "profile",
+        "renameCollection",
+        "serverStatus",
+        "shardCollection",
+        "updateSearchIndex",
+        "validate",
+    }
+)
+
+
+class Analysis:
+    """Looks at the commands of a model's collection.
+
+    Args:
+        name: the model's.
+        collection: where its documents are.
+        root: what is encrypted in them.
+        foreign: what is in those of another collection.
+    """
+
+    def __init__(
+        self, name: str, collection: str, root: Node | None, foreign: Callable[[str], Node | None]
+    ) -> None:
+        self._name = name
+        self._collection = collection
+        self._root = root
+        self._foreign = foreign
+
+    def look(self, command: bytes) -> tuple[Group, Places] | None:
+        """Return a command taken apart, with what is to be encrypted; None when it stays as it is.
+
+        Raises:
+            UnsupportedOption: it asks for what an encrypted field cannot tell. Nothing was sent.
+        """
+        group = take_apart(command)
+        if not group.items or group.items[0][0] in _EMPTY:
+            return None
+        places = self._look(group)
+        return (group, places) if places is not None and places.pending else None
+
+    def _look(self, group: Group) -> Places | None:
+        name, value = group.items[0]
+        if name in _EMPTY:
+            return None
+        if name == "explain":
+            inner = group.group("explain")
+            return None if inner is None else self._look(inner)
+        collection = text_of(value)
+        own = self._root if collection == self._collection else None
+        root = own if own is not None or collection is None else self._foreign(collection)
+        places = Places(self._name, root or Node())
+        look = _PARTS.get(name)
+        if look is None:
+            if root is None:
+                return None
+            raise UnsupportedOption(
+                f"{name} cannot be sent through the collection of {self._name}, which has encrypted fields: nobody "
+                "knows which of its values to encrypt; use connection().database()"
+            )
+        if name == "aggregate":
+            encrypt_pipeline(places, group.group("pipeline"), root, self._foreign)
+        elif root is not None:
+            look(places, group, root)
+        if places.pending and group.get("collation") is not None:
+            # Bytes are compared as bytes, so `a` would not be found by `A`.
+            raise UnsupportedOption(
+                f"collation cannot work on encrypted fields of {self._name}: only equal values are found"
+            )
+        return places
+
+
+def _insert(places: Places, group: Group, root: Node) -> None:
+    documents = group.group("documents")
+    for item in documents.items if documents is not None else ():
+        document = opened(item)
+        if document is not None:
+            places.names = {}
+            places.note_names(document)
+            places.document(document, root)
+
+
+def _update(places: Places, group: Group, root: Node) -> None:
+    updates = group.group("updates")
+    for item in updates.items if updates is not None else ():
+        update = opened(item)
+        if update is not None:
+            _one_update(places, update, root, "q", "u")
+
+
+def _one_update(places: Places, update: Group, root: Node, query: str, change: str) -> None:
+    places.names = {}
+    condition = update.group(query)
+    places.note_names(condition)
+    before = len(places.pending)
+    has_operands = encrypt_filter(places, condition, root)
+    if has_operands and update.get("collation") is not None:
+        raise UnsupportedOption(
+            f"collation cannot work on encrypted fields of {places.name}: only equal values are found"
+        )
+    is_upsert = update.get("upsert")
+    if (
+        isinstance(is_upsert, tuple)
+        and any(is_upsert[1])
+        and any(found.rule.algorithm in QUERYABLE for found in places.pending[before:])
+    ):
+        raise UnsupportedOption(
+            f"upsert cannot store what a query of {places.name} compares with a field of Queryable Encryption; "
+            "insert the document"
+        )
+    for item in update.items:
+        if item[0] == change:
+            encrypt_update(places, item, root, update.group("arrayFilters"))
+
+
+def _delete(places: Places, group: Group, root: Node) -> None:
+    deletes = group.group("deletes")
+    for item in deletes.items if deletes is not None else ():
+        delete = opened(item)
+        if delete is None:
+            continue
+        if encrypt_filter(places, delete.group("q"), root) and delete.get("collation") is not None:
+            raise UnsupportedOption(
+                f"collation cannot work on encrypted fields of {places.name}: only equal values are found"
+            )
+
+
+def _find(places: Places, group: Group, root: Node) -> None:
+    check_sort(places, group.group("sort"), root)
+    projection = group.group("projection")
+    if projection is not None:
+        projected(places, projection, root, "a projection")
+    encrypt_filter(places, group.group("filter"), root)
+
+
+def _count(places: Places, group: Group, root: Node) -> None:
+    encrypt_filter(places, group.group("query"), root)
+
+
+def _distinct(places: Places, group: Group, root: Node) -> None:
+    key = text_of(group.get("key")) or ""
+    found = places.find(root, key, "distinct")
+    if found is not None and not found.is_equal_findable:
+        places.refuse("distinct", key, found)
+    encrypt_filter(places, group.group("query"), root)
+
+
+def _find_and_modify(places: Places, group: Group, root: Node) -> None:
+    check_sort(places, group.group("sort"), root)
+    fields = group.group("fields")
+    if fields is not None:
+        projected(places, fields, root, "a projection")
+    _one_update(places, group, root, "query", "update")
+
+
+def _create_indexes(places: Places, group: Group, root: Node) -> None:
+    indexes = group.group("indexes")
+    for item in indexes.items if indexes is not None else ():
+        index = opened(item)
+        keys = index.group("key") if index is not None else None
+        for name, kind in keys.items if keys is not None else ():
+            found = places.find(root, name, "an index")
+            is_plain = isinstance(kind, tuple) and text_of(kind) is None
+            if found is None:
+                continue
+            expires = index is not None and index.get("expireAfterSeconds") is not None
+            if not is_plain or expires or not found.is_equal_findable:
+                places.refuse("an index", name, found)
+        if index is not None:
+            encrypt_filter(places, index.group("partialFilterExpression"), root)
+
+
+_PARTS: dict[str, Callable[[Places, Group, Node], None]] = {
+    "insert": _insert,
+    "update": _update,
+    "delete": _delete,
+    "find": _find,
+    "count": _count,
+    "distinct": _distinct,
+    "findAndModify": _find_and_modify,
+    "createIndexes": _create_indexes,
+    "aggregate": _find,
+}

@@ -1,0 +1,144 @@
+"""BSON taken apart only where something in it is looked at: what is not stays the bytes that it was.
+
+So a command keeps every type, whatever Python makes of it. Knows no model and no cipher.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+DOCUMENT, ARRAY, STRING, BINARY, NULL, UNDEFINED, REGEX, CODE, SCOPED = 3, 4, 2, 5, 10, 6, 11, 13, 15
+ENCRYPTED = 6
+_INT, _DOUBLE, _BOOL, _LONG, _DECIMAL = 16, 1, 8, 18, 19
+NUMBERS = (_INT, _DOUBLE, _BOOL, _LONG, _DECIMAL)
+
+# Bytes of a value by its type; what is not here has its length in itself.
+_FIXED = {1: 8, 6: 0, 7: 12, 8: 1, 9: 8, 10: 0, 16: 4, 17: 8, 18: 8, 19: 16, 0x7F: 0, 0xFF: 0}
+# What is added to the length in the first four bytes of a value.
+_MEASURED = {2: 4, 3: 0, 4: 0, 5: 5, 12: 16, 13: 4, 14: 4, 15: 0}
+
+Plain: TypeAlias = tuple[int, bytes]
+
+
+class Group:
+    """A document or an array: its elements by name, each a plain value, a group or what is going to be one."""
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, items: list[list[Any]], kind: int = DOCUMENT) -> None:
+        self.items = items
+        self.kind = kind
+
+    def get(self, name: str) -> Any:
+        """Return the value of a name, or None."""
+        return next((value for key, value in self.items if key == name), None)
+
+    def group(self, name: str) -> Group | None:
+        """Return the document or array of a name, taken apart in place; None for nothing of the kind."""
+        for item in self.items:
+            if item[0] == name:
+                return opened(item)
+        return None
+
+
+class Pending:
+    """A value that is going to be encrypted.
+
+    Attributes:
+        value: the plain one.
+        rule: how.
+        key: the id or the alternative name of its key.
+        query: None for one that is stored; "equality" or "range" for an operand.
+        done: the encrypted one, afterwards.
+    """
+
+    __slots__ = ("done", "key", "query", "rule", "value")
+
+    def __init__(self, value: Any, rule: Any, key: Any, query: str | None) -> None:
+        self.value = value
+        self.rule = rule
+        self.key = key
+        self.query = query
+        self.done: Plain | None = None
+
+    def __repr__(self) -> str:
+        return f"Pending({self.rule!r})"
+
+
+def take_apart(data: bytes, kind: int = DOCUMENT) -> Group:
+    """Return the elements of a document or array; what is within them stays bytes.
+
+    Raises:
+        ValueError: it is none.
+    """
+    at, end, items = 4, len(data) - 1, []
+    while at < end:
+        name_end = data.index(0, at + 1)
+        start = name_end + 1
+        type_ = data[at]
+        stop = start + _size(type_, data, start)
+        items.append([data[at + 1 : name_end].decode(), (type_, data[start:stop])])
+        at = stop
+    return Group(items, kind)
+
+
+def _size(type_: int, data: bytes, start: int) -> int:
+    size = _FIXED.get(type_)
+    if size is not None:
+        return size
+    more = _MEASURED.get(type_)
+    if more is not None:
+        return int.from_bytes(data[start : start + 4], "little") + more
+    if type_ != REGEX:
+        raise ValueError(f"expected a type that BSON has, found {type_}")
+    return data.index(0, data.index(0, start) + 1) + 1 - start
+
+
+def opened(item: list[Any]) -> Group | None:
+    """Return an element's document or array, taken apart in place; None for any other value."""
+    value = item[1]
+    if isinstance(value, Group):
+        return value
+    if isinstance(value, tuple) and value[0] in (DOCUMENT, ARRAY):
+        item[1] = take_apart(value[1], value[0])
+        made: Group = item[1]
+        return made
+    return None
+
+
+def put_together(value: Any) -> Plain:
+    """Return a value's type and bytes, with what is within it."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, Pending):
+        if value.done is None:
+            raise ValueError("expected an encrypted value, found one that is not")
+        return value.done
+    out = bytearray(4)
+    for index, (name, inner) in enumerate(value.items):
+        type_, data = put_together(inner)
+        out.append(type_)
+        out += (str(index) if value.kind == ARRAY else name).encode()
+        out.append(0)
+        out += data
+    out.append(0)
+    out[:4] = len(out).to_bytes(4, "little")
+    return value.kind, bytes(out)
+
+
+def text_of(value: Any) -> str | None:
+    """Return the text that a value is; None for any other."""
+    if isinstance(value, tuple) and value[0] == STRING:
+        data: bytes = value[1]
+        return data[4:-1].decode(errors="replace")
+    return None
+
+
+def is_encrypted(value: Any) -> bool:
+    """Whether a value is encrypted already."""
+    return isinstance(value, tuple) and value[0] == BINARY and value[1][4] == ENCRYPTED
+
+
+def document_of(name: str, value: Any) -> bytes:
+    """Return a document of one element."""
+    return put_together(Group([[name, value]]))[1]

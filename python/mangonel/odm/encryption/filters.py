@@ -1,0 +1,170 @@
+"""Queries: operands for equal values are encrypted, ranges where the algorithm has them; anything else is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel.odm.encryption.elements import (
+    ARRAY,
+    DOCUMENT,
+    NULL,
+    REGEX,
+    Group,
+    Pending,
+    opened,
+    put_together,
+    text_of,
+)
+from mangonel.odm.encryption.places import Places
+from mangonel.odm.model.encrypted import Node
+
+_LISTS = ("$and", "$or", "$nor")
+_BOUNDS = ("$gt", "$gte", "$lt", "$lte")
+# These say nothing of a field's value.
+_HARMLESS = ("$comment", "$text", "$alwaysTrue", "$alwaysFalse", "$sampleRate")
+
+
+def encrypt_filter(places: Places, group: Group | None, node: Node | None, before: str = "") -> bool:
+    """Encrypt the operands of a query; return whether it has any.
+
+    Raises:
+        UnsupportedOption: it asks for what an encrypted field cannot tell.
+    """
+    if group is None or node is None:
+        return False
+    has_operands, ranges, kept = False, [], []
+    for item in group.items:
+        name = item[0]
+        if name[:1] == "$":
+            has_operands |= _operator(places, item, node, before)
+            kept.append(item)
+            continue
+        target = places.find(node, name, "a condition", before)
+        if target is None:
+            # What is compared with may be a text that looks like a field; only `$expr` takes it for one.
+            kept.append(item)
+            continue
+        if target.rule is not None and target.rule.algorithm == "range":
+            found = _range(places, item, target, before + name)
+            if found is not None:
+                ranges.append(["", found])
+                has_operands = True
+                continue
+        else:
+            has_operands |= _condition(places, item, target, before + name)
+        kept.append(item)
+    if ranges:
+        # The library answers with conditions of its own, which stand beside the others.
+        together = Group(kept).group("$and")
+        if together is None:
+            kept.append(["$and", Group(ranges, ARRAY)])
+        else:
+            together.items += ranges
+    group.items = kept
+    return has_operands
+
+
+def _operator(places: Places, item: list[Any], node: Node, before: str) -> bool:
+    name = item[0]
+    if name in _LISTS:
+        has_operands = False
+        parts = opened(item)
+        for part in parts.items if parts is not None else ():
+            has_operands |= encrypt_filter(places, opened(part), node, before)
+        return has_operands
+    if name == "$where":
+        places.check_code(text_of(item[1]) or item[1][1].decode(errors="replace"), node, name)
+    elif name == "$jsonSchema":
+        _check_names(places, item, node, name)
+    elif name not in _HARMLESS:
+        places.check_expression(item[1], node, name)
+    return False
+
+
+def _check_names(places: Places, item: list[Any], node: Node, what: str) -> None:
+    """Refuse a schema that has a rule for an encrypted field."""
+    group = opened(item)
+    for inner in group.items if group is not None else ():
+        if inner[0] == "properties" and (properties := opened(inner)) is not None:
+            for field in properties.items:
+                found = places.step(node, field[0])
+                if found is not None and found.is_sealed:
+                    places.refuse(what, field[0], found)
+        _check_names(places, inner, node, what)
+
+
+def _is_operators(group: Group | None) -> bool:
+    return (
+        group is not None
+        and group.kind == DOCUMENT
+        and bool(group.items)
+        and group.items[0][0][:1] == "$"
+        and group.items[0][0] not in ("$ref", "$id", "$db")
+    )
+
+
+def _condition(places: Places, item: list[Any], node: Node, path: str) -> bool:
+    group = opened(item)
+    if not _is_operators(group) or group is None:
+        return _operand(places, item, node, path, "==")
+    has_operands = False
+    for inner in group.items:
+        name = inner[0]
+        if name in ("$eq", "$ne"):
+            has_operands |= _operand(places, inner, node, path, name)
+        elif name in ("$in", "$nin", "$all"):
+            values = opened(inner)
+            for value in values.items if values is not None else ():
+                part = opened(value)
+                if name == "$all" and _is_operators(part):
+                    has_operands |= _condition(places, value, node, path)
+                else:
+                    has_operands |= _operand(places, value, node, path, name)
+        elif name == "$not":
+            if opened(inner) is None:
+                places.refuse(name, path, node)
+            has_operands |= _condition(places, inner, node, path)
+        elif name == "$elemMatch" and node.rule is None:
+            element, within = opened(inner), node.each or node
+            if _is_operators(element) and (element is None or element.items[0][0] not in _LISTS):
+                has_operands |= _condition(places, inner, within, path)
+            else:
+                has_operands |= encrypt_filter(places, element, within, path + ".")
+        elif name == "$exists" or (name in ("$size", "$type") and node.rule is None):
+            continue
+        else:
+            places.refuse(name, path, node)
+    return has_operands
+
+
+def _operand(places: Places, item: list[Any], node: Node, path: str, what: str) -> bool:
+    value = item[1]
+    if isinstance(value, tuple) and value[0] == REGEX:
+        places.refuse("a regular expression", path, node)
+    before = len(places.pending)
+    item[1] = places.store(value, node, path, what)
+    return len(places.pending) > before or (isinstance(value, tuple) and value[0] == 5)
+
+
+def _range(places: Places, item: list[Any], node: Node, path: str) -> Pending | None:
+    """The conditions on a field that is encrypted for ranges, as one expression; None where nothing is compared."""
+    group = opened(item)
+    rule: Any = node.rule
+    bounds: list[list[Any]] = []
+    if not _is_operators(group) or group is None:
+        if isinstance(item[1], tuple) and item[1][0] == NULL:
+            return None
+        bounds = [["$gte", item[1]], ["$lte", item[1]]]
+    else:
+        for name, value in group.items:
+            if name in _BOUNDS:
+                bounds.append([name, value])
+            elif name == "$eq" and not (isinstance(value, tuple) and value[0] == NULL):
+                bounds += [["$gte", value], ["$lte", value]]
+            elif name not in ("$exists", "$eq") or len(group.items) > 1:
+                places.refuse(name, path, node)
+        if not bounds:
+            return None
+    parts = [["", Group([[path, Group([bound])]])] for bound in bounds]
+    plain = put_together(Group([["$and", Group(parts, ARRAY)]]))
+    return places.pend(plain, rule, path, "range")

@@ -1,0 +1,279 @@
+"""Pipelines: what each stage compares is encrypted, what it hands on is followed, what it computes with is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mangonel.odm.encryption.elements import DOCUMENT, NUMBERS, Group, opened, text_of
+from mangonel.odm.encryption.filters import encrypt_filter
+from mangonel.odm.encryption.places import Places
+from mangonel.odm.model.encrypted import Node
+
+# Stages that hand documents on as they are, and look at no field of theirs.
+_PASSING = {
+    "$limit",
+    "$skip",
+    "$sample",
+    "$indexStats",
+    "$collStats",
+    "$out",
+    "$merge",
+    "$changeStreamSplitLargeEvent",
+}
+_CARRYING = ("$first", "$last", "$push")
+# What is encrypted in the documents of another collection.
+Foreign = Callable[[str], "Node | None"]
+
+
+def encrypt_pipeline(
+    places: Places, stages: Group | None, node: Node | None, foreign: Foreign
+) -> Node | None:
+    """Encrypt the operands of a pipeline; return what is encrypted in its results.
+
+    Raises:
+        UnsupportedOption: a stage computes with an encrypted field.
+    """
+    for item in stages.items if stages is not None else ():
+        stage = opened(item)
+        if stage is not None and stage.items:
+            node = _stage(places, stage.items[0], node, foreign)
+    return node
+
+
+def _stage(places: Places, item: list[Any], node: Node | None, foreign: Foreign) -> Node | None:
+    name, body = item[0], opened(item)
+    if name == "$match":
+        encrypt_filter(places, body, node)
+        return node
+    if name in _PASSING:
+        return node
+    if name == "$changeStream":
+        return _changes(node)
+    if name in ("$lookup", "$graphLookup"):
+        return _joined(places, name, body, node, foreign)
+    if name == "$unionWith":
+        other = foreign(text_of(item[1]) or text_of(body.get("coll") if body is not None else None) or "")
+        if body is not None and body.kind == DOCUMENT:
+            other = encrypt_pipeline(places, body.group("pipeline"), other, foreign)
+        return _both(node, other)
+    if name == "$facet":
+        made = Node()
+        for part in body.items if body is not None else ():
+            found = encrypt_pipeline(places, opened(part), node, foreign)
+            if found is not None:
+                made.fields[part[0]] = Node()
+                made.fields[part[0]].each = found
+        return made if made.is_sealed else None
+    if node is None:
+        return None
+    if name == "$count":
+        return None
+    if name == "$sort":
+        check_sort(places, body, node)
+        return node
+    if name == "$unwind":
+        return node
+    if name == "$project":
+        return projected(places, body, node, name)
+    if name in ("$addFields", "$set"):
+        return _added(places, body, node, name)
+    if name == "$unset":
+        return node
+    if name in ("$group", "$sortByCount"):
+        return _grouped(places, name, item, body, node)
+    if name in ("$replaceRoot", "$replaceWith"):
+        value = body.get("newRoot") if name == "$replaceRoot" and body is not None else item[1]
+        is_bare, found = places.bare(value, node)
+        if not is_bare:
+            places.check_expression(value, node, name)
+        return found
+    if name == "$geoNear" and body is not None:
+        encrypt_filter(places, body.group("query"), node)
+        return node
+    _refuse_named(places, item, node, name)
+    return node
+
+
+def check_sort(places: Places, group: Group | None, node: Node | None) -> None:
+    """Refuse an order by an encrypted field."""
+    for name, _ in group.items if group is not None else ():
+        found = places.find(node, name, "sort")
+        if found is not None:
+            places.refuse("sort", name, found)
+
+
+def projected(places: Places, group: Group | None, node: Node, what: str, before: str = "") -> Node | None:
+    """Check a projection; return what is encrypted in what it lets through."""
+    made = Node()
+    made.merge(_copy(node), places.name)
+    for item in group.items if group is not None else ():
+        name, value = item
+        target = places.find(node, name, what, before)
+        inner = opened(item)
+        if isinstance(value, tuple) and value[0] in NUMBERS:
+            continue
+        if inner is not None and inner.kind == DOCUMENT and inner.items:
+            operator = inner.items[0][0]
+            if operator == "$elemMatch" and target is not None:
+                element = inner.group("$elemMatch")
+                encrypt_filter(places, element, target.each or target, before + name + ".")
+                continue
+            if operator in ("$slice", "$meta") and (target is None or target.rule is None):
+                continue
+            if operator[:1] != "$":
+                projected(places, inner, target or Node(), what, f"{before}{name}.")
+                continue
+        is_bare, found = places.bare(value, node)
+        if not is_bare:
+            places.check_expression(item[1], node, what)
+        _put(places, made, name, found, what)
+    return made if made.is_sealed else None
+
+
+def _added(places: Places, group: Group | None, node: Node, what: str) -> Node | None:
+    made = _copy(node)
+    for item in group.items if group is not None else ():
+        is_bare, found = places.bare(item[1], node)
+        if not is_bare:
+            places.check_expression(item[1], node, what)
+        _put(places, made, item[0], found, what)
+    return made if made.is_sealed else None
+
+
+def _put(places: Places, made: Node, name: str, found: Node | None, what: str) -> None:
+    """Let a name of the results be what an expression gives."""
+    if "." in name:
+        was = places.find(made, name, what)
+        if was is not None or found is not None:
+            places.refuse(f"{what} of a part of a document", name, was or found)
+        return
+    if found is None:
+        made.fields.pop(name, None)
+    else:
+        made.fields[name] = found
+
+
+def _copy(node: Node) -> Node:
+    made = Node(node.rule)
+    made.fields, made.each, made.values = dict(node.fields), node.each, node.values
+    return made
+
+
+def _grouped(places: Places, name: str, item: list[Any], body: Group | None, node: Node) -> Node | None:
+    made = Node()
+    if name == "$sortByCount":
+        made.fields["_id"] = _key(places, item[1], node, name) or Node()
+        return made if made.is_sealed else None
+    for part in body.items if body is not None else ():
+        inner = opened(part)
+        if part[0] == "_id":
+            found = Node()
+            if inner is None or (inner.items and inner.items[0][0][:1] == "$"):
+                found = _key(places, part[1], node, name) or found
+            else:
+                for key, value in inner.items:
+                    at = _key(places, value, node, name)
+                    if at is not None:
+                        found.fields[key] = at
+            made.fields["_id"] = found
+            continue
+        if inner is None or not inner.items:
+            continue
+        operator, value = inner.items[0]
+        is_bare, at = places.bare(value, node)
+        if not is_bare:
+            places.check_expression(value, node, operator)
+        if at is None:
+            continue
+        is_set = operator == "$addToSet" and at.is_equal_findable
+        if operator not in _CARRYING and not is_set:
+            places.refuse(operator, (text_of(value) or "$").lstrip("$"), at)
+        made.fields[part[0]] = at
+        if operator in ("$push", "$addToSet"):
+            made.fields[part[0]] = Node()
+            made.fields[part[0]].each = at
+    return made if made.is_sealed else None
+
+
+def _key(places: Places, value: Any, node: Node, what: str) -> Node | None:
+    """What groups are made by: values whose ciphertexts are equal when they are."""
+    is_bare, found = places.bare(value, node)
+    if not is_bare:
+        places.check_expression(value, node, what)
+    if found is not None and not found.is_equal_findable:
+        places.refuse(what, (text_of(value) or "$").lstrip("$"), found)
+    return found
+
+
+def _joined(
+    places: Places, name: str, body: Group | None, node: Node | None, foreign: Foreign
+) -> Node | None:
+    if body is None:
+        return node
+    other = foreign(text_of(body.get("from")) or "")
+    ends: list[tuple[str, Node | None]]
+    if name == "$lookup":
+        ends = [("localField", node), ("foreignField", other)]
+        if body.get("let") is not None:
+            places.check_expression(body.get("let"), node, "$lookup")
+    else:
+        ends = [("connectFromField", other), ("connectToField", other)]
+        if body.get("startWith") is not None:
+            places.check_expression(body.get("startWith"), node, name)
+        encrypt_filter(places, body.group("restrictSearchWithMatch"), other)
+    for field, at in ends:
+        path = text_of(body.get(field))
+        found = None if path is None else places.find(at, path, name)
+        if found is not None:
+            places.refuse(name, path or "", found)
+    other = encrypt_pipeline(places, body.group("pipeline"), other, foreign)
+    target = text_of(body.get("as"))
+    if target is None:
+        return node
+    made = Node() if node is None else _copy(node)
+    if other is None:
+        if "." not in target:
+            made.fields.pop(target, None)
+    else:
+        at = made
+        *parents, last = target.split(".")
+        for part in parents:
+            at.fields[part] = _copy(at.fields[part]) if part in at.fields else Node()
+            at = at.fields[part]
+        at.fields[last] = Node()
+        at.fields[last].each = other
+    return made if made.is_sealed else None
+
+
+def _changes(node: Node | None) -> Node | None:
+    """What is encrypted in the events of a change stream."""
+    if node is None:
+        return None
+    made, description = Node(), Node()
+    description.fields["updatedFields"] = node
+    made.fields = {"fullDocument": node, "fullDocumentBeforeChange": node, "updateDescription": description}
+    return made
+
+
+def _both(node: Node | None, other: Node | None) -> Node | None:
+    if node is None or other is None:
+        return node or other
+    made = _copy(node)
+    made.merge(other, "$unionWith")
+    return made
+
+
+def _refuse_named(places: Places, item: list[Any], node: Node, what: str) -> None:
+    """Refuse a stage that is not known here, if it names anything that is encrypted."""
+    places.check_expression(item[1], node, what)
+    queue = [item]
+    for current in queue:
+        inner = opened(current)
+        for part in inner.items if inner is not None else ():
+            for path in (part[0], text_of(part[1]) or ""):
+                if path and path[:1] != "$":
+                    found = places.find(node, path, what)
+                    if found is not None:
+                        places.refuse(what, path, found)
+            queue.append(part)

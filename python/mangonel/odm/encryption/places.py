@@ -1,0 +1,222 @@
+"""What a path of a command means in a model: the encrypted value that it leads to, or that lies beneath it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from mangonel.odm.encryption.elements import (
+    ARRAY,
+    CODE,
+    DOCUMENT,
+    NULL,
+    SCOPED,
+    UNDEFINED,
+    Group,
+    Pending,
+    is_encrypted,
+    opened,
+    text_of,
+)
+from mangonel.odm.errors import UnsupportedOption, ValidationError
+from mangonel.odm.model.encrypted import Encrypted, Node, check_key
+
+# What a data key cannot encrypt: it stays as it is.
+_NOTHING = (NULL, UNDEFINED)
+
+
+class Places:
+    """What the parts of one command have in common: the model, and the values that are to be encrypted.
+
+    Attributes:
+        name: the model's, for messages.
+        root: what is encrypted in its documents.
+        pending: what was found to be encrypted.
+        names: values of the document's own fields, by key, as far as the command says them: names of keys.
+    """
+
+    def __init__(self, name: str, root: Node) -> None:
+        self.name = name
+        self.root = root
+        self.pending: list[Pending] = []
+        self.names: dict[str, str] = {}
+
+    def refuse(self, what: str, path: str, node: Node | None = None) -> NoReturn:
+        """Raise the error of an operator that cannot work on a path."""
+        rule = None if node is None else node.rule
+        how = "is encrypted" if rule is None else f'is encrypted by "{rule.algorithm}"'
+        if rule is None and node is not None:
+            how = "has encrypted parts"
+        able = {
+            "deterministic": "==, !=, in_() and not_in()",
+            "indexed": "==, !=, in_() and not_in()",
+            "range": "<, <=, >, >=, == and between()",
+        }.get(rule.algorithm if rule is not None else "", "is_none() and exists()")
+        raise UnsupportedOption(
+            f"{what} cannot work on {self.name}.{path}, which {how}: the server sees no value; {able} can"
+        )
+
+    def step(self, node: Node, part: str) -> Node | None:
+        """Return what one part of a path leads to."""
+        if part.isdigit() or part[:1] == "$":
+            if node.each is not None:
+                return node.each
+            if part not in node.fields and node.values is None:
+                # A position in a list that something else is beside.
+                return node
+        while node.each is not None and part not in node.fields:
+            node = node.each
+        found = node.fields.get(part)
+        return found if found is not None else node.values
+
+    def find(self, node: Node | None, path: str, what: str = "a path", before: str = "") -> Node | None:
+        """Return what a path leads to, if anything of it is encrypted.
+
+        Raises:
+            UnsupportedOption: it leads into an encrypted value.
+        """
+        for part in path.split("."):
+            if node is None:
+                return None
+            if node.rule is not None:
+                self.refuse(what, before + path, node)
+            node = self.step(node, part)
+        return node if node is not None and node.is_sealed else None
+
+    # Values.
+
+    def store(self, value: Any, node: Node | None, path: str, what: str | None = None) -> Any:
+        """Return a value with what is to be encrypted in it.
+
+        Args:
+            value: of an element.
+            node: what of it is encrypted.
+            path: where it stands, for messages.
+            what: the operator that compares it; None where it is stored.
+        """
+        if node is None or not node.is_sealed:
+            return value
+        if isinstance(value, tuple) and (value[0] in _NOTHING or is_encrypted(value)):
+            return value
+        item = [path, value]
+        group = opened(item)
+        if node.rule is not None:
+            if group is not None:
+                raise ValidationError(
+                    f"expected a value that is no document and no array to encrypt, got one at $.{path}"
+                )
+            return self._sealed(value, node, path, what)
+        if group is None:
+            # An element, where a list is expected: so operands and operators have it.
+            return value if node.each is None else self.store(value, node.each, path, what)
+        for inner in group.items:
+            if group.kind == ARRAY:
+                part = node.each if node.each is not None else node
+                inner[1] = self.store(inner[1], part, path, what)
+            else:
+                inner[1] = self.store(inner[1], self.step(node, inner[0]), f"{path}.{inner[0]}", what)
+        return group
+
+    def document(self, group: Group, node: Node | None) -> None:
+        """Encrypt what is to be in a whole document."""
+        if node is None:
+            return
+        for item in group.items:
+            part = node.fields.get(item[0]) or node.values
+            if part is not None:
+                item[1] = self.store(item[1], part, item[0])
+
+    def _sealed(self, value: Any, node: Node, path: str, what: str | None) -> Pending:
+        rule: Encrypted = node.rule  # type: ignore[assignment]  # its callers looked
+        if what is not None and rule.algorithm not in ("deterministic", "indexed"):
+            self.refuse(what, path, node)
+        query = "equality" if what is not None and rule.algorithm == "indexed" else None
+        return self.pend(value, rule, path, query)
+
+    def pend(self, value: Any, rule: Encrypted, path: str, query: str | None) -> Pending:
+        """Note a value that is to be encrypted."""
+        found = Pending(value, rule, self._key(rule, path), query)
+        self.pending.append(found)
+        return found
+
+    def _key(self, rule: Encrypted, path: str) -> Any:
+        if rule.key_field is not None:
+            name = self.names.get(rule.key_field)
+            if name is None:
+                raise UnsupportedOption(
+                    f"cannot tell the key of {self.name}.{path}: its name is in {rule.key_field!r}, found no such text "
+                    f"in the document or in the query; add the condition {self.name}.{rule.key_field} == …"
+                )
+            return name
+        key = rule.key
+        if callable(key):
+            key = key()
+            check_key(key)
+        return key
+
+    def note_names(self, group: Group | None) -> None:
+        """Remember the texts that a document, or a query for equal values, says of its fields."""
+        for item in group.items if group is not None else ():
+            text = text_of(item[1])
+            if text is None and (inner := opened(item)) is not None and item[0][:1] != "$":
+                text = text_of(inner.get("$eq")) if inner.kind == DOCUMENT else None
+            if text is not None:
+                self.names[item[0]] = text
+            elif item[0] == "$and" and (parts := opened(item)) is not None:
+                for part in parts.items:
+                    self.note_names(opened(part))
+
+    # Expressions.
+
+    def bare(self, value: Any, node: Node | None) -> tuple[bool, Node | None]:
+        """Return whether an expression is only the path of a field, and what is encrypted there."""
+        text = text_of(value)
+        if text is None or text[:1] != "$":
+            return False, None
+        path = _path_of_text(text)
+        if path is None:
+            return True, None
+        if path == "":
+            return True, node
+        return True, self.find(node, path, f"the expression {text}")
+
+    def check_expression(self, value: Any, node: Node | None, what: str) -> None:
+        """Refuse an expression that computes with something encrypted.
+
+        Raises:
+            UnsupportedOption: it does.
+        """
+        if node is None:
+            return
+        queue: list[Any] = [["", value]]
+        for item in queue:
+            text = text_of(item[1])
+            if text is not None and item[0] != "$literal":
+                named = item[0] in ("$getField", "field", "$setField", "$unsetField")
+                path = text if named and text[:1] != "$" else _path_of_text(text)
+                if path is not None and (path == "" or self.find(node, path, what) is not None):
+                    self.refuse(what, path or "(whole documents)", self.find(node, path) if path else node)
+                continue
+            inner = opened(item)
+            if inner is not None and item[0] != "$literal":
+                queue += inner.items
+            elif isinstance(item[1], tuple) and item[1][0] in (CODE, SCOPED):
+                self.check_code(item[1][1].decode(errors="replace"), node, what)
+
+    def check_code(self, code: str, node: Node | None, what: str) -> None:
+        """Refuse a program for the server that names an encrypted field."""
+        if node is None:
+            return
+        for path, part in node.rules():
+            last = path.rpartition(".")[2] if path[-1:] not in "]*" else path.partition(".")[0]
+            if re.search(rf"(?<![\w$]){re.escape(last)}(?![\w$])", code):
+                self.refuse(what, path, part)
+
+
+def _path_of_text(text: str) -> str | None:
+    """The path that a text of an expression means; "" for the whole document, None for none."""
+    if text[:2] == "$$":
+        name, _, path = text[2:].partition(".")
+        # Other variables have what an expression gave them, which was looked at where it stands.
+        return path if name in ("ROOT", "CURRENT") else None
+    return text[1:] if text[:1] == "$" else None

@@ -1,0 +1,163 @@
+"""What the port of a model with encrypted fields does: whatever is sent through its collection has them encrypted.
+
+That port stands between the collection and the client's, so every operation of the mapper goes through it, and models
+without such fields never meet it. Must not know: libmongocrypt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel import _core
+from mangonel._faces.encrypting import FieldPort
+from mangonel.errors import ConfigurationError
+from mangonel.odm.encryption.commands import Analysis
+from mangonel.odm.encryption.elements import Pending, document_of, put_together, take_apart
+from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.encrypted import ALGORITHMS, Node, models_of
+
+if TYPE_CHECKING:
+    from mangonel.encryption._values import ValueCipher
+
+_REMEDY = (
+    'connect(..., auto_encryption_opts=AutoEncryptionOpts(kms_providers, "keys.vault", bypass_query_analysis=True)) '
+    "or connect(..., encryption=ClientEncryption(...), aencryption=AsyncClientEncryption(...))"
+)
+
+
+class FieldCipher:
+    """Encrypts the fields of a model in commands, and decrypts replies."""
+
+    encrypts = True
+
+    def __init__(self, analysis: Analysis, values: ValueCipher) -> None:
+        self._analysis = analysis
+        self._values = values
+
+    async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
+        """Return the command with its fields encrypted; None when there is nothing to encrypt.
+
+        Raises:
+            UnsupportedOption: it asks for what an encrypted field cannot tell. Nothing was sent.
+            EncryptionError: with the reason as its cause. Nothing was sent.
+        """
+        del database
+        found = self._analysis.look(command)
+        if found is None:
+            return None
+        group, places = found
+        for pending in places.pending:
+            await self._value_flow(pending)
+        return put_together(group)[1]
+
+    async def _value_flow(self, pending: Pending) -> None:
+        from mangonel.encryption._values import ValueOptions
+
+        rule, key = pending.rule, pending.key
+        is_name = isinstance(key, str)
+        options = ValueOptions(
+            ALGORITHMS[rule.algorithm],
+            None if is_name else getattr(key, "bytes", key),
+            key if is_name else None,
+            pending.query,
+            rule.contention_factor,
+            None if rule.range is None else _core.encode(rule.range.document),
+        )
+        is_range = pending.query == "range"
+        what = "explicit_encrypt_expression" if is_range else "explicit_encrypt"
+        done = await self._values.encrypt_flow(what, document_of("v", pending.value), options)
+        pending.done = take_apart(done).items[0][1]
+
+    async def decrypt_flow(self, reply: bytes) -> bytes | None:
+        """Return the reply with its fields decrypted; None when there is nothing to decrypt.
+
+        Raises:
+            EncryptionError: with the reason as its cause. The command did run.
+        """
+        return await self._values.decrypt_flow(reply)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def tree_of_collection(collection: str, first: Any = None) -> Node | None:
+    """Return what the models that are stored under a name encrypt, `first` among them."""
+    made: Node | None = None
+    for model in models_of(collection, first):
+        found = encrypted_tree(model)
+        if found is not None:
+            if made is None:
+                made = Node()
+            made.merge(found, model.__name__)
+    return made
+
+
+def database_of(connection: Any, model: Any, is_async: bool) -> Any:
+    """Return the database for a model's collection: the client's own where no field is encrypted.
+
+    Raises:
+        ConfigurationError: there is nobody who could encrypt.
+    """
+    database = connection.database(is_async)
+    name = model.__collection_name__()
+    # Whoever else stores there: documents of several models may be stored by one command.
+    tree = tree_of_collection(name, model)
+    if tree is None and not _leads_to_encrypted(model):
+        return database
+    from mangonel.encryption._values import cipher_of, options_of
+
+    client = connection.clients.get(is_async)
+    options = options_of(client)
+    if options is not None and options._analyses:
+        if tree is not None:
+            _check_maps(options, f"{connection.name}.{name}", tree, model)
+        return database
+    values = cipher_of(client, connection.clients.encryption.get(is_async))
+    if values is None:
+        if tree is None:
+            return database
+        first = next(path for path, _ in tree.rules())
+        raise ConfigurationError(
+            f"cannot use {model.__name__}, whose {first} is encrypted: expected keys, found none; use {_REMEDY}"
+        )
+    analysis = Analysis(model.__name__, name, tree, tree_of_collection)
+    twin = object.__new__(type(client))
+    twin.__dict__.update(vars(client))
+    twin._port = FieldPort(client._core, client._port, FieldCipher(analysis, values))
+    return twin.get_database(connection.name, codec_options=database.codec_options)
+
+
+def _leads_to_encrypted(model: Any) -> bool:
+    """Whether documents that this model's references lead to, which a lookup brings, have encrypted fields."""
+    return any(
+        getattr(field.target, "__is_document__", False) and encrypted_tree(field.target) is not None
+        for field in model.__plan__.fields.values()
+        if field.target is not None
+    )
+
+
+def _check_maps(options: Any, namespace: str, tree: Node, model: Any) -> None:
+    """Refuse a client that encrypts commands itself, but does not know all fields.
+
+    Raises:
+        ConfigurationError: it does not.
+    """
+    known = _paths_of((options._schema_map or {}).get(namespace) or {})
+    fields = ((options._encrypted_fields_map or {}).get(namespace) or {}).get("fields") or ()
+    known |= {field["path"] for field in fields}
+    missing = [path for path, _ in tree.rules() if path not in known]
+    if missing:
+        raise ConfigurationError(
+            f"cannot leave {model.__name__}.{missing[0]} to automatic encryption: expected it in schema_map or "
+            f"encrypted_fields_map of {namespace!r}, as schema_map() and encrypted_fields_map() make them; or set "
+            "bypass_query_analysis=True"
+        )
+
+
+def _paths_of(schema: Any, before: str = "") -> set[str]:
+    found: set[str] = set()
+    for name, rule in (schema.get("properties") or {}).items():
+        if "encrypt" in rule:
+            found.add(before + name)
+        found |= _paths_of(rule, f"{before}{name}.")
+    return found

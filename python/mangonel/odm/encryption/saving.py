@@ -1,0 +1,84 @@
+"""What the smallest update of a document needs where values are encrypted: whole lists, and the names of keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel import _core
+from mangonel.odm.encryption.elements import Group, put_together, take_apart
+from mangonel.odm.expressions.paths import dump
+from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.encrypted import Node
+
+# Operators that find elements by their values.
+_BY_VALUE = ("$pullAll", "$addToSet")
+
+
+def key_filter(document: Any) -> dict[str, Any]:
+    """Return what tells the names of keys that a document has in fields of its own, as far as they were loaded."""
+    cls = document.__class__
+    tree = encrypted_tree(cls)
+    if tree is None:
+        return {}
+    fields, loaded = cls.__plan__.fields, set(_core.odm_loaded(document))
+    found: dict[str, Any] = {}
+    for _, node in tree.rules():
+        name = node.rule.key_field if node.rule is not None else None
+        if name is None:
+            continue
+        field = fields.get(name) or cls.__plan__.by_key[name]
+        if field.name in loaded:
+            found[field.key] = dump(cls, field, held(document, field.name))
+    return found
+
+
+def whole_lists(document: Any, update: bytes) -> bytes:
+    """Return an update that sets a list where it would find elements that no value finds."""
+    tree = encrypted_tree(document.__class__)
+    if tree is None:
+        return update
+    group = take_apart(update)
+    moved: list[str] = []
+    for operator in _BY_VALUE:
+        part = group.group(operator)
+        if part is None:
+            continue
+        for item in list(part.items):
+            if _is_unfindable(_node_at(tree, item[0])):
+                moved.append(item[0])
+                part.items.remove(item)
+    if not moved:
+        return update
+    group.items = [item for item in group.items if not (isinstance(item[1], Group) and not item[1].items)]
+    stored = take_apart(bytes(_core.odm_encode(document)))
+    chosen = group.group("$set")
+    if chosen is None:
+        chosen = Group([])
+        group.items.insert(0, ["$set", chosen])
+    chosen.items += [[path, _value_at(stored, path)] for path in moved]
+    return put_together(group)[1]
+
+
+def _node_at(node: Node | None, path: str) -> Node | None:
+    for part in path.split("."):
+        if node is None:
+            return None
+        is_position = part.isdigit() and node.each is not None
+        node = node.each if is_position else node.fields.get(part) or node.values
+    return node
+
+
+def _is_unfindable(node: Node | None) -> bool:
+    return node is not None and not node.is_equal_findable
+
+
+def _value_at(group: Group, path: str) -> Any:
+    found: Any = group
+    *parents, last = path.split(".")
+    for part in parents:
+        inner = found.group(part)
+        if inner is None:
+            raise ValueError(f"expected a document or list at $.{path}, found none")
+        found = inner
+    return found.get(last)
