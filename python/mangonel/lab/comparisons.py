@@ -48,15 +48,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Bar:
-    """A contender's figure in µs, and how many times ours that is; without a figure, the reason.
-
-    Attributes:
-        kind: "ours", "peer" or "floor".
-    """
+    """A contender's figure in µs, and how many times ours that is; without a figure, the reason."""
 
     key: Key
     name: str
-    kind: str
+    kind: str  # "ours", "peer" or "floor"
     figure: Estimate | None = None
     times: Estimate | None = None
     reason: str = ""
@@ -64,17 +60,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Finding:
-    """A comparison that was played.
-
-    Attributes:
-        best: the fastest peer, whose `times` is this project's lead.
-        now: what holds, in words.
-    """
+    """A comparison that was played."""
 
     comparison: Comparison
     bars: list[Bar] = field(default_factory=list)
-    best: Bar | None = None
-    now: str = ""
+    best: Bar | None = None  # the fastest peer, whose `times` is this project's lead
+    now: str = ""  # what holds, in words
 
 
 def _key(experiment: str, cell: str) -> Key:

@@ -69,31 +69,22 @@ class Codec:
 
 @dataclass(frozen=True)
 class Contender:
-    """One row of the tables.
-
-    Attributes:
-        offers: capability flags.
-        packages: import names it needs; a missing one is the reason shown for its absence.
-        names: names it needs in those packages, as "module:attribute", looked up in the worker.
-        loop: the event loop it runs on, "asyncio" or "uvloop".
-        environment: variables its worker process gets.
-        unsuited: returns why it cannot work with a deployment's URI, or "".
-        copy_of: for the null control, the contender this one repeats under a second name.
-    """
+    """One row of the tables."""
 
     id: str
     title: str
-    offers: frozenset[str]
-    packages: tuple[str, ...] = ()
+    offers: frozenset[str]  # capability flags
+    packages: tuple[str, ...] = ()  # import names it needs; a missing one is the reason shown for its absence
+    # Names it needs in those packages, as "module:attribute", looked up in the worker.
     names: tuple[str, ...] = ()
-    loop: str = ""
+    loop: str = ""  # the event loop it runs on, "asyncio" or "uvloop"
     blocking: Callable[[Target], Adapter] | None = None
     asynchronous: Callable[[Target], Adapter] | None = None
     codec: Callable[[], Codec] | None = None
     program: Callable[[str, Target], str] | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    copy_of: str = ""
-    unsuited: Callable[[str], str] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables its worker process gets
+    copy_of: str = ""  # for the null control, the contender this one repeats under a second name
+    unsuited: Callable[[str], str] | None = None  # returns why it cannot work with a deployment's URI, or ""
 
     @property
     def is_floor(self) -> bool:

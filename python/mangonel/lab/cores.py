@@ -33,22 +33,14 @@ class Places:
 
 @dataclass(frozen=True)
 class Equipment:
-    """The servers of a run that are the lab's own, and where equipment is kept while a site is loaded.
+    """The servers of a run that are the lab's own, and where equipment is kept while a site is loaded."""
 
-    Attributes:
-        pids: processes that run for longer than one experiment.
-    """
-
-    pids: tuple[int, ...]
+    pids: tuple[int, ...]  # processes that run for longer than one experiment
     places: Places
 
     @contextlib.contextmanager
     def placed(self, others: Iterable[int] = ()) -> Iterator[None]:
-        """Keep the servers where they belong within this block; afterwards they are as they were.
-
-        Args:
-            others: further processes to be kept with them.
-        """
+        """Keep the servers and `others` where they belong within this block; afterwards they are as they were."""
         before: dict[int, Collection[int]] = {}
         try:
             for pid in (*self.pids, *others):
@@ -68,10 +60,7 @@ def available() -> list[int]:
 
 
 def places(cores: Collection[int]) -> Places | None:
-    """Return where equipment belongs on a machine with these cores: the last, or of four and more the upper half.
-
-    None for a single core, and where cores are unknown.
-    """
+    """Return where equipment belongs: the last of several cores, of four and more the upper half; None: nowhere."""
     ordered = sorted(cores)
     if len(ordered) < 2:
         return None

@@ -31,21 +31,13 @@ CALLGRIND = ("--tool=callgrind", "--zero-before=getppid", "--dump-before=getsid"
 
 @dataclass(frozen=True)
 class Layout:
-    """How a store runs.
+    """How a store runs."""
 
-    Attributes:
-        store: a name as in `contenders/sites.toml`, without its prefix.
-        durable: acknowledged writes are on the disk.
-        own: MongoDB on a server of its own, which may be stopped; else on the lab's deployment.
-        unix: over a Unix socket where the store has one; MongoDB on a server of its own.
-        tls: encrypted, with a certificate made for it; MongoDB on a server of its own.
-    """
-
-    store: str
-    durable: bool = False
-    own: bool = False
-    unix: bool = False
-    tls: bool = False
+    store: str  # a name as in `contenders/sites.toml`, without its prefix
+    durable: bool = False  # acknowledged writes are on the disk
+    own: bool = False  # MongoDB on a server of its own, which may be stopped; else on the lab's deployment
+    unix: bool = False  # over a Unix socket where the store has one; MongoDB on a server of its own
+    tls: bool = False  # encrypted, with a certificate made for it; MongoDB on a server of its own
 
 
 class Environment:
@@ -73,11 +65,7 @@ class Environment:
         return self._sites[key]
 
     def counted_site(self) -> Site:
-        """Return a site below valgrind's callgrind, a new one each time; it ends with the environment.
-
-        Raises:
-            Missing: there is no valgrind.
-        """
+        """Return a new site below valgrind, which ends with the environment; Missing: there is no valgrind."""
         return self._stack.enter_context(closing(Site(self.url, 1, counted=True)))
 
     def stall(self) -> None:

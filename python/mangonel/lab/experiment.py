@@ -45,38 +45,24 @@ class Size:
 
 @dataclass(frozen=True)
 class Part:
-    """One measurement of an experiment; each contender that offers what it needs gets a row.
-
-    Attributes:
-        needs: capability flags a contender must offer.
-        refuses: flags that keep a contender out.
-        operations: operations per sample; times are divided by it.
-        samples: samples per round. The first is not different from the others: warm-up comes before.
-        unit: what one operation is, for the table.
-        write_concern: stated for everything that writes, "" for reads.
-        meter: whose processor time counts: "self", or "children" for parts that start programs.
-        judge: the figure that contenders are compared by: "wall"; where nothing waits, "client" CPU time, which a
-            busy machine disturbs less; at a constant rate, an extra in µs such as "p50".
-        server: ask the server for its processor time around each sample.
-        bytes_each: of one operation, where speed is told in MB/s too; 0 elsewhere.
-        sleeps: its work is waiting, so that in the brief form all play it at the same moment.
-        rounds: it is played in the first so many rounds alone, since one takes long; 0: in each.
-    """
+    """One measurement of an experiment; each contender that offers what it needs gets a row."""
 
     id: str
     title: str
-    needs: frozenset[str]
-    operations: int
-    samples: int = 3
-    unit: str = "operation"
-    write_concern: str = ""
-    refuses: frozenset[str] = frozenset()
-    meter: str = "self"
+    needs: frozenset[str]  # capability flags a contender must offer
+    operations: int  # operations per sample; times are divided by it
+    samples: int = 3  # samples per round. The first is not different from the others: warm-up comes before
+    unit: str = "operation"  # what one operation is, for the table
+    write_concern: str = ""  # stated for everything that writes, "" for reads
+    refuses: frozenset[str] = frozenset()  # flags that keep a contender out
+    meter: str = "self"  # whose processor time counts: "self", or "children" for parts that start programs
+    # The figure that contenders are compared by: "wall"; where nothing waits, "client" CPU time, which a busy
+    # machine disturbs less; at a constant rate, an extra in µs such as "p50".
     judge: str = "wall"
-    server: bool = True
-    bytes_each: int = 0
-    sleeps: bool = False
-    rounds: int = 0
+    server: bool = True  # ask the server for its processor time around each sample
+    bytes_each: int = 0  # of one operation, where speed is told in MB/s too; 0 elsewhere
+    sleeps: bool = False  # its work is waiting, so that in the brief form all play it at the same moment
+    rounds: int = 0  # it is played in the first so many rounds alone, since one takes long; 0: in each
 
     def is_due(self, turn: int) -> bool:
         """Return whether it is played in a round of that number."""
@@ -239,39 +225,30 @@ class Task:
 
 
 class Experiment:
-    """A subject of measurement. Raise `version` when the work changes: two versions do not compare.
-
-    Attributes:
-        dataset: a collection of `fixtures.py` that is filled before, or "" for a new one in each worker.
-        brief_dataset: the one of the brief form, where that is another.
-        references: contenders that the others are compared with, the first that plays; each of them plays twice,
-            and the second time is the null control. Empty: the drivers' own references.
-        shows: what the figures tell and what they do not, for the report.
-        full_rounds: rounds of the full form, unless rounds were asked for; 0: the lab's.
-        short_budget: seconds for all rounds in the short form, unless rounds were asked for; 0: what the lab has.
-        together: in the brief form all contenders are there at once; else one plays after the other.
-        own_process: its workers leave with it, since they keep servers or are asked for their memory.
-        at_once: how many get ready for a part at the same time.
-        loads_site: a load from other processes meets a site, so equipment is kept off the site's cores, see `cores`.
-        passes: samples of each part that the brief form takes at least.
-        brief_s: seconds that the brief form takes at least, by which time is shared out.
-    """
+    """A subject of measurement. Raise `version` when the work changes: two versions do not compare."""
 
     id: str = ""
     version: int = 1
     title: str = ""
+    # A collection of `fixtures.py` that is filled before, or "" for a new one in each worker.
     dataset: str = ""
-    brief_dataset: str = ""
+    brief_dataset: str = ""  # the one of the brief form, where that is another
+    # Contenders that the others are compared with, the first that plays; each of them plays twice, and the
+    # second time is the null control. Empty: the drivers' own references.
     references: tuple[str, ...] = ()
-    shows: str = ""
+    shows: str = ""  # what the figures tell and what they do not, for the report
+    # Seconds for all rounds in the short form, unless rounds were asked for; 0: what the lab has.
     short_budget: float = 0.0
-    full_rounds: int = 0
+    full_rounds: int = 0  # rounds of the full form, unless rounds were asked for; 0: the lab's
+    # In the brief form all contenders are there at once; else one plays after the other.
     together: bool = True
+    # Its workers leave with it, since they keep servers or are asked for their memory.
     own_process: bool = False
-    at_once: int = 2
+    at_once: int = 2  # how many get ready for a part at the same time
+    # A load from other processes meets a site, so equipment is kept off the site's cores, see `cores`.
     loads_site: bool = False
-    passes: int = 3
-    brief_s: float = 5.0
+    passes: int = 3  # samples of each part that the brief form takes at least
+    brief_s: float = 5.0  # seconds that the brief form takes at least, by which time is shared out
     #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 

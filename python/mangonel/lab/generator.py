@@ -59,11 +59,7 @@ class Connection:
             raise WrongAnswer("a request did not fit into the socket's buffer")
 
     def receive(self) -> bytes | None:
-        """Return the body once the answer is complete, None before.
-
-        Raises:
-            WrongAnswer: the status is not 200, or the connection ended early.
-        """
+        """Return the body once the answer is complete, None before; WrongAnswer: it is not 200, or ended early."""
         try:
             data = self.socket.recv(RECEIVE)
         except BlockingIOError:
@@ -138,11 +134,7 @@ class Load:
         self._deepest = 0
 
     def run(self) -> dict[str, Any]:
-        """Send them all, and return what was seen; times in µs.
-
-        Raises:
-            WrongAnswer: an answer is not 200, has another body, or does not come.
-        """
+        """Send them all, and return what was seen, in µs; WrongAnswer: one is not 200, has another body, or lacks."""
         if self._rate and not self._keep_alive:
             raise ValueError(
                 "a constant rate needs connections that stay: the time to open one is not the site's"

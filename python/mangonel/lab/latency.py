@@ -27,14 +27,7 @@ class Latencies:
     """Durations in ns, from 100 ns to two minutes with three digits; longer ones count as two minutes."""
 
     def __init__(self, encoded: Iterable[str] = ()) -> None:
-        """Begin empty, or with everything that other histograms hold.
-
-        Args:
-            encoded: histograms as `encode` returned them.
-
-        Raises:
-            ModuleNotFoundError: the package `hdrhistogram` is missing; `mangonel[lab]` brings it.
-        """
+        """Begin empty, or with everything that other histograms hold, as `encode` returned them."""
         from hdrh.histogram import HdrHistogram
 
         self._kept: Any = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
@@ -58,20 +51,16 @@ class Latencies:
 
 @dataclass
 class Paced:
-    """What calls at a constant rate showed.
-
-    Attributes:
-        response: from when a call was due to its answer: what a user feels.
-        service: from when it began to its answer: what a closed loop would have reported.
-        lag: how late the generator itself was where nothing kept it; its own fault, not the contender's.
-        backlog_s: seconds from the last call's due time to the last answer.
-    """
+    """What calls at a constant rate showed."""
 
     rate: float
+    # From when a call was due to its answer: what a user feels.
     response: Latencies = field(default_factory=Latencies)
+    # From when it began to its answer: what a closed loop would have reported.
     service: Latencies = field(default_factory=Latencies)
+    # How late the generator itself was where nothing kept it; its own fault, not the contender's.
     lag: Latencies = field(default_factory=Latencies)
-    backlog_s: float = 0.0
+    backlog_s: float = 0.0  # seconds from the last call's due time to the last answer
 
     def histograms(self) -> dict[str, str]:
         """Return what a task hands to the result file."""

@@ -36,24 +36,15 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One printed figure.
+    """One printed figure."""
 
-    Attributes:
-        stack: as the article called it.
-        what: the column or program.
-        value: as printed, in `unit`.
-        part: of the experiment that repeats it in its original form, "" where nothing can.
-        contender: that stands for the stack today, "" where none does.
-        more: further printed columns by name.
-    """
-
-    stack: str
-    what: str
-    value: float
+    stack: str  # as the article called it
+    what: str  # the column or program
+    value: float  # as printed, in `unit`
     unit: str
-    part: str = ""
-    contender: str = ""
-    more: dict[str, float] = field(default_factory=dict)
+    part: str = ""  # of the experiment that repeats it in its original form, "" where nothing can
+    contender: str = ""  # that stands for the stack today, "" where none does
+    more: dict[str, float] = field(default_factory=dict)  # further printed columns by name
 
 
 @dataclass(frozen=True)
@@ -72,14 +63,11 @@ class Original:
 
 @dataclass(frozen=True)
 class Line:
-    """A printed figure and what stands for it today, in the same unit; None where it was not measured.
-
-    Attributes:
-        more: today's figures by the names of the printed columns, and `inside s`, without what an exit waits for.
-    """
+    """A printed figure and what stands for it today, in the same unit; None where it was not measured."""
 
     figure: Figure
     today: Estimate | None
+    # Today's figures by the names of the printed columns, and `inside s`, without what an exit waits for.
     more: dict[str, float] = field(default_factory=dict)
 
 
@@ -99,11 +87,7 @@ def of_experiment(name: str) -> Original | None:
 
 
 def beside(results: Results, experiment: str, size: int = 50 * 1024 * 1024) -> list[Line]:
-    """Return the printed figures of a comparison, each with today's from the part that repeats it.
-
-    Args:
-        size: bytes of one operation, for figures in MB/s.
-    """
+    """Return the printed figures of a comparison with today's; `size`: bytes of one operation, for MB/s."""
     original = of_experiment(experiment)
     lines = []
     for figure in original.figures if original else ():

@@ -35,19 +35,11 @@ class Channel:
         self.close = connection.close
 
     def send(self, message: Message) -> None:
-        """Write one message.
-
-        Raises:
-            OSError: the other side is gone.
-        """
+        """Write one message; OSError: the other side is gone."""
         self._connection.send_bytes(json.dumps(message).encode())
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, or None when the other side is gone.
-
-        Raises:
-            TimeoutError: nothing arrived within `timeout` seconds.
-        """
+        """Return the next message, None when the other side is gone; TimeoutError: nothing arrived in time."""
         try:
             if not self._connection.poll(timeout):
                 raise TimeoutError(f"no message within {timeout} s")
@@ -75,20 +67,12 @@ class Child:
         theirs.close()
 
     def ask(self, message: Message, timeout: float) -> Message:
-        """Send a message and return the answer.
-
-        Raises:
-            ChildError: the child ended, fell silent or answered with an error.
-        """
+        """Send a message and return the answer; ChildError: the child ended, fell silent or answered with an error."""
         self.tell(message)
         return self.hear(timeout)
 
     def tell(self, message: Message) -> None:
-        """Send a message.
-
-        Raises:
-            ChildError: the child has ended.
-        """
+        """Send a message; ChildError: the child has ended."""
         try:
             self.channel.send(message)
         except (BrokenPipeError, ConnectionResetError):
@@ -107,10 +91,7 @@ class Child:
         return answer
 
     def finish(self, timeout: float = 20.0) -> Message:
-        """Wait for the end and return how it went: exit status, the signal that ended it, last words.
-
-        Closes the channel, which a child that waits for a message takes as the end.
-        """
+        """Close the channel, at which a waiting child ends; return its exit status, signal and last words."""
         self.channel.close()
         killed = False
         try:
@@ -154,8 +135,7 @@ def inherited() -> Channel:
 def serve(opened: Callable[[Message], AbstractContextManager[Callable[[Message], Message]]]) -> int:
     """Answer messages until the stream ends, and return the exit status of a child process.
 
-    Args:
-        opened: takes the first message, and gives what answers the others; an error of either is the answer.
+    `opened` takes the first message, and gives what answers the others; an error of either is the answer.
     """
     channel = inherited()
     order = channel.receive()

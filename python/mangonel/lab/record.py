@@ -29,20 +29,7 @@ Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be played, where, how often and within which time.
-
-    Attributes:
-        budget: seconds after which no further round begins; 0: none.
-        again: how many disturbed rounds of each experiment are played again.
-        delays_ms: round trips to the server that are put in the way, 0 being none.
-        twice: everybody plays under two names, not only the references.
-        plants: slowdowns planted into contenders to test the lab, 0.15 being 15 %.
-        equipment: the servers of its own, and where they are kept while a site is loaded; None: nowhere.
-        only: parts by experiment, where not all are played.
-        cast: contenders by experiment, where not all of them play.
-        all_of_them: no experiment is left out, however late it is: each has as little as it can do with.
-        timeout: seconds that a worker may be silent.
-    """
+    """What is to be played, where, how often and within which time."""
 
     uri: str
     experiments: tuple[str, ...]
@@ -50,16 +37,21 @@ class Plan:
     size: Size
     rounds: int
     seed: int
-    budget: float = 0.0
+    budget: float = 0.0  # seconds after which no further round begins; 0: none
     database: str = "mangonel_lab"
-    timeout: float = TIMEOUT
-    again: int = 0
-    delays_ms: tuple[float, ...] = (0.0,)
-    twice: bool = False
+    timeout: float = TIMEOUT  # seconds that a worker may be silent
+    again: int = 0  # how many disturbed rounds of each experiment are played again
+    delays_ms: tuple[float, ...] = (0.0,)  # round trips to the server that are put in the way, 0 being none
+    twice: bool = False  # everybody plays under two names, not only the references
+    # Slowdowns planted into contenders to test the lab, 0.15 being 15 %.
     plants: dict[str, float] = field(default_factory=dict)
+    # The servers of its own, and where they are kept while a site is loaded; None: nowhere.
     equipment: Equipment | None = None
+    # Parts by experiment, where not all are played.
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # Contenders by experiment, where not all of them play.
     cast: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # No experiment is left out, however late it is: each has as little as it can do with.
     all_of_them: bool = False
 
     def parts(self, experiment: Experiment) -> list[Part]:

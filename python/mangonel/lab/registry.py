@@ -51,11 +51,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def contender(name: str) -> Contender:
-    """Return the contender of that id; `NAME#2` is the same one under a second name.
-
-    Raises:
-        KeyError: there is no such contender.
-    """
+    """Return the contender of that id; `NAME#2` is the same one under a second name. KeyError: there is none."""
     plain = name.removesuffix(AGAIN)
     known = contenders()
     if plain not in known:

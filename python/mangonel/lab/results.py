@@ -22,11 +22,7 @@ FEW_PAIRS = 4  # null controls of an experiment, below which the whole run's are
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return what a result file holds, which may be packed by gzip. A last line that was cut off is left out.
-
-    Raises:
-        ValueError: it is not a result file, or one of another schema.
-    """
+    """Return what a result file holds, packed or not, but for a last line that was cut off; ValueError: it is none."""
     lines: list[Line] = []
     data = path.read_bytes()
     texts = (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
@@ -52,13 +48,7 @@ def form(plan: dict[str, Any]) -> str:
 
 @dataclass
 class Row:
-    """What the rounds of one cell say. Times are in µs per operation, memory in bytes.
-
-    Attributes:
-        rounds: those that count; `content` has the others too.
-        equipment: where what measures was kept, "" for nowhere.
-        closed_ns: how long the contender's client took to close, which is in no other figure.
-    """
+    """What the rounds of one cell say. Times are in µs per operation, memory in bytes."""
 
     key: Key
     name: str
@@ -67,12 +57,13 @@ class Row:
     write_concern: str
     judge: str
     failures: list[str]
-    rounds: list[dict[str, Any]]
+    rounds: list[dict[str, Any]]  # those that count; `content` has the others too
     bytes_each: int = 0
     floor: bool = False
     version: int = 1
     references: Sequence[str] = ()
-    equipment: str = ""
+    equipment: str = ""  # where what measures was kept, "" for nowhere
+    # How long the contender's client took to close, which is in no other figure.
     closed_ns: list[int] = field(default_factory=list)
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     estimates: dict[str, Estimate | None] = field(default_factory=dict)
@@ -128,11 +119,7 @@ class Results:
         return next((named[name] for name in wanted if name in named), None)
 
     def null(self, rows: list[Row], name: str = "") -> Estimate | None:
-        """Return the ratio of a contender to itself under its second name: the noise floor of a table.
-
-        Args:
-            name: of which contender; by default the reference, or else the first that played twice.
-        """
+        """Return a contender's ratio to itself under its second name, by default the reference's: the noise floor."""
         reference = self.reference(rows)
         wanted = name or (reference.key[2] if reference else "")
         twice = [row for row in rows if row.key[2].endswith(registry.AGAIN)]

@@ -29,42 +29,30 @@ NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good 
 
 @dataclass
 class Player:
-    """A contender in its worker.
-
-    Attributes:
-        scratch: what its worker writes to, as the fixtures inspect it.
-        out: it plays no more, in this part.
-    """
+    """A contender in its worker."""
 
     contender: Contender
     child: Child
-    scratch: str
+    scratch: str  # what its worker writes to, as the fixtures inspect it
     digest: str = ""
-    out: bool = False
+    out: bool = False  # it plays no more, in this part
     samples: list[Message] = field(default_factory=list)
 
 
 @dataclass
 class Round:
-    """One round of an experiment; an interleaved one has passes, whose numbers count as rounds.
-
-    Attributes:
-        instead_of: the disturbed round that it is played again for.
-        until: when an interleaved one should be over, by the monotonic clock.
-        lean: time is short, so only few play.
-        looks: the fixed loop's ns before each part, or pass, by number.
-        digests: of what was answered and written, by part and contender.
-        seldom_s: seconds that parts took which the next round has not.
-    """
+    """One round of an experiment; an interleaved one has passes, whose numbers count as rounds."""
 
     experiment: Experiment
     number: int
-    instead_of: int | None = None
-    until: float = math.inf
-    lean: bool = False
+    instead_of: int | None = None  # the disturbed round that it is played again for
+    until: float = math.inf  # when an interleaved one should be over, by the monotonic clock
+    lean: bool = False  # time is short, so only few play
+    # The fixed loop's ns before each part, or pass, by number.
     looks: dict[int, list[int]] = field(default_factory=dict)
+    # Of what was answered and written, by part and contender.
     digests: dict[str, dict[str, str]] = field(default_factory=dict)
-    seldom_s: float = 0.0
+    seldom_s: float = 0.0  # seconds that parts took which the next round has not
 
     @property
     def turn(self) -> int:
@@ -73,23 +61,16 @@ class Round:
 
 @dataclass
 class Samples:
-    """One part of a round with those who play it.
-
-    Attributes:
-        part: as workers know it.
-        named: as tables name it.
-        ask: asks the fixtures.
-        position: of the first player among all of the round.
-    """
+    """One part of a round with those who play it."""
 
     round: Round
-    part: Part
-    named: Part
+    part: Part  # as workers know it
+    named: Part  # as tables name it
     players: list[Player]
     record: Record
-    ask: Callable[[Message], Message]
+    ask: Callable[[Message], Message]  # asks the fixtures
     shuffle: random.Random
-    position: int = 0
+    position: int = 0  # of the first player among all of the round
 
     def __post_init__(self) -> None:
         plan = self.record.plan
@@ -99,11 +80,7 @@ class Samples:
         self.first = self.round.number * (1 if self.fixed else PASSES)
 
     def take(self, until: float) -> None:
-        """Get ready, take samples, check what was written.
-
-        Args:
-            until: when no further pass begins, by the monotonic clock, however wide the intervals are.
-        """
+        """Get ready, take samples, in passes until that moment of the monotonic clock, check what was written."""
         self._get_ready()
         # Two samples of each make an interval that says next to nothing.
         least = max(self.experiment.passes, 3 if self.record.plan.all_of_them else 0)

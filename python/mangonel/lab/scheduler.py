@@ -114,11 +114,7 @@ class Scheduler:
         self._best_loop = math.inf
 
     def run(self) -> Record:
-        """Play all rounds, or as many as the budget allows, and return the record.
-
-        Raises:
-            ChildError: the deployment cannot be reached. Experiments that fail are in the record instead.
-        """
+        """Play all rounds, or as many as the budget allows; ChildError: the deployment cannot be reached."""
         self._fixtures = Child(FIXTURES)
         try:
             self._greet()

@@ -80,9 +80,6 @@ def cpu_ns(pid: int) -> int:
     """Return the processor time of a process in ns, that of threads which have ended included.
 
     What /proc/PID/task tells leaves those out: a server with a thread for each connection seems to work less the
-    sooner its clients leave.
-
-    Raises:
-        OSError: there is no such process.
+    sooner its clients leave. OSError: there is no such process.
     """
     return time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK)

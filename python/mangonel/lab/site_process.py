@@ -18,24 +18,14 @@ BACKLOG = 1024  # the load's connections arrive at once
 
 
 class SiteProcess:
-    """A module that prints its port when it is up, serves, and ends with its standard input.
-
-    Args:
-        arguments: the module and what it is told on its command line.
-        before: a command in front of the interpreter.
-        environment: None for this process's own.
-        errors: a descriptor for its error output, None for ours.
-
-    Raises:
-        RuntimeError: it ended before it was up.
-    """
+    """A module that prints its port when it is up, serves, and ends with its input; RuntimeError: it ended before."""
 
     def __init__(
         self,
-        *arguments: str,
-        before: Sequence[str] = (),
+        *arguments: str,  # the module and what it is told on its command line
+        before: Sequence[str] = (),  # a command in front of the interpreter
         environment: Mapping[str, str] | None = None,
-        errors: int | None = None,
+        errors: int | None = None,  # a descriptor for its error output
     ) -> None:
         self._name = arguments[0]
         self.process = subprocess.Popen(

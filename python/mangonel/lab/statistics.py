@@ -41,11 +41,7 @@ class Estimate:
         return figure < self.low or figure > self.high
 
     def wider(self, reach: float) -> Estimate:
-        """Return a ratio whose interval also holds a source of variance that its own values do not show.
-
-        Args:
-            reach: how far that alone would reach from the value, as a logarithm.
-        """
+        """Return a ratio whose interval also holds another source of variance, of such a reach as a logarithm."""
         if reach <= 0 or self.value <= 0:
             return self
         below = math.log(self.value / max(self.low, TINY))
@@ -80,11 +76,7 @@ def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
 
 
 def middle_ratio(above: Samples, below: Samples) -> float:
-    """Return the median ratio of two contenders, paired by the number of the round both have played.
-
-    Raises:
-        ValueError: they have no round in common.
-    """
+    """Return the median ratio of two contenders, paired by round; ValueError: they have no round in common."""
     shared = above.keys() & below.keys()
     if not shared:
         raise ValueError("expected at least one round in common, got none")

@@ -50,15 +50,9 @@ class AbRun:
 
 
 def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -> AbRun:
-    """Send so many requests with `ab`, no keep-alive and no cookies.
+    """Send so many requests with `ab`, no keep-alive and no cookies; RuntimeError: one failed.
 
-    Args:
-        same_length: every answer is as long as the first, and another length is a failure. Without it `ab` gets `-l`:
-            it would count answers that differ by design as failed.
-
-    Raises:
-        RuntimeError: a request failed; the figure would mean nothing.
-        Missing: there is no `ab`.
+    `same_length`: another length than the first answer's is a failure, which it is not where they differ by design.
     """
     length = [] if same_length else ["-l"]
     found = _run("ab", "-q", "-s", "60", *length, "-n", str(requests), "-c", str(at_once), url)
@@ -73,15 +67,7 @@ def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -
 
 
 def run_wrk(url: str, seconds: float, at_once: int, *, script: str = "") -> float:
-    """Load a site with `wrk` over connections that stay, and return its requests per second.
-
-    Args:
-        script: path of a Lua program that makes the requests, as one with cookies.
-
-    Raises:
-        RuntimeError: an answer was not 2xx, or a connection failed.
-        Missing: there is no `wrk`.
-    """
+    """Load a site with `wrk`, perhaps by a Lua script; return its requests per second. RuntimeError: one was wrong."""
     words = ["-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s"]
     found = _run("wrk", *words, *(["-s", script] if script else []), url)
     wrong = _WRK_WRONG.search(found.stdout)
@@ -105,23 +91,15 @@ def _end(output: bytes) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the generator saw.
+    """What the generator saw."""
 
-    Attributes:
-        seconds: from the first request, or its intended moment, to the last answer.
-        latencies_us: one for each answer, in ascending order; at a constant rate from the intended moment.
-        services_us: the same from the moment of sending: what a closed loop would have told.
-        lags_us: how late the generator sent, ascending; empty for closed loops.
-        waiting: the most requests that were due and had no connection free.
-        cpu_s: the generator's own processor time.
-    """
-
-    seconds: float
+    seconds: float  # from the first request, or its intended moment, to the last answer
+    # One for each answer, in ascending order; at a constant rate from the intended moment.
     latencies_us: list[int]
-    services_us: list[int]
-    lags_us: list[int]
-    waiting: int
-    cpu_s: float
+    services_us: list[int]  # the same from the moment of sending: what a closed loop would have told
+    lags_us: list[int]  # how late the generator sent, ascending; empty for closed loops
+    waiting: int  # the most requests that were due and had no connection free
+    cpu_s: float  # the generator's own processor time
 
     @property
     def is_void(self) -> bool:
@@ -161,11 +139,7 @@ class Seen:
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
-    """Return the smallest value that is not exceeded by `share` per cent of the values (nearest rank).
-
-    Raises:
-        ValueError: there are no values.
-    """
+    """Return the smallest value that `share` per cent of the values do not exceed (nearest rank)."""
     if not ordered:
         raise ValueError("expected at least one value, got none")
     # Parts per million, since 99.9 of 100 times 1000 is not 999 in floating point.
@@ -184,21 +158,7 @@ def generate(
     expected: str | None = None,
     seconds: float = TIMEOUT - 10,
 ) -> Seen:
-    """Load a local site from a process of its own, and look at every answer.
-
-    Args:
-        port: on 127.0.0.1.
-        requests: how many altogether.
-        at_once: connections; at a constant rate the most that may be busy.
-        rate: requests per second at even intervals; 0: each connection sends when its answer is there.
-        keep_alive: keep connections; otherwise each request opens one, as `ab` does.
-        targets: paths and cookies, taken in turn.
-        expected: the body of every answer; None looks at the status alone.
-        seconds: the most it may take.
-
-    Raises:
-        RuntimeError: an answer was wrong, or did not come.
-    """
+    """Load a local site from a process of its own, as `generator.Load` says; RuntimeError: an answer was wrong."""
     order: dict[str, Any] = {"port": port, "requests": requests, "at_once": at_once, "rate": rate}
     order |= {"keep_alive": keep_alive, "targets": list(targets), "expected": expected, "seconds": seconds}
     with tempfile.TemporaryFile() as words, cores.kept("load"):

@@ -20,10 +20,7 @@ NAMES_AT_MOST = 26  # columns that the names of parts and contenders have
 
 
 def list_command(options: argparse.Namespace) -> int:
-    """Print experiments with their parts and contenders; then every contender.
-
-    With the names of experiments, or `--why`, also which pairs are not possible and why not.
-    """
+    """Print experiments, their parts and contenders; for some, or with `--why`, also who cannot play and why."""
     check("experiment", options.experiments, registry.experiments())
     with installing_nothing():
         _list(options)

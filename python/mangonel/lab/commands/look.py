@@ -184,22 +184,15 @@ SMALLEST = 0.03
 
 @dataclass(frozen=True)
 class Change:
-    """One cell in both runs.
-
-    Attributes:
-        ratio: of the time after over the time before; more than 1 is slower.
-        noise: how far from 1 a ratio may be without meaning anything.
-        relative: compared is the ratio to the reference of the same run, not the time itself.
-        stands: the change is beyond the noise.
-    """
+    """One cell in both runs."""
 
     key: Key
     title: str
     name: str
-    ratio: Estimate
-    noise: float
-    relative: bool
-    stands: bool = False
+    ratio: Estimate  # of the time after over the time before; more than 1 is slower
+    noise: float  # how far from 1 a ratio may be without meaning anything
+    relative: bool  # compared is the ratio to the reference of the same run, not the time itself
+    stands: bool = False  # the change is beyond the noise
 
     @property
     def word(self) -> str:

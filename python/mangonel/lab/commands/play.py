@@ -54,11 +54,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def play(given: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
-    """Play what the arguments say and return what the result file holds, and the exit status.
-
-    Args:
-        changes: fields of the plan that the command decides, not its user.
-    """
+    """Play what the arguments say; return the result file's content and the exit status. `changes` are the plan's."""
     if given.output is None:
         given.output = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     options = argparse.Namespace(**{**UNSAID, **vars(given)})

@@ -34,11 +34,7 @@ async def each(found: Any) -> AsyncIterator[Any]:
 
 
 def at_once(steps: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a coroutine that has nothing to wait for.
-
-    Raises:
-        RuntimeError: it waited.
-    """
+    """Return the result of a coroutine that has nothing to wait for; RuntimeError: it waited."""
     try:
         steps.send(None)
     except StopIteration as end:

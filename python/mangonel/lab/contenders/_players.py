@@ -39,10 +39,7 @@ class Player:
 
     `hello` and `find_one` do it so many times and return the last answer, `find_many` and `count` how many documents
     there are, bulk writes their result, `upload` the file's id; a file from disk has its name for an id.
-
-    Args:
-        buckets: the class of its buckets, as "module:name"; "" where files have verbs of their own.
-        bucket: the bucket's name.
+    `buckets` is the class of its buckets, as "module:name", or "" where files have verbs of their own.
     """
 
     def __init__(self, client: Any, buckets: str, target: Target, bucket: str) -> None:
@@ -92,10 +89,7 @@ class Player:
         await wait(self._corpus.insert_many(documents))
 
     def models(self, documents: list[Document], database: str = "", *, mixed: bool = False) -> list[Any]:
-        """Return an insert of each document, and with `mixed` a replacement and a deletion behind it.
-
-        With a database they are for the client's bulk write, mixed ones over ten collections.
-        """
+        """Return an insert of each, `mixed` with replacement and deletion behind; a client's are in ten collections."""
         driver: Any = self._driver
         found: list[Any] = []
         for number, document in enumerate(documents):
@@ -311,11 +305,7 @@ PLAYERS: dict[str, tuple[type[Player], str, str]] = {
 
 
 async def open_player(contender: str, target: Target, bucket: str = BUCKET) -> Any:
-    """Return a contender's player, connected; on its event loop where it has one.
-
-    Raises:
-        KeyError: nobody said how this contender does the tasks.
-    """
+    """Return a contender's player, connected; on its event loop where it has one. KeyError: it plays no such tasks."""
     if contender == "raw-socket":
         return RawPlayer(target, bucket)
     player, client, buckets = PLAYERS[contender]

@@ -32,11 +32,7 @@ class Refused(Exception):
 
 
 def address(uri: str) -> tuple[str, int]:
-    """Return host and port of the first server in a URI.
-
-    Raises:
-        ValueError: the URI asks for something a bare socket cannot do.
-    """
+    """Return host and port of the first server in a URI; ValueError: it asks for what a bare socket cannot do."""
     parts = urlsplit(uri)
     if parts.scheme != "mongodb" or parts.username or "tls=true" in parts.query or "ssl=true" in parts.query:
         raise ValueError(
@@ -170,11 +166,7 @@ class Commands:
         return self._message(body, flags=EXHAUST_ALLOWED if batching.exhaust else 0)
 
     def documents(self, reply: memoryview) -> list[dict[str, Any]]:
-        """Return the documents of a reply, decoded; for checking only.
-
-        Raises:
-            Refused: the server answered with an error.
-        """
+        """Return the documents of a reply, decoded, for checking only; Refused: the server answered with an error."""
         answer: dict[str, Any] = self._bson.decode(bytes(reply[BODY:]))
         if answer.get("ok") != 1 or answer.get("writeErrors"):
             raise Refused(str(answer.get("errmsg") or answer.get("writeErrors")))

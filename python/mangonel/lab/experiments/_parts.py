@@ -26,9 +26,8 @@ TABLES: dict[str, dict[str, Any]] = tomllib.loads(
 class Tabled(Experiment):
     """An experiment of the tables.
 
-    Args:
-        play: makes the task of a part; or what does by the beginning of the part's name, the first that fits.
-        further: returns figures beside those of the table, from these and a size.
+    `play` makes the task of a part, or what does by the beginning of the part's name, the first that fits; `further`
+    returns figures beside those of the table, from these and a size.
     """
 
     def __init__(
@@ -73,17 +72,11 @@ class Tabled(Experiment):
 
 
 class CallsTask(Task):
-    """So many calls of one verb: one at a time, or as many in flight as the name of a part of tasks or threads says.
+    """So many calls of one verb: one at a time, or as many in flight as the name of a part of tasks or threads says."""
 
-    Attributes:
-        verb: of the adapter.
-        leaves: documents that each call adds to the collection.
-        warmth: calls before the first sample, or three times as many as are in flight.
-    """
-
-    verb = "find_one"
-    leaves = 0
-    warmth = 50
+    verb = "find_one"  # of the adapter
+    leaves = 0  # documents that each call adds to the collection
+    warmth = 50  # calls before the first sample, or three times as many as are in flight
 
     def __init__(self, part: Part, bench: Bench, in_flight: int = 0) -> None:
         named = int(part.id.rpartition("-")[2]) if part.id.startswith(("tasks-", "threads-")) else 1
@@ -162,11 +155,7 @@ class SpecTask(Task):
         return {}
 
     def check(self) -> str:
-        """Check what was done last and return its digest.
-
-        Raises:
-            AssertionError: it is not what the task asks for.
-        """
+        """Check what was done last and return its digest; AssertionError: it is not what the task asks for."""
         raise NotImplementedError
 
     def expect(self, what: str, found: Any, expected: Any) -> None:

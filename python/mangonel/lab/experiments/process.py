@@ -66,11 +66,7 @@ class ProgramTask(Task):
         return self._runs * self._inserts if self._inserts else None
 
     def run(self, kind: str) -> None:
-        """Run a program and keep its status and what it told.
-
-        Raises:
-            ProgramError: it raised; a program ended by a signal has done its work before.
-        """
+        """Run a program, keep its status and what it told; ProgramError: it raised. A signal ends it after its work."""
         told, _ = self.start(kind)
         # One that a signal ended before its last line had no exit.
         self._told = {"exit_us": (self._ended - told) / 1000 if told else 0.0}

@@ -227,11 +227,7 @@ class FailoverTask(Task):
         return 1
 
     def extras(self) -> dict[str, float]:
-        """Return the longest write as the time, the election, the longest read, and errors, after a count.
-
-        Raises:
-            AssertionError: nobody was elected, or an acknowledged document is not there.
-        """
+        """Return the longest write, election, longest read, errors; AssertionError: a loss, or none elected."""
         load, election = self._load, self._killer.election_s
         if not election:
             raise AssertionError(f"expected a new primary within {TIMEOUT_S:.0f} s")

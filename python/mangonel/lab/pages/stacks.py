@@ -25,18 +25,13 @@ Render: TypeAlias = Callable[[Iterable[Mapping[str, Any]]], bytes]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the posts are.
-
-    Attributes:
-        name: tells two places of one process apart.
-        newest: the page has the last posts, found by an index.
-    """
+    """Where the posts are."""
 
     uri: str
     database: str
     collection: str
-    name: str = "near"
-    newest: bool = False
+    name: str = "near"  # tells two places of one process apart
+    newest: bool = False  # the page has the last posts, found by an index
 
     @property
     def sort(self) -> dict[str, Any]:

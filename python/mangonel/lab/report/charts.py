@@ -30,18 +30,13 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class Bar:
-    """One row: a name, its figure, and how it is drawn: "ours", "peer", "noise", "failed".
-
-    Attributes:
-        words: what stands at the right, for a duration that is not the whole of it.
-        more: a second part of the bar, such as the server's processor time.
-    """
+    """One row: a name, its figure, and how it is drawn: "ours", "peer", "noise", "failed"."""
 
     name: str
     figure: Estimate | None
     kind: str = "peer"
-    words: str = ""
-    more: float | None = None
+    words: str = ""  # what stands at the right, for a duration that is not the whole of it
+    more: float | None = None  # a second part of the bar, such as the server's processor time
 
     def shown(self, words: Callable[[float], str]) -> str:
         """Return what stands at the right."""
