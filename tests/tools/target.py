@@ -188,7 +188,7 @@ def lines_of(path: Path) -> list[Line]:
     """Return the lines of a list.
 
     Raises:
-        ValueError: a line is none; the message quotes it.
+        ValueError: a row is not of that form; the message quotes it.
     """
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
