@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,10 +72,16 @@ def run(command: Sequence[str | Path], **options: object) -> None:
 
 
 def main_of(main: Callable[[], int]) -> None:
-    """Run a script: a problem is one line and exit status 1, Ctrl-C no traceback."""
+    """Run a script: a problem is one line and exit status 1, a signal no traceback, and nothing goes on after it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         sys.exit(main())
     except Problem as problem:
         sys.exit(f"{Path(sys.argv[0]).name}: {problem}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

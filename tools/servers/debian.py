@@ -54,7 +54,10 @@ def make(folder: Path, packages: Sequence[str], mirror: str = MIRROR) -> Path:
         say(f"installing {', '.join(missing)} in {root}: some minutes")
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         quiet = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "--quiet"]
-        run(entering(root, [*quiet, "update"]))
+        try:
+            run(entering(root, [*quiet, "update"]))
+        except Problem as problem:
+            say(f"{problem}; going on with the lists that are there")
         run(entering(root, [*quiet, "install", "--yes", "--no-install-recommends", *missing]))
         made.write_text(json.dumps([*installed, *missing]))
     return root

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 
 import debian
 from common import ROOT, Problem, main_of, parser_of, run, say
@@ -55,8 +54,6 @@ def main() -> int:
     if options.path:
         print(program)
         return 0
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     data = root / "var/lib/postgresql" / f"data-{os.getpid()}"
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -72,6 +69,8 @@ def main() -> int:
             time.sleep(0.5)
         raise Problem(f"expected both to run, one ended: {tail(data / 'ferretdb.log')}")
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a second one would leave the data behind
         # In the other order, so that FerretDB has its database to the end.
         for process in reversed(processes):
             stop(process)
@@ -167,10 +166,6 @@ def free_port() -> int:
 def tail(path: Path) -> str:
     """Return the end of a log."""
     return path.read_text(errors="replace").strip()[-500:] if path.exists() else "it wrote nothing"
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

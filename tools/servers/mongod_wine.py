@@ -11,7 +11,6 @@ to be below /tmp or /dev/shm, where temporary data is.
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import debian
 from common import add_mongod_options, main_of, parser_of, say, serve
@@ -23,6 +22,7 @@ WHEEL = Wheel(
 WINE = "/usr/lib/x86_64-linux-gnu/wine/wine"
 INSIDE = "/opt/mongod.exe"
 PREFIX = "/root/.wine"
+MADE = "mangonel-made"
 # Wine asks for no display, and for neither of the parts that it would fetch.
 ENVIRONMENT = {
     "HOME": "/root",
@@ -60,15 +60,18 @@ def main() -> int:
     if not inside.exists():
         shutil.copy(mongod, inside)
     environment = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    if not (root / PREFIX.lstrip("/") / "system.reg").exists():
-        say("making Wine's folder: half a minute")
+    prefix = root / PREFIX.lstrip("/")
+    if not (prefix / MADE).exists():
+        say("making Wine's folder: a minute")
+        shutil.rmtree(prefix, ignore_errors=True)  # what a signal cut short would hang
         debian.check(root, ["env", "-i", *environment, WINE, "wineboot", "--init"])
+        (prefix / MADE).touch()
     program = folder / "mongod-7.0"
     program.write_text(
         PROGRAM.format(environment=" ".join(environment), wine=WINE, inside=INSIDE, enter=debian.script(root))
     )
     program.chmod(0o755)
-    return serve(Path(program), options)
+    return serve(program, options)
 
 
 if __name__ == "__main__":
