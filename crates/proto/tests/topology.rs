@@ -243,6 +243,26 @@ fn a_check_asked_for_comes_half_a_second_after_the_last_at_the_earliest() {
 }
 
 #[test]
+fn an_observer_is_woken_once_however_often_it_is_asked_for_a_check() {
+    let mut world = World::new(settings());
+    let wake = Effect::WakeMonitor { address: address("a") };
+    world.connect(0);
+    world.break_line(Failure::Network, 100);
+    world.effects();
+    world.topology.request_checks(at(200));
+    assert_eq!(world.effects(), [wake]);
+    // Each of a thousand servers that fail wakes whoever waits for one, who asks for all of them again.
+    for milliseconds in 201..300 {
+        world.topology.request_checks(at(milliseconds));
+    }
+    assert_eq!(world.effects(), []);
+    // Nor while it is checking: it looks at what was asked for when that is done.
+    world.connect(600);
+    world.topology.request_checks(at(650));
+    assert_eq!(world.effects(), []);
+}
+
+#[test]
 fn a_network_error_of_an_operation_cancels_the_check_and_its_late_reply_is_ignored() {
     let mut world = World::new(settings());
     world.connect(0);

@@ -239,8 +239,10 @@ impl Topology {
     /// Asks for a check of every server as soon as possible: an operation found no suitable one.
     pub fn request_checks(&mut self, now: Instant) {
         for (address, watch) in &mut self.watches {
-            watch.monitor.request_check(now);
-            self.effects.push_back(Effect::WakeMonitor { address: address.clone() });
+            // Whoever waits for a server asks again at each change. To wake all observers each time is work by the square.
+            if watch.monitor.request_check(now) {
+                self.effects.push_back(Effect::WakeMonitor { address: address.clone() });
+            }
         }
     }
 
@@ -389,8 +391,9 @@ impl Topology {
     }
 
     fn request_check(&mut self, address: &Address, now: Instant) {
-        if let Some(watch) = self.watches.get_mut(address) {
-            watch.monitor.request_check(now);
+        if let Some(watch) = self.watches.get_mut(address)
+            && watch.monitor.request_check(now)
+        {
             self.effects.push_back(Effect::WakeMonitor { address: address.clone() });
         }
     }

@@ -259,14 +259,20 @@ impl Monitor {
         Some(Check { description, duration, is_awaited, failure: Some(failure) })
     }
 
-    /// Asks for a check as soon as the least time between two allows it.
-    pub fn request_check(&mut self, now: Instant) {
+    /// Asks for a check as soon as the least time between two allows it. Returns whether a wait for the next one has to
+    /// end earlier for it.
+    pub fn request_check(&mut self, now: Instant) -> bool {
         let earliest = self.earliest(now);
         match self.state {
-            State::Idle | State::Ready => self.next_check = self.next_check.min(earliest),
+            State::Idle | State::Ready => {
+                let is_earlier = earliest < self.next_check;
+                self.next_check = self.next_check.min(earliest);
+                return is_earlier;
+            }
             State::Stopped => {}
             _ => self.is_check_requested = true,
         }
+        false
     }
 
     /// Gives up the connection and the check on it, because the application found the server broken.

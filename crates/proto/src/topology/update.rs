@@ -38,7 +38,7 @@ enum Action {
 use Action::{Check, FromPrimary, Keep, Remove, Sharded, Standalone, WithPrimary, WithoutPrimary};
 
 /// More members than any replica set has (the server allows 50): each of them would be watched by a thread.
-const MOST_MEMBERS: usize = 1_000;
+const MOST_MEMBERS: usize = 100;
 
 /// How the error of a primary begins that was found to be stale.
 pub(super) const STALE: &str = "primary marked stale";
