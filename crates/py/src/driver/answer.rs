@@ -117,7 +117,9 @@ impl Exchange {
     pub(super) fn check_writes(&self, py: Python<'_>) -> PyResult<()> {
         if self.inner.facts().has_write_errors {
             let reply = self.write(py, self.body(py)?)?;
-            return Err(self.labelled(py, failure::write_refused(py, reply)));
+            if let Some(error) = failure::write_refused(py, reply) {
+                return Err(self.labelled(py, error));
+            }
         }
         Ok(())
     }

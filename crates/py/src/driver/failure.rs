@@ -178,15 +178,18 @@ pub fn late<'py>(
     }
 }
 
-/// The exception for a reply with write errors, decoded.
-pub fn write_refused(py: Python<'_>, reply: Py<PyAny>) -> PyErr {
-    from_reply(py, "write_error", reply)
+/// The exception for a reply that has a place for write errors, decoded; none where that place is empty.
+pub fn write_refused(py: Python<'_>, reply: Py<PyAny>) -> Option<PyErr> {
+    match made_of_reply(py, "write_error", reply) {
+        Ok(error) => (!error.is_none()).then(|| PyErr::from_value(error)),
+        Err(error) => Some(error),
+    }
 }
 
 fn from_reply(py: Python<'_>, reader: &str, reply: Py<PyAny>) -> PyErr {
-    let made = py.import("mangonel.errors").and_then(|errors| errors.getattr(reader)?.call1((reply,)));
-    match made {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
+    made_of_reply(py, reader, reply).map_or_else(|error| error, PyErr::from_value)
+}
+
+fn made_of_reply<'py>(py: Python<'py>, reader: &str, reply: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    py.import("mangonel.errors")?.getattr(reader)?.call1((reply,))
 }
