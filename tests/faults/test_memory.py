@@ -58,6 +58,51 @@ def test_a_document_that_there_is_no_memory_for_is_a_memory_error(name: str) -> 
     programs.must_end_well(programs.run(program))
 
 
+TEXTS = {
+    "text": "value = {'a': ['x' * 2**20] * 300}",
+    "escaped": "value = {'a': ['é\\n' * 2**20] * 100}",
+    "binary": "value = {'a': bytes(300 * 2**20)}",
+    "numbers": "value = {'a': [[1, 2.5]] * 12_000_000}",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_json_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
+    program = HEAD + f"from mangonel.bson import json_util\n{TEXTS[name]}\n"
+    program += "limited(100, lambda: json_util.dumps(value))\nassert json_util.dumps({}) == '{}'"
+    programs.must_end_well(programs.run(program))
+
+
+# What the documents of a batch are, and what becomes of a value that does not fit.
+COLUMNS = {
+    "texts": ("{'a': 'x' * 1000}", "raise"),
+    "numbers": ("{'a': [1] * 100}", "raise"),
+    "structs": ("{'a': [{'b': 2.5, 'c': None}] * 10}", "raise"),
+    "json": ("{'a': {'b': 'x' * 1000}} if n % 2 else {'a': 1}", "string"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_table_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
+    document, misfit = COLUMNS[name]
+    program = (
+        HEAD
+        + f"""
+from mangonel import _core
+builder = _core.ColumnBuilder(None, "{misfit}", 10**9)
+batch = b"".join(bson.encode({document}) for n in range(1000))
+def build():
+    while True:
+        builder.add_bytes(batch)
+limited(40, build)
+builder = _core.ColumnBuilder(None, "raise", 10**9)
+builder.add_bytes(batch[: int.from_bytes(batch[:4], "little")])
+assert builder.take().num_rows == 1
+"""
+    )
+    programs.must_end_well(programs.run(program))
+
+
 @pytest.fixture(scope="module")
 def server() -> ScriptedServer:
     with ScriptedServer() as server:
@@ -128,6 +173,20 @@ documents = [{"_id": n, "data": bytes(15 * 2**20)} for n in range(3)]
 limited(20, lambda: client.shop.orders.insert_many(documents))
 assert client.shop.orders.find_one() is None
 """
+
+
+INSERTING_A_TABLE = """
+import pyarrow
+client = client()
+texts = pyarrow.array(["x" * (15 * 2**20)] * 3)
+limited(20, lambda: client.shop.orders.insert_arrow(pyarrow.table({"a": texts})))
+assert client.shop.orders.find_one() is None
+"""
+
+
+def test_rows_that_there_is_no_memory_for_are_a_memory_error(server: ScriptedServer) -> None:
+    pytest.importorskip("pyarrow")
+    programs.must_end_well(programs.run(HEAD + INSERTING_A_TABLE, server.uri))
 
 
 @pytest.mark.parametrize("impl", ["fused", "reference"])

@@ -1,5 +1,7 @@
 //! A bitmap as Arrow has it: least significant bit first. Knows no values.
 
+use crate::problem::{Outcome, append, make_room};
+
 /// Bits that are only appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
@@ -9,36 +11,39 @@ pub struct Bits {
 
 impl Bits {
     /// So many equal bits.
-    pub fn repeat(bit: bool, len: usize) -> Self {
+    pub(crate) fn repeat(bit: bool, len: usize) -> Outcome<Self> {
         let mut bits = Self::default();
-        bits.extend(bit, len);
-        bits
+        bits.extend(bit, len)?;
+        Ok(bits)
     }
 
     /// Appends a bit.
     #[inline]
-    pub fn push(&mut self, bit: bool) {
+    pub(crate) fn push(&mut self, bit: bool) -> Outcome {
         if self.len.is_multiple_of(8) {
-            self.bytes.push(0);
+            append(&mut self.bytes, 0)?;
         }
         if let Some(last) = self.bytes.last_mut() {
             *last |= u8::from(bit) << (self.len % 8);
         }
         self.len += 1;
+        Ok(())
     }
 
     /// Appends equal bits.
-    pub fn extend(&mut self, bit: bool, count: usize) {
+    pub(crate) fn extend(&mut self, bit: bool, count: usize) -> Outcome {
         let mut left = count;
         while left > 0 && !self.len.is_multiple_of(8) {
-            self.push(bit);
+            self.push(bit)?;
             left -= 1;
         }
+        make_room(&mut self.bytes, left / 8)?;
         self.bytes.resize(self.bytes.len() + left / 8, if bit { 0xFF } else { 0 });
         self.len += left / 8 * 8;
         for _ in 0..left % 8 {
-            self.push(bit);
+            self.push(bit)?;
         }
+        Ok(())
     }
 
     /// The bit at an index; false beyond the end.
@@ -74,9 +79,9 @@ mod tests {
     fn bits_come_back_however_they_were_appended() {
         for first in 0..20 {
             for count in 0..20 {
-                let mut bits = Bits::repeat(true, first);
-                bits.extend(false, count);
-                bits.push(true);
+                let mut bits = Bits::repeat(true, first).unwrap();
+                bits.extend(false, count).unwrap();
+                bits.push(true).unwrap();
                 let found: Vec<bool> = (0..bits.len()).map(|at| bits.get(at)).collect();
                 let wanted: Vec<bool> =
                     (0..=first + count).map(|at| at < first || at == first + count).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::column::{Texts, offset};
-use crate::problem::Outcome;
+use crate::problem::{Outcome, append};
 
 /// Indexes into texts that are there once, in the order in which they were met.
 #[derive(Clone, Debug)]
@@ -31,8 +31,7 @@ impl Categories {
                 place
             }
         };
-        self.indexes.push(place);
-        Ok(())
+        append(&mut self.indexes, place)
     }
 
     /// One of the values.

@@ -8,7 +8,7 @@ use crate::categories::Categories;
 use crate::fields::Fields;
 use crate::kind::Kind;
 use crate::null_paths::NullPaths;
-use crate::problem::{Misfit, Outcome, Problem};
+use crate::problem::{Misfit, Outcome, Problem, append, make_room};
 use crate::{MAX_COLUMNS, MAX_DEPTH};
 
 /// The values; those of nulls are zeros.
@@ -47,6 +47,7 @@ impl Texts {
 
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Outcome {
+        make_room(&mut self.bytes, bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         self.end()
     }
@@ -54,8 +55,7 @@ impl Texts {
     /// Ends a value whose bytes were appended.
     #[inline]
     pub(crate) fn end(&mut self) -> Outcome {
-        self.offsets.push(offset(self.bytes.len())?);
-        Ok(())
+        append(&mut self.offsets, offset(self.bytes.len())?)
     }
 
     /// One of them.
@@ -129,13 +129,13 @@ impl Column {
     }
 
     /// A column of nulls.
-    pub fn of_nulls(kind: &Kind, len: usize) -> Self {
+    pub(crate) fn of_nulls(kind: &Kind, len: usize) -> Outcome<Self> {
         let mut column = Self::new(kind);
-        column.data.extend_zeros(len);
+        column.data.extend_zeros(len)?;
         column.len = len;
         column.nulls = len;
-        column.valid = Bits::repeat(false, len);
-        column
+        column.valid = Bits::repeat(false, len)?;
+        Ok(column)
     }
 
     /// The values.
@@ -189,22 +189,23 @@ impl Column {
     }
 
     #[inline]
-    fn mark_valid(&mut self) {
+    fn mark_valid(&mut self) -> Outcome {
         if self.nulls > 0 {
-            self.valid.push(true);
+            self.valid.push(true)?;
         }
         self.len += 1;
+        Ok(())
     }
 
     /// Appends a null.
-    pub(crate) fn push_null(&mut self) {
+    pub(crate) fn push_null(&mut self) -> Outcome {
         if self.nulls == 0 {
-            self.valid = Bits::repeat(true, self.len);
+            self.valid = Bits::repeat(true, self.len)?;
         }
-        self.valid.push(false);
+        self.valid.push(false)?;
         self.nulls += 1;
         self.len += 1;
-        self.data.extend_zeros(1);
+        self.data.extend_zeros(1)
     }
 
     /// Appends a value.
@@ -212,18 +213,17 @@ impl Column {
     pub(crate) fn push(&mut self, value: RawValue<'_>, rules: &mut Rules) -> Outcome {
         match (&mut self.data, value) {
             (_, RawValue::Null | RawValue::Undefined) => {
-                self.push_null();
-                return Ok(());
+                return self.push_null();
             }
-            (Data::Int32(values), RawValue::Int32(value)) => values.push(value),
-            (Data::Int64(values), RawValue::Int32(value)) => values.push(value.into()),
-            (Data::Int64(values), RawValue::Int64(value)) => values.push(value),
-            (Data::Double(values), RawValue::Double(value)) => values.push(value),
+            (Data::Int32(values), RawValue::Int32(value)) => append(values, value)?,
+            (Data::Int64(values), RawValue::Int32(value)) => append(values, value.into())?,
+            (Data::Int64(values), RawValue::Int64(value)) => append(values, value)?,
+            (Data::Double(values), RawValue::Double(value)) => append(values, value)?,
             (Data::Text(texts), RawValue::String(value)) => texts.push(value.as_bytes())?,
             (Data::Category(values), RawValue::String(value)) => values.push(value.as_bytes())?,
-            (Data::ObjectId(values), RawValue::ObjectId(value)) => values.push(value.bytes()),
-            (Data::Date { millis, .. }, RawValue::DateTime(value)) => millis.push(value),
-            (Data::Bool(bits), RawValue::Boolean(value)) => bits.push(value),
+            (Data::ObjectId(values), RawValue::ObjectId(value)) => append(values, value.bytes())?,
+            (Data::Date { millis, .. }, RawValue::DateTime(value)) => append(millis, value)?,
+            (Data::Bool(bits), RawValue::Boolean(value)) => bits.push(value)?,
             (Data::Struct(fields), RawValue::Document(document)) => {
                 rules.enter()?;
                 fields.push(document, self.len, rules)?;
@@ -232,34 +232,36 @@ impl Column {
             (Data::List { offsets, items }, RawValue::Array(array)) => {
                 rules.enter()?;
                 push_items(items, array, rules)?;
-                offsets.push(offset(items.len)?);
+                append(offsets, offset(items.len)?)?;
                 rules.depth -= 1;
             }
             (_, value) => return self.push_other(value, rules),
         }
-        self.mark_valid();
-        Ok(())
+        self.mark_valid()
     }
 
     /// Appends a value that is not exactly of the column's kind.
     #[inline(never)]
     fn push_other(&mut self, value: RawValue<'_>, rules: &mut Rules) -> Outcome {
         match (&mut self.data, value) {
-            (Data::Double(values), RawValue::Int32(value)) => values.push(value.into()),
-            (Data::Double(values), RawValue::Int64(value)) if is_exact(value) => values.push(value as f64),
+            (Data::Double(values), RawValue::Int32(value)) => append(values, value.into())?,
+            (Data::Double(values), RawValue::Int64(value)) if is_exact(value) => {
+                append(values, value as f64)?
+            }
             (Data::Int32(values), RawValue::Int64(value))
                 if !rules.is_inferring && i32::try_from(value).is_ok() =>
             {
-                values.push(value as i32);
+                append(values, value as i32)?;
             }
             (Data::Binary(texts), RawValue::Binary(value)) => texts.push(value.bytes)?,
             (Data::Uuid(values), RawValue::Binary(value))
                 if value.subtype == mangonel_bson::binary::UUID && value.bytes.len() == 16 =>
             {
+                make_room(values, 1)?;
                 values.extend(value.bytes.first_chunk::<16>());
             }
             (Data::Decimal { values, precision, scale }, value) => match scaled(&value, *precision, *scale) {
-                Some(value) => values.push(value),
+                Some(value) => append(values, value)?,
                 None => return self.misfit(value, rules),
             },
             (Data::Text(texts), value) if matches!(Kind::of(&value), Kind::Text) => {
@@ -272,8 +274,7 @@ impl Column {
             }
             (_, value) => return self.misfit(value, rules),
         }
-        self.mark_valid();
-        Ok(())
+        self.mark_valid()
     }
 
     #[cold]
@@ -287,8 +288,7 @@ impl Column {
         }
         match rules.misfit {
             Misfit::Null => {
-                self.push_null();
-                return Ok(());
+                return self.push_null();
             }
             Misfit::Text if rules.is_inferring && !matches!(self.data, Data::Text(_)) => {
                 self.widen(&Kind::Text)?;
@@ -308,14 +308,14 @@ impl Column {
                 return Err(Problem::new(format!("expected {expected}, found {found}")));
             }
         }
-        self.mark_valid();
-        Ok(())
+        self.mark_valid()
     }
 
-    /// Makes room for as many values as another column of this kind has, and a sixteenth more.
+    /// Makes room for as many values as another column of this kind has, and a sixteenth more. Without memory for them, none:
+    /// fewer values may come.
     pub(crate) fn reserve(&mut self, like: &Self) {
         fn room<T>(values: &mut Vec<T>, like: &[T]) {
-            values.reserve_exact(like.len() + like.len() / 16);
+            let _ = values.try_reserve_exact(like.len() + like.len() / 16);
         }
         match (&mut self.data, &like.data) {
             (Data::Int32(values), Data::Int32(like)) => room(values, like),
@@ -397,8 +397,21 @@ fn push_as_text(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
 }
 
 fn push_json(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
+    make_room(&mut texts.bytes, most_json(&value))?;
     mangonel_bson::extjson::write_json_value(value, JsonMode::Relaxed, &mut texts.bytes)?;
     texts.end()
+}
+
+/// What a value takes as JSON at most, but for documents of nothing but rare types: six bytes for a byte.
+fn most_json(value: &RawValue<'_>) -> usize {
+    let bytes = match value {
+        RawValue::Document(document) => document.as_bytes().len(),
+        RawValue::Array(array) => array.as_document().as_bytes().len(),
+        RawValue::Binary(binary) => binary.bytes.len(),
+        RawValue::String(text) | RawValue::Symbol(text) | RawValue::JavaScript(text) => text.len(),
+        _ => 0,
+    };
+    bytes.saturating_mul(6).saturating_add(1024)
 }
 
 /// Whether a double holds the integer.
@@ -460,16 +473,18 @@ impl Data {
     }
 
     /// Appends what stands for nulls.
-    pub(crate) fn extend_zeros(&mut self, count: usize) {
-        fn more<T: Clone>(values: &mut Vec<T>, value: T, count: usize) {
+    pub(crate) fn extend_zeros(&mut self, count: usize) -> Outcome {
+        fn more<T: Clone>(values: &mut Vec<T>, value: T, count: usize) -> Outcome {
+            make_room(values, count)?;
             values.resize(values.len() + count, value);
+            Ok(())
         }
-        fn repeat_last(offsets: &mut Vec<i32>, count: usize) {
+        fn repeat_last(offsets: &mut Vec<i32>, count: usize) -> Outcome {
             let last = offsets.last().copied().unwrap_or_default();
-            more(offsets, last, count);
+            more(offsets, last, count)
         }
         match self {
-            Self::Null => {}
+            Self::Null => Ok(()),
             Self::Bool(bits) => bits.extend(false, count),
             Self::Int32(values) => more(values, 0, count),
             Self::Int64(values) => more(values, 0, count),
@@ -484,9 +499,10 @@ impl Data {
             Self::Struct(fields) => {
                 for column in &mut fields.columns {
                     for _ in 0..count {
-                        column.push_null();
+                        column.push_null()?;
                     }
                 }
+                Ok(())
             }
         }
     }

@@ -80,7 +80,7 @@ impl Fields {
                     if name == NULL_PATHS && rules.depth == 0 && rules.nulls.is_some() {
                         return Err(taken());
                     }
-                    self.add(name.to_owned(), Column::of_nulls(&Kind::Null, row));
+                    self.add(name.to_owned(), Column::of_nulls(&Kind::Null, row)?);
                     self.names.len() - 1
                 }
                 None => continue,
@@ -105,7 +105,7 @@ impl Fields {
         if filled < self.columns.len() {
             for column in &mut self.columns {
                 if column.len == row {
-                    column.push_null();
+                    column.push_null()?;
                 }
             }
         }

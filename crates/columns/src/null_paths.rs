@@ -4,7 +4,7 @@
 use crate::bits::Bits;
 use crate::column::{Column, Data, Texts, offset};
 use crate::kind::{Field, Kind};
-use crate::problem::Outcome;
+use crate::problem::{Outcome, append};
 
 /// What the column is called: servers take no field that begins so from most updates, so hardly any document has one.
 pub const NULL_PATHS: &str = "$null";
@@ -65,8 +65,7 @@ impl NullPaths {
     }
 
     pub fn end_row(&mut self) -> Outcome {
-        self.offsets.push(offset(self.texts.offsets.len() - 1)?);
-        Ok(())
+        append(&mut self.offsets, offset(self.texts.offsets.len() - 1)?)
     }
 
     /// The column of so many rows that ended; the next begins empty.

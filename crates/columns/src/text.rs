@@ -7,11 +7,20 @@ use mangonel_bson::extjson::python::{push_float, push_string};
 use mangonel_bson::{ObjectId, datetime};
 
 use crate::column::{Column, Data};
+use crate::problem::{Outcome, make_room};
+
+/// What a value takes that is no text.
+const SHORT: usize = 512;
+/// What a letter may take once it is escaped.
+const LONGEST_ESCAPE: usize = 6;
 
 /// Appends the value at an index; `is_inside` a document or an array texts stand in quotes.
-pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut Vec<u8>) {
+pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut Vec<u8>) -> Outcome {
+    // For numbers, dates and punctuation; decimals, the longest, have 45 digits with their exponent.
+    make_room(out, SHORT)?;
     if column.nulls > 0 && !column.valid.get(at) {
-        return out.extend_from_slice(b"null");
+        out.extend_from_slice(b"null");
+        return Ok(());
     }
     let quote = |out: &mut Vec<u8>| {
         if is_inside {
@@ -54,9 +63,11 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
                 Data::Text(texts) => texts.get(at),
                 _ => &[],
             });
+            make_room(out, text.len() * if is_inside { LONGEST_ESCAPE } else { 1 } + SHORT)?;
             if is_inside { push_string(&text, false, out) } else { out.extend_from_slice(text.as_bytes()) }
         }
         Data::Binary(texts) => {
+            make_room(out, texts.get(at).len().div_ceil(3) * 4 + SHORT)?;
             quote(out);
             base64::encode(texts.get(at), out);
             quote(out);
@@ -68,7 +79,7 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
                 if item > start {
                     out.push(b',');
                 }
-                push_text(items, item, true, out);
+                push_text(items, item, true, out)?;
             }
             out.push(b']');
         }
@@ -78,11 +89,13 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
                 if index > 0 {
                     out.push(b',');
                 }
+                make_room(out, name.len() * LONGEST_ESCAPE + SHORT)?;
                 push_string(name, false, out);
                 out.push(b':');
-                push_text(column, at, true, out);
+                push_text(column, at, true, out)?;
             }
             out.push(b'}');
         }
     }
+    Ok(())
 }

@@ -3,25 +3,25 @@
 use crate::column::{Column, Data, Texts, is_exact};
 use crate::fields::Fields;
 use crate::kind::{Field, Kind};
-use crate::problem::Outcome;
+use crate::problem::{Outcome, collect};
 use crate::text::push_text;
 
 impl Column {
     /// Makes this column one of `kind`. False: it stays as it is, since a value would change.
     pub(crate) fn widen(&mut self, kind: &Kind) -> Outcome<bool> {
         let data = match (&mut self.data, kind) {
-            (Data::Null, _) => Column::of_nulls(kind, self.len).data,
+            (Data::Null, _) => Column::of_nulls(kind, self.len)?.data,
             (Data::Int32(values), Kind::Int64) => {
-                Data::Int64(values.iter().map(|value| i64::from(*value)).collect())
+                Data::Int64(collect(values.iter().map(|value| i64::from(*value)))?)
             }
             (Data::Int32(values), Kind::Double) => {
-                Data::Double(values.iter().map(|value| f64::from(*value)).collect())
+                Data::Double(collect(values.iter().map(|value| f64::from(*value)))?)
             }
             (Data::Int64(values), Kind::Double) => {
                 if !values.iter().all(|value| is_exact(*value)) {
                     return Ok(false);
                 }
-                Data::Double(values.iter().map(|value| *value as f64).collect())
+                Data::Double(collect(values.iter().map(|value| *value as f64))?)
             }
             (Data::Uuid(values), Kind::Binary) => {
                 let mut texts = Texts::new();
@@ -50,7 +50,7 @@ impl Column {
         let mut texts = Texts::new();
         for at in 0..self.len {
             if self.nulls == 0 || self.valid.get(at) {
-                push_text(self, at, false, &mut texts.bytes);
+                push_text(self, at, false, &mut texts.bytes)?;
             }
             texts.end()?;
         }
@@ -66,7 +66,7 @@ impl Fields {
                 Some(column) => {
                     column.widen(&field.kind)?;
                 }
-                None => self.add(field.name.clone(), Column::of_nulls(&field.kind, len)),
+                None => self.add(field.name.clone(), Column::of_nulls(&field.kind, len)?),
             }
         }
         Ok(())

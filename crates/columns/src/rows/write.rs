@@ -7,12 +7,15 @@ use mangonel_bson::{
 };
 
 use crate::null_paths::{NULL_PATHS, Path};
-use crate::problem::{Failure, Outcome, Problem};
+use crate::problem::{Failure, Outcome, Problem, make_room};
 use crate::rows::form::{Form, Moment};
 use crate::rows::values::{Cells, Pieces, Source, Values};
 
 /// What a document may take before it is given up; servers store 16 MiB.
 const MAX_BYTES: usize = 64 << 20;
+
+/// What an element takes beside its key and its text.
+const SHORT: usize = 64;
 
 /// The rows of one array of documents.
 #[derive(Debug)]
@@ -122,6 +125,7 @@ impl<'a> Rows<'a> {
         if self.valid.is_some_and(|bits| bits.get(at / 8).is_none_or(|byte| byte >> (at % 8) & 1 == 0)) {
             return Err(Problem::new("expected a document, found null"));
         }
+        make_room(out, SHORT)?;
         let begin = begin_document(out);
         let limit = out.len().saturating_add(MAX_BYTES);
         let nulls = self.null_paths.as_ref().map(|values| paths(values, at)).transpose()?;
@@ -204,6 +208,7 @@ fn append(
     out: &mut Vec<u8>,
 ) -> Outcome {
     let at = values.start + index;
+    make_room(out, key.len() + SHORT)?;
     if values.is_null(at) {
         append_null(out, key);
         return Ok(());
@@ -213,6 +218,7 @@ fn append(
         if bytes.len() > MAX_BYTES {
             return Err(Problem::new(format!("expected at most {MAX_BYTES} bytes, found {}", bytes.len())));
         }
+        make_room(out, key.len() + bytes.len() + SHORT)?;
         append(out, bytes)
     };
     macro_rules! number {
@@ -254,6 +260,7 @@ fn append(
         }
         Cells::Fixed(bytes, size) => {
             let start = at.checked_mul(*size).ok_or_else(broken)?;
+            make_room(out, key.len() + size + SHORT)?;
             append_binary(out, key, 0, bytes.get(start..start + size).ok_or_else(broken)?);
         }
         Cells::Decimal32(numbers, scale) => decimal(number!(numbers, i32).into(), *scale, key, out)?,
@@ -281,6 +288,7 @@ fn append(
             for (name, values) in columns {
                 field(values, at, name, context, out)?;
             }
+            make_room(out, SHORT)?;
             end_document(out, begin);
         }
         Cells::Dictionary(indexes, values) => {
@@ -316,6 +324,7 @@ fn list(
             )));
         }
     }
+    make_room(out, SHORT)?;
     end_document(out, begin);
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mangonel_bson::RawDocument;
 use mangonel_columns::{Builder, Failure, Field, Kind, Misfit, Table};
 use mangonel_entries::entries;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyString, PyTuple};
 
@@ -176,6 +176,9 @@ impl ColumnBuilder {
                 return Ok(());
             }
             Err(Problem::Bytes(text)) => text,
+            Err(Problem::Misfit(failure)) if failure.is_no_memory() => {
+                return Err(PyMemoryError::new_err(failure.to_string()));
+            }
             Err(Problem::Misfit(failure)) => failure.to_string(),
         };
         let class = py.import("mangonel.arrow.errors")?.getattr("ColumnError")?;

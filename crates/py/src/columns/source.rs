@@ -6,7 +6,7 @@ use mangonel_bson::ObjectId;
 use mangonel_columns::rows::{Form, Rows};
 use mangonel_entries::entries;
 use mangonel_proto::message::Command;
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
 
@@ -52,7 +52,7 @@ impl ArrowReader {
             let Some(array) = self.arrays.next(py)? else { break };
             let length = array.len();
             let checked = Rows::read(&self.form, &array.source(), self.skips_nulls).map(|found| found.len());
-            checked.map_err(|text| column_error(py, &text))?;
+            checked.map_err(|text| column_error(py, Refused::Column(text)))?;
             if length > 0 {
                 arrays.push((rows, array));
                 rows += length;
@@ -88,19 +88,22 @@ impl Part {
         end: usize,
         out: &mut Vec<u8>,
         mut accepts: impl FnMut(&[u8], usize) -> bool,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Refused> {
         let mut at = self.arrays.partition_point(|(first, _)| *first <= row).saturating_sub(1);
         while row < end {
             let Some((first, array)) = self.arrays.get(at) else { break };
-            let rows = Rows::read(&self.form, &array.source(), self.skips_nulls)?;
+            let rows = Rows::read(&self.form, &array.source(), self.skips_nulls).map_err(Refused::Column)?;
             while row < end && row - first < rows.len() {
                 let start = out.len();
                 let id = || ObjectId::from_bytes(self.ids.get(row));
                 rows.append(row - first, id, out).map_err(|failure| {
                     let text = failure.to_string();
+                    if failure.is_no_memory() {
+                        return Refused::NoMemory(text);
+                    }
                     // The place of the row in the array is of no use to the caller.
                     let what = text.rsplit_once(" of row ").map_or(text.as_str(), |(what, _)| what);
-                    format!("{what} of row {}", self.first + row)
+                    Refused::Column(format!("{what} of row {}", self.first + row))
                 })?;
                 if !accepts(out, start) {
                     out.truncate(start);
@@ -112,6 +115,12 @@ impl Part {
         }
         Ok(row)
     }
+}
+
+/// Why a row is no document.
+enum Refused {
+    Column(String),
+    NoMemory(String),
 }
 
 /// Some rows of a table as a sequence of the documents that they become.
@@ -149,7 +158,9 @@ impl ArrowRows {
         }
         let mut bytes = Vec::new();
         let row = self.start + index;
-        self.part.append(row, row + 1, &mut bytes, |_, _| true).map_err(|text| column_error(py, &text))?;
+        self.part
+            .append(row, row + 1, &mut bytes, |_, _| true)
+            .map_err(|refused| column_error(py, refused))?;
         py.import("mangonel.bson")?.call_method1("decode", (codec::bytes_of(py, &bytes)?,))
     }
 }
@@ -216,7 +227,7 @@ impl ArrowSource {
                 out.len() - empty <= max_size || start == empty
             })
         });
-        let next = written.map_err(|text| column_error(py, &text))?;
+        let next = written.map_err(|refused| column_error(py, refused))?;
         if let Some(size) = oversized {
             return Err(too_large(py, size, largest));
         }
@@ -227,7 +238,11 @@ impl ArrowSource {
     }
 }
 
-fn column_error(py: Python<'_>, text: &str) -> PyErr {
+fn column_error(py: Python<'_>, refused: Refused) -> PyErr {
+    let text = match refused {
+        Refused::NoMemory(text) => return PyMemoryError::new_err(text),
+        Refused::Column(text) => text,
+    };
     let made = || py.import("mangonel.arrow.errors")?.getattr("ColumnError")?.call1((text,));
     made().map_or_else(|error| error, PyErr::from_value)
 }

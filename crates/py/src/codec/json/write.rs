@@ -4,6 +4,7 @@ use mangonel_bson::datetime::{is_relaxed, write_iso};
 use mangonel_bson::extjson::base64;
 use mangonel_bson::extjson::python::{push_float, push_string};
 use mangonel_bson::{Decimal128, ObjectId};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -27,6 +28,27 @@ pub(super) struct Style<'s> {
     pub after_key: &'s [u8],
 }
 
+/// Short texts are not looked at for what their escapes take.
+const SHORT: usize = 1024;
+
+/// Returns how many bytes a text takes at most.
+fn most_of(text: &[u8], is_ascii: bool) -> usize {
+    if text.len() <= SHORT {
+        return text.len() * 6;
+    }
+    let escaped = |byte: &u8| match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 | 0x7F => 6,
+        0x80.. if !is_ascii => 1,
+        // The first byte of a character counts for it, as one or two units of UTF-16.
+        0x80..0xC0 => 0,
+        0xC0..0xF0 => 6,
+        0xF0.. => 12,
+        _ => 1,
+    };
+    text.iter().map(escaped).sum()
+}
+
 /// One text.
 pub(super) struct Writer<'a, 'py> {
     py: Python<'py>,
@@ -34,6 +56,8 @@ pub(super) struct Writer<'a, 'py> {
     options: &'a Bound<'py, PyAny>,
     style: Style<'a>,
     out: &'a mut Vec<u8>,
+    /// Bytes that stand around a value at most: keys of types, brackets and what the user wants between them.
+    around: usize,
     object_id: *mut ffi::PyTypeObject,
     datetime: *mut ffi::PyTypeObject,
     utc: *mut ffi::PyObject,
@@ -50,11 +74,25 @@ impl<'a, 'py> Writer<'a, 'py> {
         // SAFETY: `types` imported the C API of datetime, a static table.
         let (datetime, utc) =
             unsafe { ((*ffi::PyDateTimeAPI()).DateTimeType, (*ffi::PyDateTimeAPI()).TimeZone_UTC) };
-        Self { py, types, options, style, out, object_id: object_id::class_ptr(py), datetime, utc }
+        let around = 256 + 8 * (style.between.len() + style.after_key.len());
+        Self { py, types, options, style, out, around, object_id: object_id::class_ptr(py), datetime, utc }
+    }
+
+    /// Makes room for so many bytes, and for what stands around a value.
+    #[inline]
+    fn room(&mut self, bytes: usize) -> Found<()> {
+        let more = bytes + self.around;
+        if self.out.capacity() - self.out.len() < more && self.out.try_reserve(more).is_err() {
+            return Err(Stop::Raised(Box::new(PyMemoryError::new_err(format!(
+                "no memory for {more} more bytes"
+            )))));
+        }
+        Ok(())
     }
 
     /// Writes a value; with `is_plain` it is JSON already, whose numbers stay as they are.
     pub(super) fn value(&mut self, value: &Bound<'py, PyAny>, depth: u32, is_plain: bool) -> Found<()> {
+        self.room(0)?;
         // SAFETY: `value` is held by its `Bound`, and its type compared exactly before an accessor of that type is used.
         unsafe {
             let (object, class) = (value.as_ptr(), value.get_type_ptr());
@@ -96,6 +134,7 @@ impl<'a, 'py> Writer<'a, 'py> {
     }
 
     fn raw(&mut self, text: &[u8]) -> Found<()> {
+        self.room(text.len())?;
         self.out.extend_from_slice(text);
         Ok(())
     }
@@ -166,6 +205,7 @@ impl<'a, 'py> Writer<'a, 'py> {
             let bytes = text::utf8(text).ok_or_else(|| PyErr::fetch(self.py))?;
             std::str::from_utf8_unchecked(bytes)
         };
+        self.room(most_of(text.as_bytes(), self.style.is_ascii))?;
         push_string(text, self.style.is_ascii, self.out);
         Ok(())
     }
@@ -196,6 +236,7 @@ impl<'a, 'py> Writer<'a, 'py> {
             let digits = value.str()?;
             let digits = digits.to_str()?.as_bytes();
             if self.style.mode == CANONICAL && !is_plain {
+                self.room(digits.len())?;
                 self.wrapped("$numberLong", digits);
                 return Ok(());
             }
@@ -261,7 +302,8 @@ impl<'a, 'py> Writer<'a, 'py> {
         self.out.push(b'}');
     }
 
-    fn binary(&mut self, bytes: &[u8], subtype: u8) {
+    fn binary(&mut self, bytes: &[u8], subtype: u8) -> Found<()> {
+        self.room(bytes.len().div_ceil(3) * 4)?;
         let is_legacy = self.style.mode == LEGACY;
         self.open("$binary");
         if !is_legacy {
@@ -275,6 +317,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         self.out.extend_from_slice(self.style.after_key);
         self.quoted(format!("{subtype:02x}").as_bytes());
         self.out.extend_from_slice(if is_legacy { b"}" } else { b"}}" });
+        Ok(())
     }
 
     /// Writes `, "key": `.
@@ -305,15 +348,13 @@ impl<'a, 'py> Writer<'a, 'py> {
     #[inline(never)]
     fn rare(&mut self, value: &Bound<'py, PyAny>, depth: u32) -> Found<()> {
         if let Ok(bytes) = value.cast_exact::<PyBytes>() {
-            self.binary(bytes.as_bytes(), 0);
-            return Ok(());
+            return self.binary(bytes.as_bytes(), 0);
         }
         let types = own_types(self.py)?;
         if let Some(subtype) = types.binary.read_attribute(value, 0)
             && let (Ok(subtype), Ok(bytes)) = (subtype.extract::<u8>(), value.cast::<PyBytes>())
         {
-            self.binary(bytes.as_bytes(), subtype);
-            return Ok(());
+            return self.binary(bytes.as_bytes(), subtype);
         }
         if let Some(high) = types.decimal128.read(value, 0)
             && let Some(low) = types.decimal128.read(value, 1)
