@@ -22,6 +22,8 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOOLS))
 
+import pytest  # noqa: E402
+
 from mangonel import server  # noqa: E402
 from pymongo_suite import report  # noqa: E402
 from pymongo_suite.instrument import instrument, settings  # noqa: E402
@@ -30,6 +32,8 @@ from pymongo_suite.instrument import instrument, settings  # noqa: E402
 TEST_TIMEOUT = 40
 # Seconds for one file; a file of several hundred tests takes some 250 on a loaded machine.
 FILE_TIMEOUT = 300
+# Seconds for those that take longer, and for each of their tests: on PyMongo, one waits 20 for a mongocryptd.
+LONG_FILES = {"test_encryption.py": (3600, 120)}
 # Files that share a process: starting one costs some seconds.
 BATCH = 6
 
@@ -133,13 +137,18 @@ def run(
                 "--no-header",
                 "--continue-on-collection-errors",
             ]
-            command += ["--timeout", str(TEST_TIMEOUT), *batch, *arguments]
-            status = _within(command, tree, environment, part.with_suffix(".log"), FILE_TIMEOUT * len(batch))
-            if status < 0 and len(batch) > 1:
+            limits = [LONG_FILES.get(Path(file).name, (FILE_TIMEOUT, TEST_TIMEOUT)) for file in batch]
+            limit = sum(file for file, _ in limits)
+            command += ["--timeout", str(max(test for _, test in limits)), *batch, *arguments]
+            status = _within(command, tree, environment, part.with_suffix(".log"), limit)
+            is_cut = status < 0 or status == pytest.ExitCode.INTERNAL_ERROR
+            if is_cut and len(batch) > 1:
                 # One of them took the process with it: each on its own.
                 waiting[:0] = [[file] for file in batch]
                 continue
-            if status in (2, 3, 4):
+            if is_cut:
+                print(f"{driver} {batch[0]}: ended before its last test, limit {limit} s", flush=True)
+            if status in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR):
                 # Pytest itself did not come to run them.
                 tail = part.with_suffix(".log").read_text(encoding="utf-8")[-2000:]
                 raise SystemExit(f"{driver}: {' '.join(batch)} did not run, status {status}:\n{tail}")

@@ -155,9 +155,18 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
             )
 
 
+_status = 1
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Keep how the run ended: of its tests, or of an error of pytest's before the last one."""
+    global _status
+    _status = int(exitstatus)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
     """End the process although a test that failed left a thread that waits for ever."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
-        os._exit(1)
+        os._exit(_status)
