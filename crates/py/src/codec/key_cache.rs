@@ -13,6 +13,7 @@ const SLOTS: usize = 2048;
 static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache { slots: Vec::new() });
 
 /// The name of these bytes as the string of the last time. They are 1 to `LONGEST`: ASCII, and the only NUL at the end.
+#[inline]
 pub(super) fn string<'py>(py: Python<'py>, bytes: &[u8]) -> Made<'py> {
     // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the string
     // gets a reference of its own before the cache is given back. What it replaced is ours to release, which runs no

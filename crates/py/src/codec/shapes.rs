@@ -141,7 +141,7 @@ impl Node {
     ///
     /// # Safety
     /// `context` must come from a walk that is still alive.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn first(context: *mut Self) -> *mut Self {
         // SAFETY: nodes are neither moved nor dropped while a walk is active (`reset`), and the caller's is.
         unsafe { (*context).inner }
@@ -151,7 +151,7 @@ impl Node {
     ///
     /// # Safety
     /// As for `first`.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn next(node: *mut Self) -> *mut Self {
         // SAFETY: as for `first`: the walk keeps the node.
         unsafe { (*node).next }
@@ -161,7 +161,7 @@ impl Node {
     ///
     /// # Safety
     /// As for `first`.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn matches(node: *mut Self, input: &[u8]) -> usize {
         // SAFETY: nodes stay where they are while a walk lives, and their names do not change.
         let name = unsafe { &(*node).name };
@@ -183,7 +183,7 @@ impl Node {
     ///
     /// # Safety
     /// As for `first`.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn second(parent: *mut Self, context: *mut Self) -> *mut Self {
         // SAFETY: as for `first`: the walk keeps both nodes.
         unsafe { if (*parent).fields == 0 { (*context).inner_before } else { (*parent).next_before } }
@@ -194,7 +194,7 @@ impl Node {
     ///
     /// # Safety
     /// As for `first`.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn remember(parent: *mut Self, context: *mut Self, child: *mut Self) {
         // SAFETY: as for `first`: the walk keeps all three. They are written to through pointers, one number at a time, and
         // under the GIL, so no other walk is at work in them.
@@ -245,7 +245,7 @@ impl Node {
     ///
     /// # Safety
     /// As for `first`; there is one owned value for each name that leads here.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn build(
         py: Python<'_>,
         node: *mut Self,

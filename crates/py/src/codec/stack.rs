@@ -37,13 +37,13 @@ impl<'py> Stack<'py> {
     }
 
     /// How many values there are.
-    #[inline]
+    #[inline(always)]
     pub(super) fn height(&self) -> usize {
         self.values.len()
     }
 
     /// Puts a value on top.
-    #[inline]
+    #[inline(always)]
     pub(super) fn keep(&mut self, value: Bound<'py, PyAny>) -> Result<(), Fault> {
         if self.values.len() == self.values.capacity() {
             self.grow()?;
@@ -74,7 +74,7 @@ impl<'py> Stack<'py> {
     ///
     /// # Safety
     /// A walk must keep `node`, and there be a value for each name that leads to it.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn dict(&mut self, node: *mut Node, base: usize, is_container: bool) -> Made<'py> {
         // SAFETY: as the caller promises; the values are taken over whatever happens, so the stack forgets them. What is made
         // is a new reference, or null with the error set.
@@ -99,7 +99,7 @@ impl<'py> Stack<'py> {
     }
 
     /// Makes a list of the values above `base`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn list(&mut self, base: usize) -> Made<'py> {
         // SAFETY: nobody else knows the new list, which has a place for each value above `base`, and takes them over.
         unsafe {
