@@ -61,6 +61,7 @@ class TableTask(Task):
         self.result: Any = None
         self.arguments: list[Any] = [self.name]
         self._is_writing = bool(part.write_concern)
+        self._held = 0  # documents in the collection that is written to
         bench.first(self.name, self._fill)
 
     def _fill(self) -> str:
@@ -86,13 +87,15 @@ class TableTask(Task):
         self.result = None
         if self._is_writing:
             self.adapter.collection.drop()
+            self._held = 0
 
     def act(self) -> int:
         self.result = getattr(self.adapter, self.verb)(*self.arguments)
+        self._held += self.count
         return self.count
 
     def written(self) -> int | None:
-        return self.count if self._is_writing else None
+        return self._held if self._is_writing else None
 
 
 class WriteTask(TableTask):
