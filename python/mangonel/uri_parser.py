@@ -362,7 +362,7 @@ async def resolve_srv_flow(
             options.setdefault(name, value)
     for name in ("loadBalanced", "replicaSet"):
         if max_hosts and options.get(name):
-            raise InvalidURI(f"cannot specify {name} with srvMaxHosts")
+            raise InvalidURI(f"You cannot specify {name} with srvMaxHosts")
     if "tls" not in options and "ssl" not in options:
         options["tls"] = True if validate else "true"
     check_topology_options(parts["nodelist"], options)
@@ -372,15 +372,15 @@ def check_topology_options(nodes: Collection[Any], options: Mapping[str, Any]) -
     """Raise ConfigurationError when directConnection, loadBalanced, replicaSet and the hosts contradict."""
     direct = options.get("directconnection")
     if direct and len(nodes) > 1:
-        raise ConfigurationError("cannot specify multiple hosts with directConnection=true")
+        raise ConfigurationError("Cannot specify multiple hosts with directConnection=true")
     if not options.get("loadbalanced"):
         return
     if len(nodes) > 1:
-        raise ConfigurationError("cannot specify multiple hosts with loadBalanced=true")
+        raise ConfigurationError("Cannot specify multiple hosts with loadBalanced=true")
     if direct:
-        raise ConfigurationError("cannot specify directConnection=true with loadBalanced=true")
+        raise ConfigurationError("Cannot specify directConnection=true with loadBalanced=true")
     if options.get("replicaset"):
-        raise ConfigurationError("cannot specify replicaSet with loadBalanced=true")
+        raise ConfigurationError("Cannot specify replicaSet with loadBalanced=true")
 
 
 def check_security_options(options: CaseInsensitiveDict) -> None:
@@ -453,7 +453,7 @@ def _parse_path(path: str) -> tuple[str | None, str | None]:
 
 def _srv_name(hosts: str, options: CaseInsensitiveDict) -> list[_Address]:
     if options.get("directConnection") in (True, "true"):
-        raise ConfigurationError(f"cannot specify directConnection=true with {SRV_SCHEME} URIs")
+        raise ConfigurationError(f"Cannot specify directConnection=true with {SRV_SCHEME} URIs")
     nodes = split_hosts(hosts, default_port=None)
     if len(nodes) != 1:
         raise InvalidURI(f"{SRV_SCHEME} URIs must include one, and only one, hostname")
