@@ -73,7 +73,7 @@ endif
 PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --numprocesses $(WORKERS)
 
 SHORT := MANGONEL_SOAK_SECONDS=15 MANGONEL_CUT_SECONDS=20 MANGONEL_FAILOVER_SECONDS=30 MANGONEL_MODEL_RUNS=10
-LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100
+LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
 
 # What only computes fills the time in which the tests of Python wait for servers; what it says is shown after them.
 test: build    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
