@@ -18,14 +18,13 @@ IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 # State of the process that only the lock guards -> what two threads would do to it.
 CELLS = {
-    "codec/decode.rs KEYS": "replace a name that the other one is about to use",
-    "codec/decode.rs SPARE": "push to one vector of half-made values",
-    "codec/json/read.rs KEYS": "replace a name that the other one is about to use",
+    "codec/key_cache.rs KEYS": "replace a name that the other one is about to use",
     "codec/mod.rs SCRATCH": "take the same output buffer",
     "codec/object_id.rs FREE": "take the same released object",
     "codec/object_id.rs GENERATOR": "count to the same id",
     "codec/options.rs CACHE": "replace options that the other one reads",
     "codec/shapes.rs SHAPES": "change a tree of shapes while the other one walks in it",
+    "codec/stack.rs SPARE": "push to one vector of half-made values",
     "odm/fields.rs SPARE": "take the same released state",
     "odm/lifetime.rs LATER": "count the depth of each other's releases",
 }
