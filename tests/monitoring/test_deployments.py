@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import pytest
 
-from mangonel import errors, event_loggers, monitoring
+from mangonel import MongoClient, errors, event_loggers, monitoring
 from mangonel.hello import Hello
 from mangonel.read_preferences import Secondary
+from mangonel.server import Server
 from mangonel.server_description import ServerDescription
 from mangonel.topology_description import TOPOLOGY_TYPE, TopologyDescription
 from monitoring.conftest import Connect
-from tools.faces import Face, eventually
+from tools.faces import TIMEOUT, Face, eventually, in_the_end
 from tools.scripted_server import ScriptedServer
 
 
@@ -79,6 +81,56 @@ def test_topology_is_opened_filled_and_closed(face: Face, connect: Connect) -> N
     assert new.has_writable_server()
     assert not new.has_readable_server(Secondary())
     assert new.server_descriptions()[changed.server_address] == changed.new_description
+
+
+class Slow(Deployment):
+    """Is still with a server's first description when the topology is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_inside, self.is_closed = threading.Event(), threading.Event()
+
+    def description_changed(self, event: Any) -> None:
+        super().description_changed(event)
+        if isinstance(event, monitoring.ServerDescriptionChangedEvent):
+            self.is_inside.set()
+            self.is_closed.wait(0.3)
+
+    def closed(self, event: Any) -> None:
+        super().closed(event)
+        self.is_closed.set()
+
+
+def test_what_a_thread_is_still_telling_comes_before_what_another_one_did_later(server: Server) -> None:
+    heard = Slow()
+    client = MongoClient(server.uri, event_listeners=[heard])
+    assert heard.is_inside.wait(TIMEOUT)
+    client.close()
+
+    # All of it was told when `close` returns.
+    assert heard.story[-4:] == [
+        "TopologyDescriptionChanged",
+        "ServerClosed",
+        "TopologyDescriptionChanged",
+        "TopologyClosed",
+    ]
+
+
+def test_a_listener_may_close_its_client(server: Server) -> None:
+    heard = Deployment()
+
+    class Closing(monitoring.ServerHeartbeatListener):
+        def started(self, event: Any) -> None:
+            pass
+
+        def succeeded(self, event: Any) -> None:
+            client.close()
+
+        failed = started
+
+    client = MongoClient(server.uri, event_listeners=[heard, Closing()], connect=False)
+    in_the_end(errors.PyMongoError, "after close", lambda: client.admin.command("ping"))
+    eventually(lambda: heard.story[-1:] == ["TopologyClosed"])
 
 
 def test_heartbeat_is_heard_of_with_the_servers_reply(face: Face, connect: Connect) -> None:

@@ -1,7 +1,7 @@
 //! The client's shared state as a Python class: the core behind its lock, and the Python side of links and wakers.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use mangonel_entries::entries;
@@ -21,13 +21,13 @@ use mangonel_proto::topology::{
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::descriptions;
-use super::events;
 use super::failure;
 use super::interpreter;
 use super::link::Link;
+use super::news::{News, Untold};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -41,7 +41,7 @@ pub enum Role {
 }
 
 /// The role of the thread that looks after all pools.
-const KEEP_UP: u8 = 2;
+pub(super) const KEEP_UP: u8 = 2;
 
 /// The Python side of an observer while it runs.
 #[derive(Default)]
@@ -65,24 +65,13 @@ pub struct State {
     /// Called once when the client's threads have to end.
     enders: Vec<Py<PyAny>>,
     /// Called with an address, a role and a list for what was started, to start an observer.
-    starter: Option<Py<PyAny>>,
+    pub(super) starter: Option<Py<PyAny>>,
     /// Called with an address and a session's id to kill the session there.
-    sweeper: Option<Py<PyAny>>,
+    pub(super) sweeper: Option<Py<PyAny>>,
     /// What drops left to do in Python, for whoever enters next.
     left: Option<Box<News>>,
-}
-
-/// What must happen in Python once the lock is released.
-#[derive(Default)]
-pub struct News {
-    closing: Vec<Py<Link>>,
-    interrupting: Vec<Py<Link>>,
-    waking: Vec<Py<PyAny>>,
-    starting: Vec<(Address, Role)>,
-    /// Whether the thread that looks after the pools is to be started.
-    is_upkeep_due: bool,
-    killing: Vec<(Address, [u8; 16])>,
-    events: VecDeque<Event>,
+    /// The deployment's events that nobody was told of yet.
+    pub(super) untold: Untold,
 }
 
 impl State {
@@ -93,10 +82,16 @@ impl State {
         }
         let closing = self.client.poll_closing();
         let woken = self.client.poll_wakers();
+        let mut events = self.client.poll_events();
+        let is_any_untold = events.iter().any(|event| matches!(event, Event::Topology(_)));
+        if is_any_untold {
+            self.untold.events.append(&mut events);
+        }
         let mut news = News {
             closing: closing.iter().filter_map(|link| self.links.remove(link)).collect(),
             waking: woken.iter().filter_map(|exchange| self.wakers.remove(exchange)).collect(),
-            events: self.client.poll_events(),
+            events,
+            is_any_untold,
             ..News::default()
         };
         for action in self.client.poll_actions() {
@@ -140,71 +135,6 @@ impl State {
     }
 }
 
-impl News {
-    fn followed_by(mut self, mut later: News) -> News {
-        self.closing.append(&mut later.closing);
-        self.interrupting.append(&mut later.interrupting);
-        self.waking.append(&mut later.waking);
-        self.starting.append(&mut later.starting);
-        self.is_upkeep_due |= later.is_upkeep_due;
-        self.killing.append(&mut later.killing);
-        self.events.append(&mut later.events);
-        self
-    }
-
-    /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
-    pub fn deliver(self, core: &Core, py: Python<'_>) {
-        // First, so that whoever is woken cannot be heard of before what woke it.
-        if !self.events.is_empty()
-            && let Some(publisher) = core.publisher(py)
-        {
-            self.events.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
-        }
-        for link in self.closing {
-            if let Ok(mut link) = link.try_borrow_mut(py) {
-                let ending = link.end(py);
-                drop(link);
-                Link::finish(py, ending);
-            }
-        }
-        for link in self.interrupting {
-            let transport = link.try_borrow(py).ok().and_then(|link| link.transport_of(py));
-            Link::finish(py, transport.map(|transport| (transport, "interrupt")));
-        }
-        for waker in self.waking {
-            interpreter::insist(py, waker.bind(py), || waker.call0(py).map(drop));
-        }
-        if !self.killing.is_empty() {
-            let sweeper = core.peek(|state| state.sweeper.as_ref().map(|sweeper| sweeper.clone_ref(py)));
-            if let Some(sweeper) = sweeper {
-                let sweeper = sweeper.bind(py);
-                for (address, id) in &self.killing {
-                    let task = (address.as_str(), PyBytes::new(py, id));
-                    interpreter::insist(py, sweeper, || sweeper.call1(task.clone()).map(drop));
-                }
-            }
-        }
-        if !self.starting.is_empty() || self.is_upkeep_due {
-            let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
-            if let Some(starter) = starter {
-                let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
-                for (address, role) in observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))) {
-                    start(py, starter.bind(py), address, role);
-                }
-            }
-        }
-    }
-}
-
-/// Has the faces start a thread; one that fails is reported and harms no other. They put what they started into a list: what
-/// interrupts them comes before they did or after.
-fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
-    let started = PyList::empty(py);
-    interpreter::insist(py, starter, || {
-        if started.is_empty() { starter.call1((address, role, &started)).map(drop) } else { Ok(()) }
-    });
-}
-
 /// A connection to open: by whom, of which shard, and to which server.
 type Opening = (Py<PyAny>, u32, String);
 
@@ -213,6 +143,8 @@ type Opening = (Py<PyAny>, u32, String);
 pub struct Core {
     _entry: Entry,
     state: Mutex<State>,
+    /// Notified when a thread has told of the deployment's events.
+    pub(super) told: Condvar,
     /// Whether some of its connections may compress; a question that is asked for every message.
     pub(crate) compresses: bool,
     /// Who says the words of a mechanism that lives in Python.
@@ -254,7 +186,7 @@ impl Core {
     }
 
     /// Returns what hears of the events.
-    fn publisher(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+    pub(super) fn publisher(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let held = self.publisher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         held.as_ref().map(|publisher| publisher.clone_ref(py))
     }
@@ -302,7 +234,7 @@ impl Core {
         Self::change_in_drop(slf, |state, now| state.client.end_session(session, now));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         // Nothing that runs under the lock can panic half-way through a change that matters more than going on.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -444,10 +376,12 @@ impl Core {
             enders: Vec::new(),
             sweeper: None,
             left: None,
+            untold: Untold::default(),
         };
         Ok(Core {
             _entry: Entry,
             state: Mutex::new(state),
+            told: Condvar::new(),
             compresses,
             responder,
             epoch,
@@ -639,6 +573,7 @@ impl Core {
             let mut links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
             links.extend(state.watchers.drain().filter_map(|(_, watcher)| watcher.link));
             state.has_keeper = false;
+            state.untold = Untold::default();
             let threads = (state.keeper.take(), std::mem::take(&mut state.enders));
             (links, std::mem::take(&mut state.wakers), threads)
         };

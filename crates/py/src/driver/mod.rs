@@ -15,6 +15,7 @@ pub(crate) mod interpreter;
 mod link;
 mod monitor;
 mod namespaces;
+mod news;
 pub(crate) mod operation;
 pub(crate) mod ready;
 mod session;

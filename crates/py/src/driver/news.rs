@@ -1,0 +1,149 @@
+//! What the core leaves to do in Python once its lock is released: connections to close, threads to wake and to start, events
+//! to tell of.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use mangonel_proto::events::Event;
+use mangonel_proto::topology::Address;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::core::{Core, KEEP_UP, Role, State};
+use super::link::Link;
+use super::{events, interpreter};
+
+/// What must happen in Python once the lock is released.
+#[derive(Default)]
+pub struct News {
+    pub closing: Vec<Py<Link>>,
+    pub interrupting: Vec<Py<Link>>,
+    pub waking: Vec<Py<PyAny>>,
+    pub starting: Vec<(Address, Role)>,
+    /// Whether the thread that looks after the pools is to be started.
+    pub is_upkeep_due: bool,
+    pub killing: Vec<(Address, [u8; 16])>,
+    /// Those that need no order between threads: a command's, a pool's.
+    pub events: VecDeque<Event>,
+    /// Whether some are in `State::untold`.
+    pub is_any_untold: bool,
+}
+
+/// Events of the deployment in the order in which they came about, which is the order in which listeners hear of them.
+#[derive(Default)]
+pub struct Untold {
+    pub events: VecDeque<Event>,
+    /// The thread that is calling the listeners: one at a time, or the order would be lost.
+    teller: Option<ThreadId>,
+}
+
+/// How long a thread waits for another one that is calling the listeners, so that `close()` returns when all is told. The
+/// other one may itself be waiting in a listener for something that this one holds.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+impl News {
+    pub fn followed_by(mut self, mut later: News) -> News {
+        self.closing.append(&mut later.closing);
+        self.interrupting.append(&mut later.interrupting);
+        self.waking.append(&mut later.waking);
+        self.starting.append(&mut later.starting);
+        self.is_upkeep_due |= later.is_upkeep_due;
+        self.killing.append(&mut later.killing);
+        self.events.append(&mut later.events);
+        self.is_any_untold |= later.is_any_untold;
+        self
+    }
+
+    /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
+    pub fn deliver(self, core: &Core, py: Python<'_>) {
+        // First, so that whoever is woken cannot be heard of before what woke it.
+        if !self.events.is_empty()
+            && let Some(publisher) = core.publisher(py)
+        {
+            self.events.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
+        }
+        if self.is_any_untold {
+            tell(core, py);
+        }
+        for link in self.closing {
+            if let Ok(mut link) = link.try_borrow_mut(py) {
+                let ending = link.end(py);
+                drop(link);
+                Link::finish(py, ending);
+            }
+        }
+        for link in self.interrupting {
+            let transport = link.try_borrow(py).ok().and_then(|link| link.transport_of(py));
+            Link::finish(py, transport.map(|transport| (transport, "interrupt")));
+        }
+        for waker in self.waking {
+            interpreter::insist(py, waker.bind(py), || waker.call0(py).map(drop));
+        }
+        if !self.killing.is_empty() {
+            let sweeper = core.peek(|state| state.sweeper.as_ref().map(|sweeper| sweeper.clone_ref(py)));
+            if let Some(sweeper) = sweeper {
+                let sweeper = sweeper.bind(py);
+                for (address, id) in &self.killing {
+                    let task = (address.as_str(), PyBytes::new(py, id));
+                    interpreter::insist(py, sweeper, || sweeper.call1(task.clone()).map(drop));
+                }
+            }
+        }
+        if !self.starting.is_empty() || self.is_upkeep_due {
+            let starter = core.peek(|state| state.starter.as_ref().map(|starter| starter.clone_ref(py)));
+            if let Some(starter) = starter {
+                let observers = self.starting.iter().map(|(address, role)| (address.as_str(), *role as u8));
+                for (address, role) in observers.chain(self.is_upkeep_due.then_some(("", KEEP_UP))) {
+                    start(py, starter.bind(py), address, role);
+                }
+            }
+        }
+    }
+}
+
+/// Has the faces start a thread; one that fails is reported and harms no other. They put what they started into a list: what
+/// interrupts them comes before they did or after.
+fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
+    let started = PyList::empty(py);
+    interpreter::insist(py, starter, || {
+        if started.is_empty() { starter.call1((address, role, &started)).map(drop) } else { Ok(()) }
+    });
+}
+
+/// Tells of the deployment's events that nobody was told of yet. What comes while a listener is being called is told after it,
+/// by the thread that called it.
+fn tell(core: &Core, py: Python<'_>) {
+    let this_thread = thread::current().id();
+    let end = Instant::now() + LONGEST_WAIT;
+    loop {
+        let mut state = core.lock();
+        let told = match state.untold.teller {
+            None if state.untold.events.is_empty() => return,
+            None => {
+                state.untold.teller = Some(this_thread);
+                std::mem::take(&mut state.untold.events)
+            }
+            Some(teller) if teller == this_thread || Instant::now() >= end => return,
+            Some(_) => {
+                drop(state);
+                py.detach(|| wait_for_teller(core, end));
+                continue;
+            }
+        };
+        drop(state);
+        if let Some(publisher) = core.publisher(py) {
+            told.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
+        }
+        core.lock().untold.teller = None;
+        core.told.notify_all();
+    }
+}
+
+/// Waits until no thread is calling the listeners, or until `end`.
+fn wait_for_teller(core: &Core, end: Instant) {
+    let left = end.saturating_duration_since(Instant::now());
+    let is_telling = |state: &mut State| state.untold.teller.is_some();
+    drop(core.told.wait_timeout_while(core.lock(), left, is_telling).unwrap_or_else(PoisonError::into_inner));
+}
