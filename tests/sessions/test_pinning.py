@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sessions.sent import deployment, failing
-from tools.faces import Face
+from tools.faces import Face, eventually
 from tools.scripted_server import Close, ScriptedServer
 
 
@@ -20,9 +20,12 @@ def routers() -> Iterator[list[ScriptedServer]]:
 
 @pytest.fixture
 def cluster(face: Face, routers: list[ScriptedServer]) -> Any:
-    """A client of both routers that takes either, however far it is."""
+    """A client that knows both routers and takes either, however far it is."""
     hosts = ",".join(router.address for router in routers)
-    return face.client(f"mongodb://{hosts}/", localThresholdMS=10_000, heartbeatFrequencyMS=500)
+    client = face.client(f"mongodb://{hosts}/", localThresholdMS=10_000, heartbeatFrequencyMS=500)
+    face.run(lambda: client.admin.command("ping"))
+    eventually(lambda: len(client.nodes) == 2, "both routers known")
+    return client
 
 
 def numbers(router: ScriptedServer, name: str) -> list[int]:
