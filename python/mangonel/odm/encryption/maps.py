@@ -45,6 +45,7 @@ def schema_map(
     """
     made: dict[str, dict[str, Any]] = {}
     for model in models:
+        plan = model.__plan__
         for path, node, rule in _rules(model):
             if rule.algorithm in QUERYABLE:
                 continue
@@ -59,7 +60,7 @@ def schema_map(
             key: Any = (
                 [_id_of(rule, model, path, key_ids)]
                 if rule.key_field is None
-                else "/" + model.__plan__.fields.get(rule.key_field, _named(rule.key_field)).key
+                else "/" + (plan.fields.get(rule.key_field) or plan.by_key[rule.key_field]).key
             )
             found = {"algorithm": ALGORITHMS[rule.algorithm], "keyId": key}
             kind = _type_of(node)
@@ -130,10 +131,6 @@ def _rules(model: Any) -> list[tuple[str, Node, Encrypted]]:
             )
         found.append((path, node, node.rule))
     return found
-
-
-def _named(name: str) -> Any:
-    return type("Named", (), {"key": name})
 
 
 def _id_of(rule: Encrypted, model: Any, path: str, key_ids: Mapping[str, Any] | None) -> Any:
