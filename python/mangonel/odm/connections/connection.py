@@ -15,7 +15,7 @@ from mangonel.odm._registry import keepers
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
 from mangonel.odm.model.codec import codec_options
-from mangonel.odm.model.encrypted import declared
+from mangonel.odm.model.describe import may_encrypt
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -80,7 +80,7 @@ class Connection:
         found = self._collections[is_async].get(model)
         if found is None:
             options = getattr(model, "__options__", None) or {}
-            if declared:
+            if may_encrypt(model):
                 from mangonel.odm.encryption.port import database_of
 
                 database = database_of(self, model, is_async)

@@ -6,6 +6,7 @@ The description is plain dicts and tuples; `crates/py/src/odm/plan.rs` reads it.
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import datetime as dt
 import decimal
@@ -45,6 +46,7 @@ from mangonel.odm.model.encrypted import (
     count_rules,
     declared,
     mark_of,
+    models_of,
     tree_of_specs,
 )
 from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Version
@@ -239,13 +241,29 @@ def _check_encrypted(cls: Any, field: Resolved, spec: dict[str, Any]) -> None:
             )
 
 
+def may_encrypt(cls: Any) -> bool:
+    """Whether the program has made marks.
+
+    The annotations of the model are evaluated first, and those of its family, of what is embedded in it and of other
+    models of its collection: until then they may hold marks that nobody has made.
+    """
+    if declared:
+        return True
+    _new_tree(cls)
+    for model in models_of(cls.__collection_name__(), cls):
+        # A model that names what does not exist yet says so itself, when it is used.
+        with contextlib.suppress(TypeError):
+            _new_tree(model)
+    return bool(declared)
+
+
 def encrypted_tree(cls: Any) -> Node | None:
     """Return what is encrypted in a model's documents; None for nothing.
 
     Raises:
         TypeError: two models of one collection do not agree.
     """
-    if not declared:
+    if not may_encrypt(cls):
         return None
     known = _trees.get(cls)
     # A model that is defined later may belong to the family.

@@ -12,7 +12,6 @@ from mangonel.odm._registry import keepers, models, registry
 from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
-from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks
 from mangonel.odm.model.plan import Plan
@@ -120,10 +119,9 @@ class ModelMeta(_core.OdmMeta):
             registry[name] = cls
             models.append(cls)
             _join_family(cls)
-            if declared:
-                # It may belong to a collection that somebody knows.
-                for keeper in list(keepers):
-                    keeper.forget()
+            # It may belong to a collection that somebody knows.
+            for keeper in list(keepers):
+                keeper.forget()
         return cls
 
     def __init__(
