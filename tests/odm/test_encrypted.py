@@ -6,7 +6,6 @@ import collections
 import datetime as dt
 import json
 import os
-import uuid
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -29,7 +28,6 @@ from mangonel.odm import (
     connect,
     each,
     elem,
-    encrypted_fields_map,
     expr,
     field,
     identity_map,
@@ -45,7 +43,6 @@ from mangonel.odm import (
     push,
     regex,
     rename,
-    schema_map,
     set_,
     size,
     unset,
@@ -55,7 +52,7 @@ from mangonel.odm.query.request import TERMINALS
 
 pytest.importorskip("pymongocrypt")
 
-from mangonel.encryption import AsyncClientEncryption, AutoEncryptionOpts, ClientEncryption, RangeOpts
+from mangonel.encryption import AsyncClientEncryption, AutoEncryptionOpts, ClientEncryption
 
 DETERMINISTIC = Encrypted("deterministic", key="people")
 RANDOM = Encrypted(key="people")
@@ -758,69 +755,3 @@ def test_a_model_without_encrypted_fields_keeps_the_clients_port(db: Connection,
 
     client = db.aclient if face.is_async else db.client
     assert Plain._bind(face.is_async)._port is client._port
-
-
-class Queryable(Document):
-    __collection__ = "encrypted_queryable"
-    code: Annotated[str, Encrypted("indexed", key=uuid.UUID(int=7), contention_factor=0)]
-    age: Annotated[
-        int, Encrypted("range", key="ages", contention_factor=0, range=RangeOpts(sparsity=1, min=0, max=200))
-    ] = 0
-    note: Annotated[str | None, Encrypted("unindexed", key=uuid.UUID(int=8))] = None
-
-
-class Home(Embedded):
-    street: Annotated[str, Encrypted(key="pay")]
-
-
-class Simple(Document):
-    __collection__ = "encrypted_simple"
-    code: Annotated[str, Encrypted("deterministic", key=uuid.UUID(int=7))]
-    pay: Annotated[float, Encrypted(key="pay")] = 0.0
-    home: Home | None = None
-
-
-def test_maps_for_automatic_encryption_are_made_of_models() -> None:
-    pay = Binary(uuid.UUID(int=9).bytes, 4)
-    key, note = Binary(uuid.UUID(int=7).bytes, 4), Binary(uuid.UUID(int=8).bytes, 4)
-    prefix = "AEAD_AES_256_CBC_HMAC_SHA_512-"
-    assert schema_map("shop", Simple, key_ids={"pay": pay}) == {
-        "shop.encrypted_simple": {
-            "bsonType": "object",
-            "properties": {
-                "code": {
-                    "encrypt": {"algorithm": prefix + "Deterministic", "keyId": [key], "bsonType": "string"}
-                },
-                "pay": {"encrypt": {"algorithm": prefix + "Random", "keyId": [pay], "bsonType": "double"}},
-                "home": {
-                    "bsonType": "object",
-                    "properties": {
-                        "street": {
-                            "encrypt": {"algorithm": prefix + "Random", "keyId": [pay], "bsonType": "string"}
-                        }
-                    },
-                },
-            },
-        }
-    }
-    assert encrypted_fields_map("shop", Queryable, key_ids={"ages": pay})["shop.encrypted_queryable"] == {
-        "fields": [
-            {
-                "path": "code",
-                "bsonType": "string",
-                "keyId": key,
-                "queries": [{"queryType": "equality", "contention": 0}],
-            },
-            {
-                "path": "age",
-                "bsonType": "int",
-                "keyId": pay,
-                "queries": [{"queryType": "range", "contention": 0, "sparsity": 1, "min": 0, "max": 200}],
-            },
-            {"path": "note", "bsonType": "string", "keyId": note},
-        ]
-    }
-    with pytest.raises(ValueError, match="get_key_by_alt_name"):
-        schema_map("shop", Simple)
-    with pytest.raises(ValueError, match="inside lists"):
-        schema_map("shop", Person, key_ids={"people": key})
