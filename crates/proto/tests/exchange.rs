@@ -475,6 +475,18 @@ fn a_read_preference_goes_to_replica_sets_and_a_named_secondary_may_always_answe
 }
 
 #[test]
+fn an_aggregation_that_writes_names_no_read_preference_to_servers_before_5_0() {
+    let mode = |wire_version: i32| {
+        let mut bench = Bench::new(options());
+        bench.hello["maxWireVersion"] = json!(wire_version);
+        let mut asked = operation(Kind::Write, &json!({"aggregate": "orders"}));
+        asked.read_preference = preference("secondaryPreferred");
+        outbound(&bench.sent(asked)).get("$readPreference").map(|preference| preference["mode"].clone())
+    };
+    assert_eq!((mode(12), mode(13)), (None, Some(json!("secondaryPreferred"))));
+}
+
+#[test]
 fn the_server_api_is_declared_in_every_command() {
     let mut bench = Bench::new(with(|options| options.server_api = bson(&json!({"apiVersion": "1"}))));
     let mut exchange = bench.begin(find());

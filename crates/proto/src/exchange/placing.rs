@@ -12,7 +12,10 @@ use crate::pool::CheckOut;
 use crate::retry;
 use crate::time::Instant;
 use crate::topology::select::{Criteria, SelectionError};
-use crate::topology::{Address, ServerDescription};
+use crate::topology::{Address, ServerDescription, ServerType};
+
+/// MongoDB 5.0, the first whose secondaries run an aggregation that writes.
+const WRITING_AGGREGATION_WIRE_VERSION: i32 = 13;
 
 impl Exchange {
     pub(super) fn select(&mut self, client: &mut Client, now: Instant) {
@@ -21,6 +24,9 @@ impl Exchange {
             return self.end_session(client, now);
         }
         self.refused_by_user = 0;
+        if self.operation.kind == Kind::Write && self.operation.read_preference.is_some() {
+            self.place_writing_aggregation(client);
+        }
         let pinned = self.session_pin(client).map(|pin| pin.address.clone());
         let selected = match self.operation.server.as_ref().or(pinned.as_ref()) {
             Some(address) => Ok(client.known_server(address)),
@@ -40,6 +46,19 @@ impl Exchange {
             }
         };
         self.take_server(client, selected, now);
+    }
+
+    /// An aggregation that writes goes to the primary and names no preference as long as a server is known that would
+    /// refuse it elsewhere: CRUD, "read preference of $out and $merge".
+    fn place_writing_aggregation(&mut self, client: &Client) {
+        let is_too_old = |server: &Arc<ServerDescription>| {
+            server.server_type.is_data_bearing()
+                && server.server_type != ServerType::LoadBalancer
+                && server.max_wire_version < WRITING_AGGREGATION_WIRE_VERSION
+        };
+        if client.description().servers.values().any(is_too_old) {
+            self.operation.read_preference = None;
+        }
     }
 
     /// The user has chosen among the servers that suit; none is no error, for others may turn up.
