@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spec.unified.driver import load_driver
+from spec.unified.encryption import entities_of, missing_for_encryption, missing_library, numbers_of
 
 __all__ = [
     "DEPLOYMENTS",
@@ -73,22 +74,6 @@ _NO_METHOD = {
 }
 
 _NO_ARGUMENT = {"timeoutMode": "timeoutMode of a cursor", "rawData": "rawData of an operation"}
-
-# Cases that ask neither for query analysis nor for a key management service, though their clients could.
-_ALONE = frozenset(
-    (
-        "aggregate: Database aggregate should fail",
-        "bypassedCommand: kill op is not bypassed",
-        "bypassedCommand: ping is bypassed",
-        "createDataKey-kms_providers-invalid: create data key with invalid master key field",
-        "createDataKey-kms_providers-invalid: create data key without required master key fields",
-        "fle2v2-CreateCollection-OldServer: driver returns an error if creating a QEv2 collection on unsupported "
-        "server",
-        "namedKMS-rewrapManyDataKey: rewrap from local:name1 to local:name2",
-        "rewrapManyDataKey: no keys to rewrap due to no filter matches",
-        "updateOne: an invalid update (no $ operators) is validated and errors",
-    )
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +186,10 @@ def _unmet_alternative(asked: Mapping[str, Any], facts: Facts, version: tuple[in
         "sharded" if name == "sharded-replicaset" else name for name in topologies
     }:
         return "needs mongos" if "sharded" in topologies else f"needs {_TOPOLOGIES[topologies[0]]}"
-    if version < _version(asked.get("minServerVersion", "0")):
+    if version < numbers_of(asked.get("minServerVersion", "0")):
         return f"needs server {asked['minServerVersion']} or newer"
     highest = asked.get("maxServerVersion")
-    if highest is not None and version[: highest.count(".") + 1] > _version(highest):
+    if highest is not None and version[: highest.count(".") + 1] > numbers_of(highest):
         return f"needs server {highest} or older"
     if asked.get("serverless") == "require":
         return "needs Atlas"
@@ -212,6 +197,9 @@ def _unmet_alternative(asked: Mapping[str, Any], facts: Facts, version: tuple[in
         return f"needs a server with {asked['authMechanism']}"
     if "auth" in asked and asked["auth"] != facts.has_auth:
         return "needs users" if asked["auth"] else "needs no users"
+    lacking = missing_library(asked.get("csfle"), _library_version())
+    if lacking is not None:
+        return lacking
     parameters = dict(facts.parameters)
     for name, value in asked.get("serverParameters", {}).items():
         if parameters.get(name) != value:
@@ -226,8 +214,13 @@ _TOPOLOGIES = {
 }
 
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
+@functools.cache
+def _library_version() -> tuple[int, ...] | None:
+    try:
+        from pymongocrypt import libmongocrypt_version
+    except ImportError:
+        return None
+    return numbers_of(libmongocrypt_version())
 
 
 def _main_reason(reasons: list[str]) -> str:
@@ -249,15 +242,10 @@ def _main_reason(reasons: list[str]) -> str:
 
 
 def _what_the_api_lacks(case: Case) -> str | None:
-    for entity in (*case.shared.get("createEntities", ()), *_created(case)):
-        kind, wanted = next(iter(entity.items()))
-        encryption = wanted.get("clientEncryptionOpts") or wanted.get("autoEncryptOpts")
-        if encryption is not None:
-            is_alone = f"{case.file}: {case.description}" in _ALONE
-            if kind == "client" and not encryption.get("bypassAutoEncryption") and not is_alone:
-                return "needs automatic encryption: crypt_shared or mongocryptd"
-            if not is_alone and _asks_a_service(case, kind, encryption):
-                return "needs a key management service of a cloud"
+    lacking = missing_for_encryption(case.shared, case.test)
+    if lacking is not None:
+        return lacking
+    for _, wanted in entities_of(case.shared, case.test):
         if "timeoutMS" in {**wanted.get("databaseOptions", {}), **wanted.get("collectionOptions", {})}:
             return "not in PyMongo's API: timeoutMS of a database or collection"
         if "snapshotTime" in wanted.get("sessionOptions", {}):
@@ -274,26 +262,3 @@ def _what_the_api_lacks(case: Case) -> str | None:
             if name in arguments:
                 return f"not in PyMongo's API: {what}"
     return None
-
-
-def _asks_a_service(case: Case, kind: str, encryption: Mapping[str, Any]) -> bool:
-    """Return whether a data key goes to a service, or comes from one."""
-    if kind == "client" and any(not _is_local(name) for name in encryption["kmsProviders"]):
-        return True
-    for operation in case.test["operations"]:
-        arguments = operation.get("arguments", {})
-        if operation["name"] == "createDataKey" and not _is_local(arguments["kmsProvider"]):
-            return True
-        if operation["name"] == "rewrapManyDataKey":
-            return True
-    return False
-
-
-def _is_local(provider: str) -> bool:
-    return provider.partition(":")[0] == "local"
-
-
-def _created(case: Case) -> Iterator[Any]:
-    for operation in case.test["operations"]:
-        if operation["name"] == "createEntities":
-            yield from operation["arguments"]["entities"]
