@@ -43,6 +43,14 @@ def test_three_members_are_a_primary_and_two_secondaries() -> None:
         eventually(lambda: len(deployment.secondaries) == 2)
 
 
+def test_all_members_know_one_operation_from_the_start() -> None:
+    with server.start(replica_set=3) as deployment:
+        for member in deployment.members:
+            with pymongo.MongoClient(member.uri) as client:
+                # Else one whose last operation came before the first that another one knows would be too stale for it.
+                assert client.local["oplog.rs"].find_one({"o.msg": "all members are there"})
+
+
 def test_temporary_data_is_removed_at_stop() -> None:
     deployment = server.start()
     pid = deployment.members[0].pid
@@ -136,14 +144,14 @@ def test_kept_data_keeps_its_user(tmp_path: Path, members: int) -> None:
 
 
 def test_user_is_made_by_the_member_that_is_primary_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    create_user, refusals = launch.sets.create_user, [CommandError("not primary", 10107)]
+    write_to_all, refusals = launch.sets.write_to_all, [CommandError("not primary", 10107)]
 
     def elected_another(*arguments: Any) -> None:
         if refusals:
             raise refusals.pop()
-        create_user(*arguments)
+        write_to_all(*arguments)
 
-    monkeypatch.setattr(launch.sets, "create_user", elected_another)
+    monkeypatch.setattr(launch.sets, "write_to_all", elected_another)
     with (
         server.start(replica_set=1, auth=("root", "secret")) as deployment,
         pymongo.MongoClient(deployment.uri) as client,

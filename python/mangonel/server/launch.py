@@ -106,8 +106,8 @@ def start(
                 member._uri_options = tls_uri_options(options)
                 member._tls = tls_context(options)
         primary = _become_deployment(server, replica_set, record, settings, deadline)
-        if auth:
-            _create_user(server, primary, auth, deadline)
+        if auth or (replica_set > 1 and not record):
+            _write_to_all(server, primary, auth, deadline)
         if not is_temporary:
             _write_record(directory, replica_set, [member.port for member in server.members])
     except BaseException:
@@ -187,11 +187,13 @@ def _become_deployment(
     return server.members[sets.wait_for_members(runs, deadline, check)]
 
 
-def _create_user(server: Server, primary: Member, auth: tuple[str, str], deadline: float) -> None:
+def _write_to_all(server: Server, primary: Member, auth: tuple[str, str] | None, deadline: float) -> None:
     while True:
         left = max(1.0, deadline - time.monotonic())
         try:
-            return sets.create_user(partial(primary.run_command, timeout=left), *auth)
+            # The server's own answer comes first.
+            run = partial(primary.run_command, timeout=left + 5)
+            return sets.write_to_all(run, auth, len(server.members), left)
         except CommandError as error:
             # A machine at full load misses heartbeats, and the set elects another.
             if error.code not in sets.NOT_PRIMARY or time.monotonic() > deadline:

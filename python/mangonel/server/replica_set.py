@@ -10,7 +10,7 @@ from mangonel.server.errors import ServerError
 from mangonel.server.process import HOST, POLL
 from mangonel.server.wire import CommandError
 
-__all__ = ["NAME", "NOT_PRIMARY", "create_user", "initiate", "member_state", "step_up", "wait_for_members"]
+__all__ = ["NAME", "NOT_PRIMARY", "initiate", "member_state", "step_up", "wait_for_members", "write_to_all"]
 
 NAME = "rs0"
 # Failover in seconds, not in the ten of a deployment that spans data centres.
@@ -85,10 +85,25 @@ def step_up(run: Run) -> bool:
     return True
 
 
-def create_user(run: Run, user: str, password: str) -> None:
-    """Create a user with all rights, through the localhost exception; kept data may have it already."""
+def write_to_all(run: Run, auth: tuple[str, str] | None, members: int, timeout: float) -> None:
+    """Write to all members: the first user, through the localhost exception, or else a note.
+
+    Each copied the primary's data at its own moment, and knows the operations since then only. Once all know this one,
+    each can follow any other that is elected. Kept data may have the user already.
+
+    Args:
+        timeout: seconds.
+    """
+    concern = {"w": max(members, 1), "j": True, "wtimeout": int(timeout * 1000)}
+    command: dict[str, Any] = {"appendOplogNote": 1, "data": {"msg": "all members are there"}}
+    if auth is not None:
+        command = {"createUser": auth[0], "pwd": auth[1], "roles": ["root"]}
     try:
-        run({"createUser": user, "pwd": password, "roles": ["root"]})
+        reply = run({**command, "writeConcern": concern})
+        if "writeConcernError" in reply:
+            raise ServerError(
+                f"expected all {members} members to have the first write, found {reply['writeConcernError']}"
+            )
     except CommandError as error:
         if error.code not in (UNAUTHORIZED, USER_EXISTS):
             raise
