@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import decimal
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -227,6 +228,28 @@ def test_frames_and_arrays_are_inserted(database: Any) -> None:
         assert list(database.frames.find()) == wanted
     texts = polars.DataFrame({"_id": [1], "s": ["a text that is longer than twelve bytes"]})
     assert rows_of(texts)[0]["s"] == "a text that is longer than twelve bytes"
+
+
+def test_a_name_with_a_nul_is_refused_and_not_cut(database: Any) -> None:
+    polars = pytest.importorskip("polars")
+    inner, items = {"a": [{"b\0c": 1}]}, {"a": [[{"b\0c": 1}]]}
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"b\0c": pa.int64()}), [])
+    for table, path in [
+        (pa.table({"b\0c": [1]}), "$"),
+        (pa.table(inner), "a"),
+        (pa.table(items), "a.item"),
+        (pa.table({"a": pa.array([{"x": 1}]), "b\0c": [2]}).to_batches()[0], "$"),
+        (pa.array([{"b\0c": 1}]), "$"),
+        (stream, "$"),
+        ({"b\0c": [1]}, "$"),
+        (polars.DataFrame({"b\0c": [1]}), "$"),
+        (polars.DataFrame(inner), "a"),
+        (polars.DataFrame(items), "a.item"),
+        (polars.DataFrame(inner).to_struct("x"), "a"),
+    ]:
+        with pytest.raises(ColumnError, match=rf"got 'b\\x00c' at {re.escape(path)}; rename it"):
+            database.named.insert_arrow(table)
+    assert database.named.count_documents({}) == 0
 
 
 def test_asyncio_inserts_in_a_transactionless_session(standalone: Server, database: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from mangonel.arrow.errors import ColumnError
 
 __all__ = ["arrow_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
 
@@ -46,7 +49,14 @@ def table_of(found: Any) -> Any:
     Raises:
         ImportError: pyarrow is not installed, and it takes that.
         TypeError: this is no table.
+        ColumnError: a column's name holds a NUL.
     """
+    table = _with_interface(found)
+    _check_names(table)
+    return table
+
+
+def _with_interface(found: Any) -> Any:
     kind = type(found)
     if kind.__module__.partition(".")[0] == "pandas":
         import pyarrow
@@ -67,3 +77,31 @@ def table_of(found: Any) -> Any:
     import pyarrow
 
     return pyarrow.table(arrays)
+
+
+def _check_names(table: Any) -> None:
+    """Refuse names that Arrow's interface, whose names end at a NUL, would give cut; Polars would end the process."""
+    kinds = [("", getattr(table, each)) for each in ("schema", "type", "dtype") if hasattr(table, each)]
+    while kinds:
+        path, kind = kinds.pop()
+        for name, inner in _columns_of(kind):
+            if "\0" in name:
+                raise ColumnError(
+                    f"expected a column's name without a NUL, got {name!r} at {path or '$'}; rename it"
+                )
+            kinds.append((f"{path}.{name}" if path else name, inner))
+
+
+def _columns_of(kind: Any) -> Iterator[tuple[str, Any]]:
+    """The columns of a schema, or what is inside a type, of pyarrow or of Polars."""
+    if isinstance(kind, Mapping):
+        yield from kind.items()
+    elif hasattr(kind, "num_fields"):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        yield from ((field.name, field.type) for field in fields)
+    elif hasattr(kind, "names"):
+        yield from zip(kind.names, kind.types, strict=True)
+    elif hasattr(kind, "fields"):
+        yield from ((field.name, field.dtype) for field in kind.fields)
+    elif hasattr(kind, "inner"):
+        yield "item", kind.inner

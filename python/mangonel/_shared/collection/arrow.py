@@ -58,7 +58,7 @@ class CollectionArrow(CommandSource):
             BulkWriteError: some rows were not stored, or not confirmed; `details` has the counts, and the errors with
                 the index of each row.
             ColumnError: a row cannot be stored, the message says which and why; or the table's parts do not fit
-                together. Rows of earlier commands are stored.
+                together. Rows of earlier commands are stored. Or a column's name holds a NUL: nothing was sent.
             TypeError: this is no table, or a column is of a type that BSON does not have. Nothing was sent.
             AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
