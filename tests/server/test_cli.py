@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pymongo
@@ -23,14 +25,22 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
 
 
-def serve(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def serve(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
         [*COMMAND, "serve", "--port", "0", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    with process:
+        try:
+            yield process
+        except BaseException:
+            # A test that fails must not wait for what nobody ends.
+            process.kill()
+            raise
 
 
 def read_uri(process: subprocess.Popen[str]) -> str:
