@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
-from mangonel.odm.encryption.elements import Group, opened, take_apart, text_of
+from mangonel.odm.encryption.elements import ARRAY, DOCUMENT, Group, opened, take_apart, text_of
 from mangonel.odm.encryption.filters import encrypt_filter
 from mangonel.odm.encryption.pipelines import check_sort, encrypt_pipeline, projected
 from mangonel.odm.encryption.places import Places
@@ -18,13 +19,11 @@ _EMPTY = frozenset(
         "abortTransaction",
         "buildInfo",
         "buildinfo",
-        "collMod",
         "collStats",
         "commitTransaction",
         "compact",
         "connectionStatus",
         "convertToCapped",
-        "create",
         "createSearchIndexes",
         "currentOp",
         "dbStats",
@@ -54,6 +53,11 @@ _EMPTY = frozenset(
         "updateSearchIndex",
         "validate",
     }
+)
+
+# What every command may have beside its own parts.
+_ENVELOPE = frozenset(
+    {"$clusterTime", "$readPreference", "comment", "lsid", "readConcern", "recoveryToken", "writeConcern"}
 )
 
 
@@ -95,6 +99,13 @@ class Analysis:
             inner = group.group("explain")
             return None if inner is None else self._look(inner)
         collection = text_of(value)
+        pipeline = group.group("pipeline")
+        if collection is None and (name != "aggregate" or _is_change_stream(pipeline)):
+            if name == "aggregate":
+                # Of a whole database: this collection's documents are among those that changed.
+                collection = self._collection
+            elif name in _PARTS or _has_documents(group):
+                self._refuse(name)
         own = self._root if collection == self._collection else None
         root = own if own is not None or collection is None else self._foreign(collection)
         places = Places(self._name, root or Node())
@@ -102,13 +113,14 @@ class Analysis:
         if look is None:
             if root is None:
                 return None
-            raise UnsupportedOption(
-                f"{name} cannot be sent through the collection of {self._name}, which has encrypted fields: nobody "
-                "knows which of its values to encrypt; use connection().database()"
-            )
+            self._refuse(name)
         if name == "aggregate":
-            encrypt_pipeline(places, group.group("pipeline"), root, self._foreign)
-        elif root is not None:
+            encrypt_pipeline(places, pipeline, root, self._foreign)
+        elif pipeline is not None:
+            encrypt_pipeline(
+                places, pipeline, self._foreign(text_of(group.get("viewOn")) or ""), self._foreign
+            )
+        if name != "aggregate" and root is not None:
             look(places, group, root)
         if places.pending and group.get("collation") is not None:
             # Bytes are compared as bytes, so `a` would not be found by `A`.
@@ -116,6 +128,25 @@ class Analysis:
                 f"collation cannot work on encrypted fields of {self._name}: only equal values are found"
             )
         return places
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise UnsupportedOption(
+            f"{name} cannot be sent through the collection of {self._name}, which has encrypted fields: nobody "
+            "knows which of its values to encrypt; use connection().database()"
+        )
+
+
+def _is_change_stream(pipeline: Group | None) -> bool:
+    first = opened(pipeline.items[0]) if pipeline is not None and pipeline.items else None
+    return first is not None and first.get("$changeStream") is not None
+
+
+def _has_documents(group: Group) -> bool:
+    """Whether a command that names no collection may hold values of documents."""
+    return any(
+        name not in _ENVELOPE and isinstance(value, tuple) and value[0] in (DOCUMENT, ARRAY)
+        for name, value in group.items
+    )
 
 
 def _insert(places: Places, group: Group, root: Node) -> None:
@@ -175,6 +206,12 @@ def _delete(places: Places, group: Group, root: Node) -> None:
 
 def _find(places: Places, group: Group, root: Node) -> None:
     check_sort(places, group.group("sort"), root)
+    for bound in ("min", "max"):
+        keys = group.group(bound)
+        for name, _ in keys.items if keys is not None else ():
+            found = places.find(root, name, bound)
+            if found is not None:
+                places.refuse(bound, name, found)
     projection = group.group("projection")
     if projection is not None:
         projected(places, projection, root, "a projection")
@@ -218,6 +255,16 @@ def _create_indexes(places: Places, group: Group, root: Node) -> None:
             encrypt_filter(places, index.group("partialFilterExpression"), root)
 
 
+def _rules(places: Places, group: Group, root: Node) -> None:
+    """What the server is to check; a schema says what is stored, which is encrypted."""
+    validator = group.group("validator")
+    if validator is None:
+        return
+    others = Group([item for item in validator.items if item[0] != "$jsonSchema"])
+    encrypt_filter(places, others, root)
+    validator.items = [item for item in validator.items if item[0] == "$jsonSchema"] + others.items
+
+
 _PARTS: dict[str, Callable[[Places, Group, Node], None]] = {
     "insert": _insert,
     "update": _update,
@@ -227,5 +274,7 @@ _PARTS: dict[str, Callable[[Places, Group, Node], None]] = {
     "distinct": _distinct,
     "findAndModify": _find_and_modify,
     "createIndexes": _create_indexes,
+    "create": _rules,
+    "collMod": _rules,
     "aggregate": _find,
 }

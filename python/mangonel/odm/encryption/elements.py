@@ -17,6 +17,10 @@ _FIXED = {1: 8, 6: 0, 7: 12, 8: 1, 9: 8, 10: 0, 16: 4, 17: 8, 18: 8, 19: 16, 0x7
 # What is added to the length in the first four bytes of a value.
 _MEASURED = {2: 4, 3: 0, 4: 0, 5: 5, 12: 16, 13: 4, 14: 4, 15: 0}
 
+# Payloads of libmongocrypt begin with their kind and the id of their key, or a document. Two kinds are requests to
+# encrypt, and hold plain values.
+_SHORTEST, _PLAIN_KINDS, _LAST_KIND = 17, (0, 3), 31
+
 Plain: TypeAlias = tuple[int, bytes]
 
 
@@ -135,8 +139,11 @@ def text_of(value: Any) -> str | None:
 
 
 def is_encrypted(value: Any) -> bool:
-    """Whether a value is encrypted already."""
-    return isinstance(value, tuple) and value[0] == BINARY and value[1][4] == ENCRYPTED
+    """Whether a value is encrypted already; the subtype alone, which anybody can give to bytes, says too little."""
+    if not isinstance(value, tuple) or value[0] != BINARY or value[1][4] != ENCRYPTED:
+        return False
+    data: bytes = value[1][5:]
+    return len(data) > _SHORTEST and data[0] <= _LAST_KIND and data[0] not in _PLAIN_KINDS
 
 
 def document_of(name: str, value: Any) -> bytes:

@@ -16,7 +16,7 @@ from mangonel.odm.encryption.elements import (
     text_of,
 )
 from mangonel.odm.encryption.places import Places
-from mangonel.odm.model.encrypted import Node
+from mangonel.odm.model.encrypted import QUERYABLE, Node
 
 _LISTS = ("$and", "$or", "$nor")
 _BOUNDS = ("$gt", "$gte", "$lt", "$lte")
@@ -75,22 +75,34 @@ def _operator(places: Places, item: list[Any], node: Node, before: str) -> bool:
     if name == "$where":
         places.check_code(text_of(item[1]) or item[1][1].decode(errors="replace"), node, name)
     elif name == "$jsonSchema":
-        _check_names(places, item, node, name)
-    elif name not in _HARMLESS:
+        _check_schema(places, item, node)
+    elif name == "$expr":
         places.check_expression(item[1], node, name)
+    elif name not in _HARMLESS and node.is_sealed:
+        # An operator of values, say, where one of documents is expected: the server would say no, but see the value.
+        places.refuse(name, before.rstrip(".") or "(whole documents)", node)
     return False
 
 
-def _check_names(places: Places, item: list[Any], node: Node, what: str) -> None:
-    """Refuse a schema that has a rule for an encrypted field."""
+def _check_schema(places: Places, item: list[Any], node: Node) -> None:
+    """Refuse a schema that has a rule for an encrypted field, or one for whatever field there is."""
     group = opened(item)
     for inner in group.items if group is not None else ():
-        if inner[0] == "properties" and (properties := opened(inner)) is not None:
-            for field in properties.items:
-                found = places.step(node, field[0])
+        name, parts = inner[0], opened(inner)
+        if parts is None or name == "required":
+            continue
+        if name == "properties":
+            for field in parts.items:
+                found = places.named(node, field[0], "")
                 if found is not None and found.is_sealed:
-                    places.refuse(what, field[0], found)
-        _check_names(places, inner, node, what)
+                    places.refuse("$jsonSchema", field[0], found)
+        elif name in ("allOf", "anyOf", "oneOf"):
+            for part in parts.items:
+                _check_schema(places, part, node)
+        elif name == "not":
+            _check_schema(places, inner, node)
+        elif name not in ("bsonType", "type"):
+            places.refuse(f"$jsonSchema with {name}", "(whole documents)", node)
 
 
 def _is_operators(group: Group | None) -> bool:
@@ -125,16 +137,20 @@ def _condition(places: Places, item: list[Any], node: Node, path: str) -> bool:
                 places.refuse(name, path, node)
             has_operands |= _condition(places, inner, node, path)
         elif name == "$elemMatch" and node.rule is None:
-            element, within = opened(inner), node.each or node
-            if _is_operators(element) and (element is None or element.items[0][0] not in _LISTS):
-                has_operands |= _condition(places, inner, within, path)
-            else:
-                has_operands |= encrypt_filter(places, element, within, path + ".")
+            has_operands |= encrypt_element(places, inner, node, path)
         elif name == "$exists" or (name in ("$size", "$type") and node.rule is None):
             continue
         else:
             places.refuse(name, path, node)
     return has_operands
+
+
+def encrypt_element(places: Places, item: list[Any], node: Node, path: str) -> bool:
+    """Encrypt the operands of an `$elemMatch`, of a query or a projection; return whether it has any."""
+    element, within = opened(item), node.each or node
+    if _is_operators(element) and (element is None or element.items[0][0] not in _LISTS):
+        return _condition(places, item, within, path)
+    return encrypt_filter(places, element, within, path + ".")
 
 
 def _operand(places: Places, item: list[Any], node: Node, path: str, what: str) -> bool:
@@ -143,6 +159,9 @@ def _operand(places: Places, item: list[Any], node: Node, path: str, what: str) 
         places.refuse("a regular expression", path, node)
     before = len(places.pending)
     item[1] = places.store(value, node, path, what)
+    if node.rule is None and any(found.rule.algorithm in QUERYABLE for found in places.pending[before:]):
+        # What is stored differs from what finds it; the server knows the field, but not within a whole document.
+        places.refuse(f"{what} with a whole document", path, node)
     return len(places.pending) > before or (isinstance(value, tuple) and value[0] == 5)
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mangonel.odm.encryption.elements import DOCUMENT, NUMBERS, Group, opened, text_of
-from mangonel.odm.encryption.filters import encrypt_filter
+from mangonel.odm.encryption.filters import encrypt_element, encrypt_filter
 from mangonel.odm.encryption.places import Places
+from mangonel.odm.encryption.updates import check_update_pipeline
+from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.encrypted import Node
 
 # Stages that hand documents on as they are, and look at no field of theirs.
@@ -17,8 +19,6 @@ _PASSING = {
     "$sample",
     "$indexStats",
     "$collStats",
-    "$out",
-    "$merge",
     "$changeStreamSplitLargeEvent",
 }
 _CARRYING = ("$first", "$last", "$push")
@@ -36,8 +36,9 @@ def encrypt_pipeline(
     """
     for item in stages.items if stages is not None else ():
         stage = opened(item)
-        if stage is not None and stage.items:
-            node = _stage(places, stage.items[0], node, foreign)
+        # The server takes one name, and sees the others.
+        for part in stage.items if stage is not None else ():
+            node = _stage(places, part, node, foreign)
     return node
 
 
@@ -50,10 +51,13 @@ def _stage(places: Places, item: list[Any], node: Node | None, foreign: Foreign)
         return node
     if name == "$changeStream":
         return _changes(node)
+    if name in ("$out", "$merge"):
+        _stored(places, item, body, node, foreign)
+        return node
     if name in ("$lookup", "$graphLookup"):
         return _joined(places, name, body, node, foreign)
     if name == "$unionWith":
-        other = foreign(text_of(item[1]) or text_of(body.get("coll") if body is not None else None) or "")
+        other = foreign(_collection_of(item[1]))
         if body is not None and body.kind == DOCUMENT:
             other = encrypt_pipeline(places, body.group("pipeline"), other, foreign)
         return _both(node, other)
@@ -103,8 +107,17 @@ def check_sort(places: Places, group: Group | None, node: Node | None) -> None:
             places.refuse("sort", name, found)
 
 
-def projected(places: Places, group: Group | None, node: Node, what: str, before: str = "") -> Node | None:
-    """Check a projection; return what is encrypted in what it lets through."""
+def projected(
+    places: Places, group: Group | None, node: Node, what: str, before: str = "", root: Node | None = None
+) -> Node | None:
+    """Check a projection; return what is encrypted in what it lets through.
+
+    Args:
+        node: what is encrypted in the part that it is about.
+        before: the path of that part.
+        root: what is encrypted in the whole documents, whose fields expressions name; None: that is `node`.
+    """
+    root = node if root is None else root
     made = Node()
     made.merge(_copy(node), places.name)
     for item in group.items if group is not None else ():
@@ -116,17 +129,18 @@ def projected(places: Places, group: Group | None, node: Node, what: str, before
         if inner is not None and inner.kind == DOCUMENT and inner.items:
             operator = inner.items[0][0]
             if operator == "$elemMatch" and target is not None:
-                element = inner.group("$elemMatch")
-                encrypt_filter(places, element, target.each or target, before + name + ".")
+                encrypt_element(places, inner.items[0], target, before + name)
                 continue
             if operator in ("$slice", "$meta") and (target is None or target.rule is None):
                 continue
             if operator[:1] != "$":
-                projected(places, inner, target or Node(), what, f"{before}{name}.")
+                projected(places, inner, target or Node(), what, f"{before}{name}.", root)
                 continue
-        is_bare, found = places.bare(value, node)
+        is_bare, found = places.bare(value, root)
         if not is_bare:
-            places.check_expression(item[1], node, what)
+            places.check_expression(item[1], root, what)
+        if before and (target is not None or found is not None):
+            places.refuse(f"{what} of a part of a document", before + name, target or found)
         _put(places, made, name, found, what)
     return made if made.is_sealed else None
 
@@ -211,7 +225,7 @@ def _joined(
 ) -> Node | None:
     if body is None:
         return node
-    other = foreign(text_of(body.get("from")) or "")
+    other = foreign(_collection_of(body.get("from")))
     ends: list[tuple[str, Node | None]]
     if name == "$lookup":
         ends = [("localField", node), ("foreignField", other)]
@@ -252,8 +266,54 @@ def _changes(node: Node | None) -> Node | None:
         return None
     made, description = Node(), Node()
     description.fields["updatedFields"] = node
-    made.fields = {"fullDocument": node, "fullDocumentBeforeChange": node, "updateDescription": description}
+    # A key has fields of the document where the collection is sharded by them.
+    made.fields = dict.fromkeys(("fullDocument", "fullDocumentBeforeChange", "documentKey"), node)
+    made.fields["updateDescription"] = description
     return made
+
+
+def _collection_of(value: Any) -> str:
+    """The collection that a stage names: by a text, or with its database."""
+    text = text_of(value)
+    if text is None and (body := opened(["", value])) is not None:
+        text = text_of(body.get("coll"))
+    return text or ""
+
+
+def _stored(places: Places, item: list[Any], body: Group | None, node: Node | None, foreign: Foreign) -> None:
+    """Refuse to store what is not encrypted as the collection has it."""
+    is_merge = item[0] == "$merge" and body is not None
+    into = body.get("into") if is_merge and body is not None else None
+    target = _collection_of(item[1] if into is None else into)
+    if is_merge and body is not None and body.get("let") is not None:
+        places.check_expression(body.get("let"), node, item[0])
+    other = foreign(target)
+    if other is None:
+        return
+    if is_merge and body is not None and (stages := body.group("whenMatched")) is not None:
+        check_update_pipeline(places, stages, other)
+    missing = _uncovered(node, other, "", [])
+    if missing is not None:
+        raise UnsupportedOption(
+            f"{item[0]} cannot store what this pipeline of {places.name} gives in {target!r}, whose {missing} is "
+            "encrypted: expected documents that have it encrypted alike; use connection().database() if they have "
+            "no such field"
+        )
+
+
+def _uncovered(node: Node | None, other: Node, path: str, seen: list[Node]) -> str | None:
+    """Return the path of what is encrypted in `other`, and not alike in `node`."""
+    if node is other or any(other is one for one in seen):
+        return None
+    seen.append(other)
+    if other.rule is not None and (node is None or node.rule != other.rule):
+        return path
+    parts: dict[str, Node | None] = {} if node is None else dict(node.parts())
+    for name, part in other.parts():
+        found = _uncovered(parts.get(name), part, f"{path}.{name}" if path else name, seen)
+        if found is not None:
+            return found
+    return None
 
 
 def _both(node: Node | None, other: Node | None) -> Node | None:

@@ -23,6 +23,8 @@ from mangonel.odm.model.encrypted import Encrypted, Node, check_key
 
 # What a data key cannot encrypt: it stays as it is.
 _NOTHING = (NULL, UNDEFINED)
+# Operators of expressions that name a field without a dollar sign.
+_NAMING = ("$getField", "$setField", "$unsetField")
 
 
 class Places:
@@ -64,10 +66,23 @@ class Places:
             if part not in node.fields and node.values is None:
                 # A position in a list that something else is beside.
                 return node
-        while node.each is not None and part not in node.fields:
-            node = node.each
         found = node.fields.get(part)
+        if found is None and node.each is not None:
+            found = self.step(node.each, part)
         return found if found is not None else node.values
+
+    def named(self, node: Node, name: str, path: str) -> Node | None:
+        """Return what a name of a stored document leads to.
+
+        Raises:
+            UnsupportedOption: it is a path to something encrypted, which no document has as a name.
+        """
+        found = self.step(node, name)
+        if found is None and "." in name:
+            inner = self.find(node, name, "a name with dots", path)
+            if inner is not None:
+                self.refuse("a name with dots", path + name, inner)
+        return found
 
     def find(self, node: Node | None, path: str, what: str = "a path", before: str = "") -> Node | None:
         """Return what a path leads to, if anything of it is encrypted.
@@ -111,10 +126,10 @@ class Places:
             return value if node.each is None else self.store(value, node.each, path, what)
         for inner in group.items:
             if group.kind == ARRAY:
-                part = node.each if node.each is not None else node
-                inner[1] = self.store(inner[1], part, path, what)
+                inner[1] = self.store(inner[1], node if node.each is None else node.each, path, what)
             else:
-                inner[1] = self.store(inner[1], self.step(node, inner[0]), f"{path}.{inner[0]}", what)
+                part = self.named(node, inner[0], f"{path}.")
+                inner[1] = self.store(inner[1], part, f"{path}.{inner[0]}", what)
         return group
 
     def document(self, group: Group, node: Node | None) -> None:
@@ -122,9 +137,7 @@ class Places:
         if node is None:
             return
         for item in group.items:
-            part = node.fields.get(item[0]) or node.values
-            if part is not None:
-                item[1] = self.store(item[1], part, item[0])
+            item[1] = self.store(item[1], self.named(node, item[0], ""), item[0])
 
     def _sealed(self, value: Any, node: Node, path: str, what: str | None) -> Pending:
         rule: Encrypted = node.rule  # type: ignore[assignment]  # its callers looked
@@ -192,16 +205,28 @@ class Places:
         for item in queue:
             text = text_of(item[1])
             if text is not None and item[0] != "$literal":
-                named = item[0] in ("$getField", "field", "$setField", "$unsetField")
+                named = item[0] in (*_NAMING, "field")
                 path = text if named and text[:1] != "$" else _path_of_text(text)
                 if path is not None and (path == "" or self.find(node, path, what) is not None):
                     self.refuse(what, path or "(whole documents)", self.find(node, path) if path else node)
                 continue
             inner = opened(item)
+            if inner is not None and item[0] in _NAMING:
+                self._check_computed_name(item, inner, node, what)
             if inner is not None and item[0] != "$literal":
                 queue += inner.items
             elif isinstance(item[1], tuple) and item[1][0] in (CODE, SCOPED):
                 self.check_code(item[1][1].decode(errors="replace"), node, what)
+
+    def _check_computed_name(self, item: list[Any], group: Group, node: Node, what: str) -> None:
+        """Refuse to read or set a field whose name is no plain text, unless it is known to be another one."""
+        name = next((part for part in group.items if part[0] == "field"), item)
+        if text_of(name[1]) is not None:
+            return
+        inner = opened(name)
+        literal = None if inner is None else text_of(inner.get("$literal"))
+        if literal is None or self.find(node, literal, what) is not None:
+            self.refuse(f"{item[0]} with a computed name in {what}", literal or "(any field)", node)
 
     def check_code(self, code: str, node: Node | None, what: str) -> None:
         """Refuse a program for the server that names an encrypted field."""

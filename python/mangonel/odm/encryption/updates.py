@@ -22,8 +22,10 @@ def encrypt_update(places: Places, item: list[Any], node: Node, array_filters: G
     group = opened(item)
     if group is None or not group.items:
         return
+    if array_filters is not None:
+        _check_used(places, array_filters, group, node)
     if group.kind == ARRAY:
-        _check_pipeline(places, group, node)
+        check_update_pipeline(places, group, node)
         return
     if group.items[0][0][:1] != "$":
         places.note_names(group)
@@ -110,6 +112,24 @@ def _check_rename(places: Places, item: list[Any], target: Node | None, node: No
         places.refuse("$rename", item[0], target or other)
 
 
+def _check_used(places: Places, array_filters: Group, update: Group, node: Node) -> None:
+    """Refuse a condition on elements that no path means: nobody knows what of it to encrypt."""
+    used = set()
+    for part in update.items if update.kind != ARRAY else ():
+        fields = opened(part)
+        for name, _ in fields.items if fields is not None else ():
+            used |= {step[2:-1] for step in name.split(".") if step[:2] == "$["}
+    queue = [opened(item) for item in array_filters.items]
+    for condition in queue:
+        for item in condition.items if condition is not None else ():
+            if item[0][:1] != "$":
+                name = item[0].partition(".")[0]
+                if name not in used:
+                    places.refuse(f"an array filter without a path that has $[{name}]", item[0], node)
+            elif (parts := opened(item)) is not None and parts.kind == ARRAY:
+                queue += [opened(part) for part in parts.items]
+
+
 def _name_elements(places: Places, path: str, node: Node, named: dict[str, Node]) -> None:
     """Remember what `$[name]` in a path means."""
     parts = path.split(".")
@@ -120,7 +140,8 @@ def _name_elements(places: Places, path: str, node: Node, named: dict[str, Node]
                 named[part[2:-1]] = found
 
 
-def _check_pipeline(places: Places, stages: Group, node: Node) -> None:
+def check_update_pipeline(places: Places, stages: Group, node: Node) -> None:
+    """Refuse a pipeline that sets an encrypted field, or computes with one."""
     for stage in stages.items:
         group = opened(stage)
         for item in group.items if group is not None else ():
