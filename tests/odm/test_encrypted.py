@@ -19,6 +19,7 @@ from mangonel.odm import (
     Embedded,
     Encrypted,
     Indexed,
+    Pipeline,
     Ref,
     UnsupportedOption,
     Version,
@@ -746,6 +747,36 @@ def test_errors_of_the_server_do_not_quote_plain_values(db: Connection, face: An
     with pytest.raises(errors.DuplicateKeyError) as caught:
         face.save(make(name="Eve"))
     assert "457" not in str(caught.value)
+
+
+class Elsewhere(Document):
+    __collection__ = "encrypted_elsewhere"
+    name: str
+
+
+@pytest.mark.parametrize("db", [OPTIONS, OBJECTS], indirect=True)
+def test_pipelines_from_a_plain_model_to_an_encrypted_one_encrypt(db: Connection, face: Any) -> None:
+    face.save(make(), make(name="Eve", ssn="2"), Elsewhere(name="Eve"))
+    run = lambda *stages: face.call(Elsewhere.find(), "aggregate", list(stages))  # noqa: E731
+    found = run(*Pipeline().union(Person, [{"$match": {"ssn": "2"}}]), {"$match": {"ssn": {"$exists": True}}})
+    assert [one["ssn"] for one in found] == ["2"]
+    asked = Pipeline().lookup(Person, Elsewhere.name, Person.name, "who", pipeline=[{"$match": {"ssn": "2"}}])
+    assert [one["ssn"] for one in run(*asked)[0]["who"]] == ["2"]
+    with pytest.raises(UnsupportedOption, match=r"\$gt cannot work on Elsewhere\.ssn"):
+        run(*Pipeline().union(Person, [{"$match": {"ssn": {"$gt": "2"}}}]))
+    with pytest.raises(UnsupportedOption, match=r"\$merge cannot store"):
+        run({"$addFields": {"ssn": "2"}}, {"$merge": Person.__collection__})
+
+
+def test_a_pipeline_to_an_encrypted_model_without_keys_names_the_remedy(
+    server: Any, database_name: str, face: Any
+) -> None:
+    made = connect(server.uri, database=database_name)
+    pipeline = Pipeline().union(Person, [{"$match": {"ssn": "2"}}])
+    with pytest.raises(errors.ConfigurationError, match=r"from Elsewhere to Person.*auto_encryption_opts"):
+        face.call(Elsewhere.find(), "aggregate", pipeline)
+    made.close()
+    face.wait(made.aclose())
 
 
 def test_a_model_without_encrypted_fields_keeps_the_clients_port(db: Connection, face: Any) -> None:

@@ -109,3 +109,20 @@ def test_first_command_of_a_process_holds_no_plain_value(server: Server, marked:
     assert ended.returncode == 0, ended.stderr
     assert "457-55-5462" not in ended.stdout
     assert "refused cannot use" in ended.stdout
+
+
+def test_first_pipeline_to_another_model_holds_no_plain_value(server: Server) -> None:
+    models = (
+        MODELS[next(iter(MODELS))]
+        + """
+class Plain(Document):
+    name: str = ""
+"""
+    )
+    union = "[{'$unionWith': {'coll': 'person', 'pipeline': [{'$match': WHERE}]}}]"
+    program = PROGRAM.format(models=models, first=f"Plain.find().aggregate({union})")
+    run = [sys.executable, "-c", program, server.uri.replace("/?", "/encrypted_first?")]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "457-55-5462" not in ended.stdout
+    assert "refused cannot lead from Plain to Person" in ended.stdout

@@ -6,11 +6,13 @@ without such fields never meet it. Must not know: libmongocrypt.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 from mangonel._faces.encrypting import FieldPort
 from mangonel.errors import ConfigurationError
+from mangonel.odm._registry import models
 from mangonel.odm.encryption.commands import Analysis
 from mangonel.odm.encryption.elements import Pending, document_of, put_together, take_apart
 from mangonel.odm.model.describe import encrypted_tree
@@ -120,11 +122,71 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
         raise ConfigurationError(
             f"cannot use {model.__name__}, whose {first} is encrypted: expected keys, found none; use {_REMEDY}"
         )
-    analysis = Analysis(model.__name__, name, tree, tree_of_collection)
+    twin = _twin(client, Analysis(model.__name__, name, tree, tree_of_collection), values)
+    return twin.get_database(connection.name, codec_options=database.codec_options)
+
+
+def collection_for(connection: Any, model: Any, collection: Any, stages: Any) -> Any:
+    """Return the collection to run a pipeline on: another one where it leads from a plain model to encrypted documents.
+
+    Args:
+        connection: the model's.
+        model: whose query it is.
+        collection: the model's.
+        stages: of the pipeline.
+
+    Raises:
+        ConfigurationError: there is nobody who could encrypt.
+    """
+    if isinstance(collection._port, FieldPort):
+        return collection
+    texts: set[str] = set()
+    _take_texts(stages, texts)
+    reached = [one for one in models if one.__is_document__ and one.__collection_name__() in texts]
+    marked = next((one for one in reached if tree_of_collection(one.__collection_name__()) is not None), None)
+    if marked is None:
+        return collection
+    from mangonel.encryption._values import cipher_of, options_of
+
+    is_async = collection._port.is_async
+    client = connection.clients.get(is_async)
+    options = options_of(client)
+    if options is not None and options._analyses:
+        return collection
+    values = cipher_of(client, connection.clients.encryption.get(is_async))
+    if values is None:
+        raise ConfigurationError(
+            f"cannot lead from {model.__name__} to {marked.__name__}, which has encrypted fields: expected keys, "
+            f"found none; use {_REMEDY}"
+        )
+    twin = _twin(client, Analysis(model.__name__, collection.name, None, tree_of_collection), values)
+    return twin.get_database(connection.name).get_collection(
+        collection.name,
+        codec_options=collection.codec_options,
+        read_preference=collection.read_preference,
+        write_concern=collection.write_concern,
+        read_concern=collection.read_concern,
+    )
+
+
+def _twin(client: Any, analysis: Analysis, values: ValueCipher) -> Any:
+    """Return the client with another port."""
     twin = object.__new__(type(client))
     twin.__dict__.update(vars(client))
     twin._port = FieldPort(client._core, client._port, FieldCipher(analysis, values))
-    return twin.get_database(connection.name, codec_options=database.codec_options)
+    return twin
+
+
+def _take_texts(value: Any, texts: set[str]) -> None:
+    """Add all texts of a pipeline: names of collections are among them, wherever stages have them."""
+    if isinstance(value, str):
+        texts.add(value)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            _take_texts(part, texts)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            _take_texts(part, texts)
 
 
 def _leads_to_encrypted(model: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mangonel.bson import Decimal128
 from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.columns import QueryColumns
 from mangonel.odm.query.request import Request
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from mangonel.odm.query.options import AggregateOptions
 
 __all__ = ["QueryAggregates"]
+
+# Stages that lead to documents of other models.
+_LEADING = frozenset(("$facet", "$graphLookup", "$lookup", "$merge", "$out", "$unionWith"))
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -89,7 +93,14 @@ class QueryAggregates(QueryColumns[T]):
         if request.terminal.name == "aggregate" and self._options.get("projection"):
             stages.append({"$project": self._options["projection"]})
         keywords = {**request.keywords, **options}
-        cursor = await request.port.call(_aggregate, request.collection, stages + pipeline, keywords)
+        stages += pipeline
+        collection = request.collection
+        # What another model marks may not have been looked at yet.
+        if declared or not _LEADING.isdisjoint(name for stage in stages for name in stage):
+            from mangonel.odm.encryption.port import collection_for
+
+            collection = collection_for(request.connection, self._model, collection, stages)
+        cursor = await request.port.call(_aggregate, collection, stages, keywords)
         if into is None:
             found: list[Any] = await cursor._to_list_flow(None)
             return found
