@@ -201,6 +201,38 @@ def test_text_of_any_length_and_alphabet_is_read() -> None:
                 assert loads(json.dumps(value, ensure_ascii=is_ascii)) == value
 
 
+def test_text_is_made_as_the_interpreter_makes_it() -> None:
+    # The last character of each width of UTF-8 and of each width of str, and the first of the next.
+    edges = [
+        "\x7f",
+        "\x80",
+        "\xff",
+        "\u0100",
+        "\u07ff",
+        "\u0800",
+        "\uffff",
+        "\U00010000",
+        "\U0010ffff",
+        '"',
+        "\n",
+    ]
+    texts = [
+        f"{before}{edge}{after}"
+        for edge in edges
+        for before in ("", "a" * 7, "é" * 9)
+        for after in ("", "b" * 8, "☆")
+    ]
+    for text in texts:
+        for found in (loads(json.dumps([text], ensure_ascii=is_ascii))[0] for is_ascii in (True, False)):
+            assert found == text
+            assert hash(found) == hash(text)
+            # As narrow, and of one character the interpreter's own.
+            assert sys.getsizeof(found) == sys.getsizeof(text)
+            assert found.isascii() is text.isascii()
+            if len(text) == 1 and text <= "\xff":
+                assert found is chr(ord(text))
+
+
 def test_iterators_are_read_once() -> None:
     assert dumps({"a": iter([1, 2]), "b": 3}) == '{"a": [1, 2], "b": 3}'
 

@@ -1,7 +1,7 @@
 //! JSON text as Python's `json` module has it: what it reads of the grammar, how it writes text and numbers. Makes no
 //! values and knows no types; what is unusual gets no answer, so that the module itself can be asked.
 
-use super::text::unusual;
+use super::text::{first_escape, unusual};
 use crate::object_id::HEX;
 
 /// Reads a text from left to right. `None` from any method: this is no JSON, or nothing that is read here.
@@ -16,8 +16,10 @@ pub struct Scanner<'a> {
 pub enum Text<'a> {
     /// ASCII without escapes.
     Ascii(&'a [u8]),
-    /// Any other: `Scanner::characters` has it.
-    Other,
+    /// Not ASCII, without escapes.
+    Plain(&'a str),
+    /// With escapes: `Scanner::characters` has it.
+    Escaped,
 }
 
 /// A number.
@@ -152,22 +154,29 @@ impl<'a> Scanner<'a> {
         self.unusual_string(start)
     }
 
-    /// The characters of the string that was read last, if it is not ASCII or has escapes.
+    /// The characters of the string that was read last, if it has escapes.
     pub fn characters(&self) -> &[u32] {
         &self.characters
     }
 
-    /// The rest of a string that starts at `start` and is plain up to here.
+    /// The rest of a string that starts at `start` and is plain ASCII up to here.
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<Text<'a>> {
         let bytes = self.text.as_bytes();
+        let end = self.at + first_escape(bytes.get(self.at..)?)?;
+        if bytes.get(end) == Some(&b'"') {
+            self.at = end + 1;
+            return Some(Text::Plain(self.text.get(start..end)?));
+        }
         self.characters.clear();
+        // Room for what mostly follows, so that it is asked for once.
+        self.characters.try_reserve(2 * (end - start) + 64).ok()?;
         self.characters.extend(bytes[start..self.at].iter().map(|c| u32::from(*c)));
         loop {
             match self.peek()? {
                 b'"' => {
                     self.at += 1;
-                    return Some(Text::Other);
+                    return Some(Text::Escaped);
                 }
                 b'\\' => {
                     self.at += 1;
@@ -568,13 +577,21 @@ mod tests {
             let mut scanner = Scanner::new(&quoted);
             assert_eq!(scanner.string(), Some(Text::Ascii(plain.as_bytes())));
             assert_eq!(scanner.peek(), Some(b'y'));
-            for (inner, meant) in [("\\n", "\n"), ("é", "é"), ("\\ud83d\\ude00", "😀"), ("\\\"", "\"")] {
+            for (inner, meant) in
+                [("\\n", "\n"), ("é", "é"), ("é\\n☆", "é\n☆"), ("\\ud83d\\ude00", "😀"), ("\\\"", "\"")]
+            {
                 let quoted = format!("\"{plain}{inner}{plain}\"");
                 let meant = format!("{plain}{meant}{plain}");
                 let mut scanner = Scanner::new(&quoted);
-                assert_eq!(scanner.string(), Some(Text::Other));
-                let found = scanner.characters().iter().map(|c| char::from_u32(*c).unwrap());
-                assert_eq!(found.collect::<String>(), meant);
+                match scanner.string() {
+                    Some(Text::Plain(found)) => assert_eq!(found, meant),
+                    found => {
+                        assert_eq!(found, Some(Text::Escaped));
+                        let found = scanner.characters().iter().map(|c| char::from_u32(*c).unwrap());
+                        assert_eq!(found.collect::<String>(), meant);
+                    }
+                }
+                assert_eq!(scanner.peek(), None);
             }
             for wrong in
                 ["\n", "\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\ud83d\\ud83d", "\\ud83dx", "\\x", "\\u12"]

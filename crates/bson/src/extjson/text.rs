@@ -109,7 +109,7 @@ fn is_plain_long(bytes: &[u8]) -> bool {
 
 /// Finds the first byte that needs an escape.
 #[inline]
-fn first_escape(bytes: &[u8]) -> Option<usize> {
+pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
     let (chunks, rest) = bytes.as_chunks::<16>();
     for (i, chunk) in chunks.iter().enumerate() {
         // As above; the position within the chunk is looked for only once it is known to be there.

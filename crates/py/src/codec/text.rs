@@ -45,6 +45,67 @@ pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) 
     }
 }
 
+/// Creates a string of any text.
+pub(crate) fn of_text<'py>(py: Python<'py>, text: &str) -> Made<'py> {
+    let bytes = text.as_bytes();
+    let greatest = bytes.iter().fold(0, |greatest, byte| (*byte).max(greatest));
+    let count = text.chars().count();
+    // SAFETY: the GIL is held. ASCII goes where ASCII has to. Strings of one character are shared by the interpreter, so its
+    // decoder makes them. The others get the narrowest string that has room, as the first bytes of characters tell: below
+    // U+0100 none is above 0xC3, below U+10000 none above 0xEF. It has `count` places, and nobody else knows it yet.
+    unsafe {
+        if greatest < 0x80 {
+            return owned(py, ascii(bytes));
+        }
+        if count < 2 {
+            let made = ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as _, std::ptr::null());
+            return owned(py, made);
+        }
+        let most = match greatest {
+            ..=0xC3 => 0xFF,
+            0xC4..=0xEF => 0xFFFF,
+            _ => 0x10_FFFF,
+        };
+        let made = owned(py, ffi::PyUnicode_New(count as _, most))?;
+        let data = ffi::PyUnicode_DATA(made.as_ptr());
+        match most {
+            0xFF => widen(text, data.cast::<u8>(), |c| c as u8),
+            0xFFFF => widen(text, data.cast::<u16>(), |c| c as u16),
+            _ => widen(text, data.cast::<u32>(), |c| c),
+        }
+        Ok(made)
+    }
+}
+
+/// Writes the numbers of the characters.
+///
+/// # Safety
+/// There must be a place at `to` for each character of the text.
+#[inline]
+unsafe fn widen<T>(text: &str, mut to: *mut T, of: impl Fn(u32) -> T) {
+    let mut rest = text;
+    // SAFETY: one place is written for each character, as the caller promises; eight bytes of ASCII are eight characters.
+    unsafe {
+        loop {
+            if let Some(chunk) = rest.as_bytes().first_chunk::<8>()
+                && u64::from_le_bytes(*chunk) & 0x8080_8080_8080_8080 == 0
+            {
+                for (index, byte) in chunk.iter().enumerate() {
+                    to.add(index).write(of(u32::from(*byte)));
+                }
+                to = to.add(8);
+                rest = &rest[8..];
+                continue;
+            }
+            let mut characters = rest.chars();
+            let Some(c) = characters.next() else { return };
+            to.write(of(u32::from(c)));
+            to = to.add(1);
+            rest = characters.as_str();
+        }
+    }
+}
+
 /// Creates a string of these characters' numbers.
 pub(crate) fn of_characters<'py>(py: Python<'py>, characters: &[u32]) -> Made<'py> {
     debug_assert!(characters.iter().all(|c| *c <= 0x10_FFFF));

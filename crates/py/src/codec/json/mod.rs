@@ -86,8 +86,7 @@ pub(super) fn json_loads<'py>(
         None
     };
     let Some(characters) = characters else { return unusual() };
-    let mode = options.getattr(pyo3::intern!(py, "json_mode"))?.extract::<i64>()?;
-    answer(py, Reader::new(py, codec.get(), options, mode, characters).whole())
+    answer(py, Reader::new(py, codec.get(), options, characters).whole())
 }
 
 /// Return `value` as extended JSON; NotImplemented: ask the Python functions.

@@ -53,7 +53,6 @@ pub(super) struct Reader<'a, 'py> {
     py: Python<'py>,
     codec: &'a Codec,
     options: &'a Bound<'py, PyAny>,
-    mode: i64,
     dates: Dates<'a>,
     scan: Scanner<'a>,
     object_id: *mut ffi::PyTypeObject,
@@ -73,7 +72,6 @@ impl<'a, 'py> Reader<'a, 'py> {
         py: Python<'py>,
         codec: &'a Codec,
         options: &'a Bound<'py, PyAny>,
-        mode: i64,
         text: &'a str,
     ) -> Self {
         let utc = &codec.types.utc;
@@ -89,7 +87,6 @@ impl<'a, 'py> Reader<'a, 'py> {
             py,
             codec,
             options,
-            mode,
             dates,
             scan: Scanner::new(text),
             object_id,
@@ -151,7 +148,8 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(match found {
             // SAFETY: the GIL is held, and the scanner found nothing but ASCII.
             Text::Ascii(bytes) => unsafe { owned(self.py, text::ascii(bytes))? },
-            Text::Other => text::of_characters(self.py, self.scan.characters())?,
+            Text::Plain(found) => text::of_text(self.py, found)?,
+            Text::Escaped => text::of_characters(self.py, self.scan.characters())?,
         })
     }
 
@@ -351,7 +349,8 @@ impl<'a, 'py> Reader<'a, 'py> {
                 }
             }
             // A key may be spelled with escapes.
-            Text::Other => {
+            Text::Plain(found) => self.remember_name(found.as_bytes()),
+            Text::Escaped => {
                 self.name.clear();
                 self.name.extend(self.scan.characters().iter().map(|c| u8::try_from(*c).unwrap_or(0xFF)));
                 self.name.push(0);
@@ -407,7 +406,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     fn plain(&mut self) -> Option<&'a [u8]> {
         match self.scan.string()? {
             Text::Ascii(bytes) => Some(bytes),
-            Text::Other => None,
+            Text::Plain(_) | Text::Escaped => None,
         }
     }
 
@@ -429,7 +428,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             Some(b'"') => self.plain().and_then(parse_date),
             Some(b'{') => self.number_long(),
             // Old exports have bare numbers, which canonical text must not have.
-            Some(b'-' | b'0'..=b'9') if self.mode != CANONICAL => match self.scan.number() {
+            Some(b'-' | b'0'..=b'9') if self.mode()? != CANONICAL => match self.scan.number() {
                 Some(Number::Int(number)) => Some(number),
                 _ => None,
             },
@@ -450,6 +449,10 @@ impl<'a, 'py> Reader<'a, 'py> {
             };
             Ok(Some(owned(self.py, made)?))
         }
+    }
+
+    fn mode(&self) -> Found<i64> {
+        Ok(self.options.getattr(pyo3::intern!(self.py, "json_mode"))?.extract::<i64>()?)
     }
 
     /// Reads `{"$numberLong": "5"}`.
