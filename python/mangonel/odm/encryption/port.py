@@ -16,10 +16,13 @@ from mangonel.odm._registry import models
 from mangonel.odm.encryption.commands import Analysis
 from mangonel.odm.encryption.elements import Pending, document_of, put_together, take_apart
 from mangonel.odm.model.describe import encrypted_tree
-from mangonel.odm.model.encrypted import ALGORITHMS, Node, models_of
+from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Node, models_of
 
 if TYPE_CHECKING:
     from mangonel.encryption._values import ValueCipher
+
+# Where an encrypted value has the id of its key: behind its length, its subtype and its kind.
+_ID = slice(6, 22)
 
 _REMEDY = (
     'connect(..., auto_encryption_opts=AutoEncryptionOpts(kms_providers, "keys.vault", bypass_query_analysis=True)) '
@@ -56,6 +59,8 @@ class FieldCipher:
         from mangonel.encryption._values import ValueOptions
 
         rule, key = pending.rule, pending.key
+        if isinstance(key, str) and rule.algorithm in QUERYABLE:
+            key = await self._id_flow(key)
         is_name = isinstance(key, str)
         options = ValueOptions(
             ALGORITHMS[rule.algorithm],
@@ -69,6 +74,15 @@ class FieldCipher:
         what = "explicit_encrypt_expression" if is_range else "explicit_encrypt"
         done = await self._values.encrypt_flow(what, document_of("v", pending.value), options)
         pending.done = take_apart(done).items[0][1]
+
+    async def _id_flow(self, name: str) -> bytes:
+        """Return the id of a key, which Queryable Encryption asks for; what the key encrypts says it."""
+        from mangonel.encryption._values import ValueOptions
+
+        options = ValueOptions(ALGORITHMS["random"], None, name, None, None, None)
+        done = await self._values.encrypt_flow("explicit_encrypt", _core.encode({"v": ""}), options)
+        data: bytes = take_apart(done).items[0][1][1]
+        return data[_ID]
 
     async def decrypt_flow(self, reply: bytes) -> bytes | None:
         """Return the reply with its fields decrypted; None when there is nothing to decrypt.
