@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import json
 import os
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,21 @@ def database(standalone: Server) -> Iterator[Any]:
         database = client[f"lines_{uuid.uuid4().hex[:8]}"]
         yield database
         client.drop_database(database.name)
+
+
+@pytest.mark.parametrize("way", ["call", "command"])
+def test_a_pipe_is_read(database: Any, standalone: Server, tmp_path: Path, way: str) -> None:
+    pipe = tmp_path / "lines.jsonl"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('{"_id": 1}\n{"_id": 2}\n',))
+    writer.start()
+    if way == "call":
+        assert import_jsonl(database.things, pipe).inserted == 2
+    else:
+        where = ["--database", database.name, "--collection", "things"]
+        assert cli.main(["import", standalone.uri, str(pipe), *where]) == 0
+    writer.join()
+    assert [row["_id"] for row in database.things.find(sort=[("_id", 1)])] == [1, 2]
 
 
 def many(count: int) -> list[dict[str, Any]]:

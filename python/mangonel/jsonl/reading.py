@@ -151,7 +151,9 @@ def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Pi
     broken = damages(path)
     rest = b""
     try:
-        file.seek(offset)
+        if offset:
+            # A pipe, which nobody can resume, has no places.
+            file.seek(offset)
         while data := file.read(_PIECE):
             end = data.rfind(b"\n") + 1
             if not end:
