@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, Union, get_args, get_origin
 
 from mangonel.odm._registry import registry
@@ -56,6 +57,16 @@ def unwrap(annotation: Any, metadata: list[Any], owner: Any) -> Any:
 def _is_group(item: Any) -> bool:
     """Whether an item is a group of constraints, such as `Interval` and `Len` of annotated-types."""
     return any(base.__name__ == "GroupedMetadata" for base in type(item).__mro__)
+
+
+def classes_in(annotation: Any, owner: Any) -> Iterator[Any]:
+    """Yield the classes that a type names, at any depth of its containers and alternatives."""
+    plain = unwrap(annotation, [], owner)
+    parts = get_args(plain) if get_origin(plain) is not typing.Literal else ()
+    if not parts:
+        yield plain
+    for part in parts:
+        yield from classes_in(part, owner)
 
 
 def without_none(annotation: Any) -> tuple[Any, bool]:

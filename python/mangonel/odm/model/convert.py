@@ -9,12 +9,13 @@ import enum
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from mangonel import _core
 from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_embedded, is_instance
 from mangonel.odm.expressions.geo import Geometry
+from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs
 
@@ -72,7 +73,7 @@ def _build_part(field: Any, value: Any) -> Any:
         return type(value)(_build_part(field, item) for item in value)
     if not isinstance(value, Mapping):
         return value
-    candidates = [part for part in _flatten(field.type) if is_embedded(part)]
+    candidates = [part for part in classes_in(field.type, field.info.owner) if is_embedded(part)]
     for candidate in candidates:
         try:
             return from_dict(candidate, value)
@@ -80,14 +81,6 @@ def _build_part(field: Any, value: Any) -> Any:
             if candidate is candidates[-1]:
                 raise
     return value
-
-
-def _flatten(annotation: Any) -> Iterable[Any]:
-    parts = get_args(annotation)
-    if not parts:
-        yield annotation
-    for part in parts:
-        yield from _flatten(part)
 
 
 def to_dict(

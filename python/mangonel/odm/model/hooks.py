@@ -9,7 +9,9 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from mangonel.odm._registry import is_embedded_instance, models
+from mangonel.odm._registry import is_embedded, is_embedded_instance, models
+from mangonel.odm.model.annotations import classes_in
+from mangonel.odm.model.fields import Resolved
 
 EVENTS = frozenset(
     {
@@ -181,13 +183,19 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
 
 def _announce(event: str) -> None:
     """Let every model know the hooks that it has now."""
+    forget_plain()
     for cls in models:
         cls.__hooks__ = collect_hooks(cls)
-        if "__is_plain__" in cls.__dict__:
-            type.__delattr__(cls, "__is_plain__")
         if event == "load":
             # The core calls hooks of loading by itself.
             cls.__model__.reset()
+
+
+def forget_plain() -> None:
+    """Look for hooks again when a document of any model is saved next."""
+    for cls in models:
+        if "__is_plain__" in cls.__dict__:
+            type.__delattr__(cls, "__is_plain__")
 
 
 def _is_meant(cls: Any, model: Any) -> bool:
@@ -236,17 +244,23 @@ def has_hooks(cls: Any, *events: str) -> bool:
 
 
 def family(cls: Any) -> list[Any]:
-    """The class and the embedded classes that its fields may hold."""
-    cached: list[Any] | None = cls.__dict__.get("__hook_family__")
-    if cached is not None:
-        return cached
+    """The class and the embedded classes that its fields may hold, their subclasses too."""
+    cached: tuple[int, list[Any]] | None = cls.__dict__.get("__hook_family__")
+    # A model that is defined later may be such a subclass.
+    if cached is not None and cached[0] == len(models):
+        return cached[1]
     found = [cls]
     for model in found:
-        for field in model.__plan__.fields.values():
-            if field.model is not None and field.model not in found:
-                found.append(field.model)
-    type.__setattr__(cls, "__hook_family__", found)
+        held = [one for field in model.__plan__.fields.values() for one in embedded_in_field(field)]
+        held += model.__subclasses__() if model is not cls else []
+        found += [one for one in dict.fromkeys(held) if one not in found]
+    type.__setattr__(cls, "__hook_family__", (len(models), found))
     return found
+
+
+def embedded_in_field(field: Resolved) -> Iterator[Any]:
+    """Yield the embedded classes that a field's type names."""
+    return (one for one in classes_in(field.type, field.info.owner) if is_embedded(one))
 
 
 def listeners(instance: Any, event: str) -> Iterator[tuple[Hook, Any]]:
@@ -268,15 +282,19 @@ def listeners(instance: Any, event: str) -> Iterator[tuple[Hook, Any]]:
 
 def _embedded(instance: Any) -> Iterator[Any]:
     for name, field in instance.__plan__.fields.items():
-        if field.model is None:
-            continue
-        value = getattr(instance, name, None)
-        if is_embedded_instance(value):
-            yield value
-        elif isinstance(value, dict):
-            yield from (item for item in value.values() if is_embedded_instance(item))
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            yield from (item for item in value if is_embedded_instance(item))
+        if field.model is not None:
+            yield from _embedded_in(getattr(instance, name, None))
+
+
+def _embedded_in(value: Any) -> Iterator[Any]:
+    if is_embedded_instance(value):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _embedded_in(item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from _embedded_in(item)
 
 
 def run_plain(instance: Any, event: str) -> None:

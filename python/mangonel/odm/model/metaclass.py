@@ -13,7 +13,7 @@ from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
-from mangonel.odm.model.hooks import collect_hooks
+from mangonel.odm.model.hooks import collect_hooks, forget_plain
 from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.refs import InverseDescriptor
 
@@ -122,6 +122,9 @@ class ModelMeta(_core.OdmMeta):
             # It may belong to a collection that somebody knows.
             for keeper in list(keepers):
                 keeper.forget()
+            if cls.__hooks__ and not cls.__is_document__:
+                # Documents that were saved before may hold it in place of its base.
+                forget_plain()
         return cls
 
     def __init__(

@@ -13,6 +13,7 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.hooks import family
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import decode
@@ -399,12 +400,13 @@ class QueryReads(QueryBuilder[T]):
     def _refuse_secrets(self, exclude: tuple[Any, ...]) -> None:
         """Refuse what the core would write out: it sees the stored text, and no Secret."""
         left_out, only = {key_of(field, self._model) for field in exclude}, self._wish.get("only")
-        for model in family(self._model):
+        read = {self._model, *self._model.__tagged__()}
+        for model in dict.fromkeys(one for kind in read for one in family(kind)):
             for field in model.__plan__.fields.values():
-                is_left_out = model is self._model and (
+                is_left_out = model in read and (
                     field.key in left_out or (only is not None and field.key not in only)
                 )
-                if field.type is Secret and not is_left_out:
+                if not is_left_out and Secret in classes_in(field.type, field.info.owner):
                     raise UnsupportedOption(
                         f"json() cannot honour the Secret {model.__name__}.{field.name}: it would be shown; "
                         "exclude it, or use to_json() of documents"

@@ -10,6 +10,7 @@ from mangonel.odm.expressions.orders import Order
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.fields import Index
+from mangonel.odm.model.hooks import embedded_in_field
 
 
 @dataclass(slots=True)
@@ -70,8 +71,9 @@ def _embedded_indexes(model: Any, prefix: str, found: dict[str, dict[str, Any]],
         if prefix:
             for index in resolved.indexes:
                 _declare(found, {path: index.kind}, index.options)
-        if resolved.model is not None:
-            _embedded_indexes(resolved.model, path + ".", found, [*seen, model])
+        for embedded in embedded_in_field(resolved):
+            for one in dict.fromkeys((embedded, *embedded.__tagged__())):
+                _embedded_indexes(one, path + ".", found, [*seen, model])
 
 
 def _keys_of(model: Any, index: Index) -> dict[str, Any]:
