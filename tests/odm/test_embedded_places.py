@@ -4,7 +4,20 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from mangonel.odm import Connection, Document, Embedded, Indexed, Secret, UnsupportedOption, before
+from mangonel.odm import (
+    Connection,
+    Document,
+    Embedded,
+    Indexed,
+    Ref,
+    Secret,
+    Sequence,
+    Timestamps,
+    UnsupportedOption,
+    Version,
+    before,
+    field,
+)
 
 HEARD: list[int] = []
 
@@ -90,6 +103,29 @@ def test_hooks_of_a_class_that_is_defined_after_the_first_save_run(db: Connectio
 
     face.save(model(held=[Voucher()]))
     assert heard == ["voucher"]
+
+
+class Name(Timestamps):
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "options"),
+    [
+        ("on_delete", Ref[Name], {"on_delete": "deny"}),
+        ("touch", Ref[Name], {"touch": True}),
+        ("Sequence", Annotated[int | None, Sequence()], {}),
+        ("Version", Annotated[int, Version], {}),
+    ],
+)
+def test_what_only_documents_fields_can_have_is_refused_inside(
+    name: str, annotation: Any, options: dict[str, Any]
+) -> None:
+    class Part(Embedded):
+        inner: annotation = field(default=None, **options)
+
+    with pytest.raises(TypeError, match=f"cannot have {name} at Part.inner: Part is embedded"):
+        Part()
 
 
 def test_indexes_of_every_alternative_are_declared(db: Connection, face: Any) -> None:

@@ -113,6 +113,8 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             resolved.is_version = True
         elif isinstance(item, Encrypted):
             resolved.encrypted = item
+    if not is_document_class(cls):
+        _check_inside(cls, resolved)
     resolved.is_list = get_origin(plain) in (list, set, frozenset, tuple)
     resolved.model, resolved.target = _models_of(plain, info.owner)
     if info.on_delete and (
@@ -138,6 +140,22 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             "a reference that may be None"
         )
     return resolved
+
+
+def _check_inside(cls: Any, field: Resolved) -> None:
+    """Refuse what only a document's own fields can have."""
+    refused = {
+        "on_delete": field.info.on_delete is not None,
+        "touch": field.info.touch,
+        "Sequence": field.sequence is not None,
+        "Version": field.is_version,
+    }
+    for name, is_there in refused.items():
+        if is_there:
+            raise TypeError(
+                f"cannot have {name} at {cls.__name__}.{field.name}: {cls.__name__} is embedded, and only fields of "
+                "the document itself can have it"
+            )
 
 
 def _origin_name(plain: Any) -> str:
