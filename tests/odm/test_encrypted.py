@@ -746,7 +746,7 @@ def test_errors_of_the_server_do_not_quote_plain_values(db: Connection, face: An
     face.save(make())
     with pytest.raises(errors.DuplicateKeyError) as caught:
         face.save(make(name="Eve"))
-    assert "457" not in str(caught.value)
+    assert "457-55-5462" not in str(caught.value)
 
 
 class Elsewhere(Document):
