@@ -1,4 +1,4 @@
-"""A table of what came out of the specification cases, and which of them needed a second try.
+"""A table of what came out of the specification cases.
 
 The process that prints it collects no test when others run them, so it reads no conftest of the specifications' folder.
 """
@@ -17,24 +17,19 @@ class SpecTable:
 
     def __init__(self) -> None:
         self._outcomes: dict[str, Counter[str]] = {}
-        self._second_tries: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count each unified case once: where it was called, or where it was skipped before that."""
         properties = dict(report.user_properties)
         if "spec" not in properties or (report.when != "call" and not report.skipped):
             return
-        if "second try" in properties:
-            self._second_tries.append(f"SECOND TRY {report.nodeid}: {properties['second try']}")
         outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
         self._outcomes.setdefault(str(properties["spec"]), Counter())[outcome] += 1
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the counts by specification and face, and each second try with what failed at the first."""
+        """Print the counts by specification and face."""
         if not self._outcomes:
             return
         terminalreporter.write_line(f"{'specification, face':<55}" + "".join(f"{name:>9}" for name in NAMES))
         for spec, counts in sorted(self._outcomes.items()):
             terminalreporter.write_line(f"{spec:<55}" + "".join(f"{counts[name]:>9}" for name in NAMES))
-        for line in self._second_tries or ["no case of the specifications needed a second try"]:
-            terminalreporter.write_line(line)
