@@ -55,7 +55,9 @@ def pause(primary: Member) -> None:
     primary.resume()
 
 
-FAULTS: list[Callable[[Member], None]] = [kill, step_down, kill, pause, step_down, kill]
+FAULTS: list[Callable[[Member], None]] = [kill, step_down, pause]
+if SECONDS >= 60:
+    FAULTS += [kill, step_down, kill]
 
 
 def cause_faults(members: Server) -> list[tuple[float, str]]:

@@ -43,6 +43,7 @@ def _credential(uri: str) -> Any:
         return ClientOptions.from_arguments(uri, None, None, None, None, None, {})._credentials
 
 
+@pytest.mark.each_once("case")
 @pytest.mark.parametrize("case", _cases())
 def test_auth_connection_string_spec(case: dict[str, Any]) -> None:
     if not case["valid"]:

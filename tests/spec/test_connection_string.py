@@ -108,11 +108,13 @@ def _internal(name: str, expected: Any) -> Any:
     return expected / 1000 if seconds else expected
 
 
+@pytest.mark.each_once("case")
 @pytest.mark.parametrize("case", _cases("connection-string"))
 def test_connection_string_spec(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _check(case, tmp_path, monkeypatch)
 
 
+@pytest.mark.each_once("case")
 @pytest.mark.parametrize("case", _cases("uri-options"))
 def test_uri_options_spec(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _check(case, tmp_path, monkeypatch)

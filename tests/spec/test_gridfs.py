@@ -153,6 +153,7 @@ async def waited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+@pytest.mark.each_once("case")
 @pytest.mark.parametrize("face", ["blocking", "asyncio"])
 @pytest.mark.parametrize(("content", "case"), cases())
 def test_gridfs(content: dict[str, Any], case: dict[str, Any], face: str, standalone: Server) -> None:

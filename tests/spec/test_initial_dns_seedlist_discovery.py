@@ -73,6 +73,7 @@ def dns() -> Iterator[DnsServer]:
         yield server
 
 
+@pytest.mark.each_once("case")
 @pytest.mark.parametrize("case", _cases())
 def test_seed_list(case: dict[str, Any], dns: DnsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(srv, "query", dns.query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -40,10 +40,20 @@ def _runs() -> Iterator[Any]:
                 for name in names:
                     gap = skipped.find_gap(gaps, case, face, name)
                     marks = [pytest.mark.xfail(reason=gap.reason, strict=not gap.is_chance)] if gap else []
+                    marks += [pytest.mark.needs_calm] if _names("connectTimeoutMS", case) else []
                     yield pytest.param(case, face, name, id=f"{case.key} [{face}, {name}]", marks=marks)
                 if not names:
                     mark = pytest.mark.skip(reason=reason)
                     yield pytest.param(case, face, "", id=f"{case.key} [{face}]", marks=mark)
+
+
+def _names(key: str, value: Any) -> bool:
+    """Whether a case, or a part of one, has this key. What has a limit for connecting also has one for each hello."""
+    if isinstance(value, Case):
+        return _names(key, value.test) or _names(key, value.shared)
+    if isinstance(value, Mapping):
+        return key in value or any(_names(key, each) for each in value.values())
+    return isinstance(value, list) and any(_names(key, each) for each in value)
 
 
 def _running() -> Facts:
@@ -96,6 +106,15 @@ def test_the_times_of_a_case_are_multiplied_and_nothing_else() -> None:
         "isMS": True,
     }
     assert _slower(case, 4) == slower
+
+
+@needs_folder
+def test_cases_with_a_limit_for_connecting_are_begun_last() -> None:
+    marks = {
+        row.id: [mark.name for mark in row.marks] for row in _runs() if "interruptInUse-pool" in str(row.id)
+    }
+    assert marks
+    assert all("needs_calm" in found for found in marks.values())
 
 
 @needs_folder

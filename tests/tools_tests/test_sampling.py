@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tools.sampling import sample
+from tools.sampling import ENOUGH, sample
 
 FACES = ["fused", "reference", "asyncio", "uvloop"]
 
@@ -76,6 +76,20 @@ def test_values_that_are_marked_are_met_once() -> None:
         product(["blocking", "asyncio"], ["set", "alone"])
     )
     assert len(found) <= 44
+
+
+def test_of_a_long_table_enough_rows_are_taken_and_each_way_of_waiting_in_the_file() -> None:
+    rows = product(range(10 * ENOUGH), FACES)
+    found = taken([Item("test_a", case=case, face=face) for case, face in rows])
+    assert len(found) == ENOUGH
+    assert {params["face"] for params in found} == set(FACES)
+
+
+def test_a_way_of_waiting_that_only_a_long_table_has_is_taken_though_enough_rows_were() -> None:
+    # Its rows meet less than the others, so they come last.
+    long = [Item("test_a", case=case, size=1, face="fused") for case in range(10 * ENOUGH)]
+    found = taken([*long, Item("test_a", face="streams")])
+    assert {params["face"] for params in found} == {"fused", "streams"}
 
 
 def test_the_same_tests_are_taken_each_time() -> None:
