@@ -4,9 +4,12 @@ encrypted, or the command is refused before it is sent, and the error quotes not
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mangonel import bson
 from mangonel.bson import Binary
@@ -30,6 +33,34 @@ class Code(Embedded):
     code: Annotated[str, Encrypted("indexed", key="people")]
 
 
+class Branch(Embedded):
+    kind: str
+    # Before what it contains: the model is not known whole here.
+    next: Branch | str | None = None
+    number: Annotated[str, EQUAL]
+
+
+class Shape(Embedded):
+    __root__ = True
+    __tag__ = "form"
+
+
+class Round(Shape):
+    size: Phone | None = None
+
+
+class Square(Shape):
+    size: int = 0
+
+
+class Desk(Embedded):
+    place: str
+
+
+class Locked(Desk):
+    code: Annotated[str, EQUAL]
+
+
 class Analysed(Document):
     __collection__ = NAME
     name: str
@@ -43,6 +74,12 @@ class Analysed(Document):
     token: Annotated[str, Encrypted("indexed", key="people")] = ""
     inner: Code | None = None
     note: Annotated[str, Encrypted("unindexed", key="people")] = ""
+    branch: Branch | None = None
+    word: Phone | str = ""
+    deep: list[list[Annotated[str, EQUAL]]] = field(default_factory=list)
+    shape: Shape | None = None
+    desk: Desk | None = None
+    desks: dict[str, Desk] = field(default_factory=dict)
 
 
 def sent(command: dict[str, Any]) -> bytes:
@@ -99,6 +136,10 @@ ENCRYPTED = {
     "an element beside a map": find({"either.0": SECRET}),
     "a whole map beside a list": insert(either={"latin": SECRET}),
     "a whole list beside a map": insert(either=[SECRET]),
+    "an alternative that contains itself": insert(branch={"next": {"next": {"number": SECRET}}}),
+    "a path in an alternative that contains itself": find({"branch.next.next.number": SECRET}),
+    "an alternative to a text": insert(word={"kind": "a", "number": SECRET}),
+    "a field of a relative": insert(shape={"form": "a", "size": {"number": SECRET}}),
     "an embedded document": find({"home": {"kind": "a", "number": SECRET}}),
     "embedded documents": find({"home": {"$in": [{"kind": "a", "number": SECRET}]}}),
     "a position": find({"phones.0.number": SECRET}),
@@ -219,6 +260,130 @@ def test_what_cannot_be_encrypted_is_refused_and_not_quoted(what: str) -> None:
     assert what.removeprefix("a ").removeprefix("an ").split(" ")[0] in str(caught.value)
     assert "Analysed" in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+MISPLACED = {
+    "a text in place of a document": {"home": SECRET},
+    "a number in place of a document": {"home": 457555462},
+    "a list of texts in place of a document": {"home": ["a", SECRET]},
+    "a text in place of a list of documents": {"phones": SECRET},
+    "texts in place of documents": {"phones": [{"kind": "a"}, SECRET]},
+    "lists of texts in place of documents": {"phones": [[SECRET]]},
+    "a text in place of a map": {"marks": SECRET},
+    "a document in place of a list": {"codes": {"a": SECRET}},
+    "a document in place of lists": {"deep": [{"a": SECRET}]},
+    "a document for a list of lists": {"deep": {"a": {"b": SECRET}}},
+}
+WRITES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "insert": lambda values: insert(**values),
+    "$set": lambda values: update({"$set": values}),
+    "$setOnInsert": lambda values: update({"$setOnInsert": values}, upsert=True),
+    "replacement": lambda values: update(values),
+    "findAndModify": lambda values: {"findAndModify": NAME, "query": {}, "update": {"$set": values}},
+    "$push": lambda values: update({"$push": values}),
+    "$addToSet": lambda values: update({"$addToSet": values}),
+    "==": lambda values: find(values),
+    "$in": lambda values: find({name: {"$in": [value]} for name, value in values.items()}),
+    "$match": lambda values: aggregate(match(**values)),
+}
+
+
+def refused_or_sent(command: dict[str, Any]) -> tuple[str, bytes]:
+    """Return what the error says, or what is sent; nothing for the other."""
+    try:
+        return "", sent(command)
+    except (UnsupportedOption, ValidationError) as error:
+        return str(error), b""
+
+
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("what", MISPLACED)
+def test_what_is_misplaced_is_not_sent_as_it_is(what: str, how: str) -> None:
+    said, made = refused_or_sent(WRITES[how](MISPLACED[what]))
+    assert SECRET not in said
+    assert SECRET.encode() not in made
+    # What is looked for in a list, or added to it, may be one of its elements.
+    assert said or how in ("$push", "$addToSet", "==", "$in", "$match")
+
+
+def test_a_misplaced_value_is_refused_with_its_place() -> None:
+    with pytest.raises(ValidationError, match=r"expected a document at \$\.home of Analysed, whose number"):
+        sent(insert(home=SECRET))
+    with pytest.raises(ValidationError, match=r"expected a list at \$\.codes of Analysed"):
+        sent(insert(codes={"a": SECRET}))
+    with pytest.raises(UnsupportedOption, match=r"== with something else than a document"):
+        sent(find({"home": SECRET}))
+
+
+KEYS = ("kind", "number", "next", "code", "0", "other")
+TOPS = ("home", "phones", "codes", "marks", "either", "branch", "deep", "inner", "ssn", "pay")
+
+
+def misplaced(value: Any, top: str, name: str = "", is_open: bool = False) -> Any:
+    """Return a value with the secret as each text that the model does not have in the clear."""
+    if isinstance(value, dict):
+        known = {"branch": ("number", "next", "0"), "inner": ("code", "0")}.get(top, ("number", "0"))
+        return {
+            key: misplaced(inner, top, key, is_open or (key not in known and top not in ("marks", "either")))
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [misplaced(inner, top, name, is_open) for inner in value]
+    return value if is_open or name == "next" else SECRET
+
+
+@given(
+    st.sampled_from(TOPS),
+    st.recursive(
+        st.just("open"),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+        max_leaves=8,
+    ),
+    st.sampled_from(sorted(WRITES)),
+)
+def test_no_form_of_a_value_gets_through(top: str, value: Any, how: str) -> None:
+    said, made = refused_or_sent(WRITES[how]({top: misplaced(value, top)}))
+    assert SECRET not in said
+    assert SECRET.encode() not in made
+
+
+def test_another_alternative_may_be_in_the_clear() -> None:
+    for command in (insert(word="open"), insert(branch={"next": "open"}), insert(shape={"size": 5})):
+        assert sent(command) == bson.encode(command)
+
+
+def test_what_a_subclass_adds_to_an_embedded_document_is_encrypted() -> None:
+    locked = Locked(place="a", code=SECRET)
+    for place, path in (({"desk": locked}, "desk"), ({"desks": {"x": locked}}, "desks")):
+        document = Analysed(name="a", ssn="", pay="", **place)
+        assert SECRET.encode() in document.to_bson().raw
+        values = bson.decode(document.to_bson().raw)
+        made = sent(insert(**{path: values[path]}))
+        assert SECRET.encode() not in made
+
+
+def test_models_that_contain_themselves_are_taken_together() -> None:
+    class First(Embedded):
+        first: First | None = None
+        one: Annotated[str, EQUAL]
+
+    class Second(Embedded):
+        first: Second | None = None
+        two: Annotated[str, EQUAL]
+
+    class Either(Document):
+        __collection__ = "analysed_eithers"
+        values: list[First] | dict[str, Second] = field(default_factory=list)
+
+    tree = tree_of_collection("analysed_eithers", Either)
+    assert tree is not None
+    assert [path for path, _ in tree.rules()] == ["values.[].one", "values.*.two"]
+    one, two = tree.fields["values"].each, tree.fields["values"].values
+    assert one is not None
+    assert two is not None
+    assert one.merge(two, "here")
+    assert not one.merge(two, "here")
+    assert sorted(one.fields) == ["first", "one", "two"]
 
 
 def test_lists_within_lists_of_encrypted_values_are_refused() -> None:

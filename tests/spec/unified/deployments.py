@@ -50,14 +50,14 @@ class Deployment:
         for wanted in data:
             database = self._client[wanted["databaseName"]]
             name = wanted["collectionName"]
-            database.drop_collection(name)
+            # With it what Queryable Encryption counts beside it goes, which decides the tags of the next values.
+            options = wanted.get("createOptions", {})
+            database.drop_collection(name, encrypted_fields=options.get("encryptedFields"))
             majority = database.get_collection(name, write_concern=self._last_write)
             if wanted["documents"] and "createOptions" not in wanted:
                 majority.insert_many([dict(document) for document in wanted["documents"]])
                 continue
-            database.create_collection(
-                name, check_exists=False, write_concern=self._last_write, **wanted.get("createOptions", {})
-            )
+            database.create_collection(name, check_exists=False, write_concern=self._last_write, **options)
             if wanted["documents"]:
                 majority.insert_many([dict(document) for document in wanted["documents"]])
         if data:

@@ -119,7 +119,7 @@ def projected(
     """
     root = node if root is None else root
     made = Node()
-    made.merge(_copy(node), places.name)
+    made.merge(node.copy(), places.name)
     for item in group.items if group is not None else ():
         name, value = item
         target = places.find(node, name, what, before)
@@ -146,7 +146,7 @@ def projected(
 
 
 def _added(places: Places, group: Group | None, node: Node, what: str) -> Node | None:
-    made = _copy(node)
+    made = node.copy()
     for item in group.items if group is not None else ():
         is_bare, found = places.bare(item[1], node)
         if not is_bare:
@@ -166,12 +166,6 @@ def _put(places: Places, made: Node, name: str, found: Node | None, what: str) -
         made.fields.pop(name, None)
     else:
         made.fields[name] = found
-
-
-def _copy(node: Node) -> Node:
-    made = Node(node.rule)
-    made.fields, made.each, made.values = dict(node.fields), node.each, node.values
-    return made
 
 
 def _grouped(places: Places, name: str, item: list[Any], body: Group | None, node: Node) -> Node | None:
@@ -245,7 +239,7 @@ def _joined(
     target = text_of(body.get("as"))
     if target is None:
         return node
-    made = Node() if node is None else _copy(node)
+    made = Node() if node is None else node.copy()
     if other is None:
         if "." not in target:
             made.fields.pop(target, None)
@@ -253,7 +247,7 @@ def _joined(
         at = made
         *parents, last = target.split(".")
         for part in parents:
-            at.fields[part] = _copy(at.fields[part]) if part in at.fields else Node()
+            at.fields[part] = at.fields[part].copy() if part in at.fields else Node()
             at = at.fields[part]
         at.fields[last] = Node()
         at.fields[last].each = other
@@ -319,7 +313,7 @@ def _uncovered(node: Node | None, other: Node, path: str, seen: list[Node]) -> s
 def _both(node: Node | None, other: Node | None) -> Node | None:
     if node is None or other is None:
         return node or other
-    made = _copy(node)
+    made = node.copy()
     made.merge(other, "$unionWith")
     return made
 

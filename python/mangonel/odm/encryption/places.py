@@ -122,8 +122,14 @@ class Places:
                 )
             return self._sealed(value, node, path, what)
         if group is None:
-            # An element, where a list is expected: so operands and operators have it.
-            return value if node.each is None else self.store(value, node.each, path, what)
+            if node.each is not None and (node.each.rule is not None or not node.has_plain):
+                # An element, where a list is expected: so operands and operators have it.
+                return self.store(value, node.each, path, what)
+            if not node.has_plain:
+                self._refuse_form("a document", value, node, path, what)
+            return value
+        if group.kind == DOCUMENT and not node.takes_documents:
+            self._refuse_form("a list", value, node, path, what)
         for inner in group.items:
             if group.kind == ARRAY:
                 inner[1] = self.store(inner[1], node if node.each is None else node.each, path, what)
@@ -131,6 +137,19 @@ class Places:
                 part = self.named(node, inner[0], f"{path}.")
                 inner[1] = self.store(inner[1], part, f"{path}.{inner[0]}", what)
         return group
+
+    def _refuse_form(self, expected: str, value: Any, node: Node, path: str, what: str | None) -> NoReturn:
+        """Raise the error of a value in whose place the model has something with encrypted parts.
+
+        Whatever it is, nobody knows what of it to encrypt, so it would be sent in the clear.
+        """
+        if what is not None:
+            self.refuse(f"{what} with something else than {expected}", path, node)
+        inner = next(name for name, _ in node.rules())
+        raise ValidationError(
+            f"expected {expected} at $.{path} of {self.name}, whose {inner} is encrypted, got a value of BSON type "
+            f"{value.kind if isinstance(value, Group) else value[0]}"
+        )
 
     def document(self, group: Group, node: Node | None) -> None:
         """Encrypt what is to be in a whole document."""

@@ -153,10 +153,11 @@ class Node:
         fields: of a document, by key.
         values: of a map, each of its values.
         each: of a list, each of its elements.
+        has_plain: something else may stand in place of what is named here, and is not encrypted.
         types: the BSON types of the value in its schema.
     """
 
-    __slots__ = ("_is_sealed", "each", "fields", "rule", "types", "values")
+    __slots__ = ("_is_sealed", "each", "fields", "has_plain", "rule", "types", "values")
 
     def __init__(self, rule: Encrypted | None = None, types: Any = None) -> None:
         self.rule = rule
@@ -164,6 +165,7 @@ class Node:
         self.fields: dict[str, Node] = {}
         self.values: Node | None = None
         self.each: Node | None = None
+        self.has_plain = False
         self._is_sealed: bool | None = None
 
     def parts(self) -> Iterator[tuple[str, Node]]:
@@ -194,35 +196,61 @@ class Node:
                     queue.append((f"{path}.{name}" if path else name, part))
 
     @property
+    def takes_documents(self) -> bool:
+        """Whether a document may stand here, or in a list here."""
+        within = bool(self.fields) or self.values is not None or self.has_plain
+        return within or (self.each is not None and self.each.takes_documents)
+
+    @property
     def is_equal_findable(self) -> bool:
         """Whether equal values of it, as a whole, are stored as equal bytes."""
         return all(node.rule is None or node.rule.is_equal_findable for _, node in self.rules())
 
-    def merge(self, other: Node, where: str) -> None:
+    def copy(self) -> Node:
+        """Return another one with the same parts."""
+        made = Node(self.rule)
+        made.fields, made.each, made.values = dict(self.fields), self.each, self.values
+        made.has_plain = self.has_plain
+        return made
+
+    def merge(self, other: Node, where: str) -> bool:
         """Take over what another model of the same collection, or another alternative, encrypts.
+
+        Returns:
+            Whether anything of it is new.
 
         Raises:
             TypeError: they do not agree.
         """
-        if self is other:
-            return
-        if self.rule != other.rule and (self.is_sealed or other.is_sealed):
+        return self._merge(other, where, [])
+
+    def _merge(self, other: Node, where: str, seen: list[tuple[Node, Node]]) -> bool:
+        # Documents may contain documents of their own kind.
+        if self is other or any(self is mine and other is part for mine, part in seen):
+            return False
+        seen.append((self, other))
+        if self.rule != other.rule:
             raise TypeError(
                 f"expected one way of encryption at {where}, found {self.rule!r} and {other.rule!r}"
             )
+        has_new = other.has_plain and not self.has_plain
+        self.has_plain |= other.has_plain
         for name, part in other.fields.items():
             mine = self.fields.get(name)
             if mine is None:
                 self.fields[name] = part
+                has_new = True
             else:
-                mine.merge(part, f"{where}.{name}")
+                has_new |= mine._merge(part, f"{where}.{name}", seen)
         for name in ("each", "values"):
-            mine, part = getattr(self, name), getattr(other, name)
-            if mine is None:
-                setattr(self, name, part)
-            elif part is not None:
-                mine.merge(part, where)
+            mine, other_part = getattr(self, name), getattr(other, name)
+            if mine is None and other_part is not None:
+                setattr(self, name, other_part)
+                has_new = True
+            elif mine is not None and other_part is not None:
+                has_new |= mine._merge(other_part, where, seen)
         self._is_sealed = None
+        return has_new
 
 
 def mark_of(metadata: Any) -> Encrypted | None:
@@ -301,6 +329,24 @@ def check_rule(rule: Encrypted, spec: dict[str, Any], where: str) -> None:
         )
 
 
+def _family(model: Any) -> list[Any]:
+    """Return the models whose instances may be stored where this one is expected.
+
+    Of embedded ones that is every subclass, with or without a tag; documents of another model have its collection.
+    """
+    if model.__is_document__:
+        return [model, *(one for one in model.__tagged__() if one is not model)]
+    found = [model]
+    for one in found:
+        # The hidden class of partial loads is a subclass too.
+        found += [
+            child
+            for child in one.__subclasses__()
+            if child not in found and ("__model__" in child.__dict__ or "__abstract__" in child.__dict__)
+        ]
+    return [one for one in found if one is model or "__model__" in one.__dict__]
+
+
 def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]) -> Node:
     """Return what is encrypted in the documents of a model and its family.
 
@@ -309,23 +355,34 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
         specs_of: the fields of a model, each with its description.
     """
     known: dict[Any, Node] = {}
+    # Alternatives may be models whose fields are not known yet: they are taken over at the end.
+    later: list[tuple[Node, Node, str]] = []
 
     def of_model(model: Any, is_in_list: bool) -> Node:
         found = known.get((model, is_in_list))
         if found is not None:
             return found
         made = known[model, is_in_list] = Node()
-        for other in [model, *(one for one in model.__tagged__() if one is not model)]:
+        plain = set()
+        for other in _family(model):
             for field, spec in specs_of(other):
                 where = f"{other.__name__}.{field.name}"
                 part = of_spec(spec, where, is_in_list)
                 if part is None:
+                    plain.add(field.key)
                     continue
                 mine = made.fields.get(field.key)
                 if mine is None:
                     made.fields[field.key] = part
                 elif mine is not part:
-                    mine.merge(part, where)
+                    later.append((mine, part, where))
+        for key in plain & made.fields.keys():
+            # Another model of the family has something else there.
+            if made.fields[key].rule is None:
+                part = made.fields[key]
+                made.fields[key] = either = Node()
+                either.has_plain = True
+                later.append((either, part, f"{model.__name__}.{key}"))
         return made
 
     def of_spec(spec: dict[str, Any], where: str, is_in_list: bool) -> Node | None:
@@ -346,7 +403,7 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
                     raise TypeError(f"cannot encrypt some elements of the tuple {where}, and others not")
                 part = of_spec(inner, where, True)
                 if part is not None and made.each is not None:
-                    made.each.merge(part, where)
+                    later.append((made.each, part, where))
                 made.each = made.each or part
         elif op == "dict":
             made.values = of_spec(argument, where, True)
@@ -354,8 +411,9 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
             return of_model(argument, is_in_list)
         elif op == "union":
             _, rows, others = argument
+            found = [of_spec(other, where, is_in_list) for other in others]
             parts = [of_model(model, is_in_list) for _, model in rows]
-            parts += [part for other in others if (part := of_spec(other, where, is_in_list)) is not None]
+            parts += [part for part in found if part is not None]
             rules = [part.rule for part in parts if part.rule is not None]
             if rules and (len(rules) < len(parts) or any(rule != rules[0] for rule in rules)):
                 raise TypeError(
@@ -364,11 +422,18 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
             if rules:
                 # Whatever it is: who sees the type of a value sees which alternative it is.
                 return Node(rules[0], spec)
-            for part in parts:
-                made.merge(part, where)
+            later.extend((made, part, where) for part in parts)
+            made.has_plain = None in found
+            return made if parts else None
         return made if made.each or made.values or made.fields or made.rule else None
 
-    return of_model(cls, False)
+    tree = of_model(cls, False)
+    has_new = True
+    while has_new:
+        has_new = False
+        for made, part, where in later:
+            has_new |= made.merge(part, where)
+    return tree
 
 
 def models_of(collection: str, first: Any = None) -> list[Any]:
