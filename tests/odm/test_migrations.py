@@ -143,6 +143,73 @@ def test_a_migration_without_a_way_back_says_so(database: Any, tmp_path: Path) -
         Runner(database, []).migrate()
 
 
+def seen_by_the_server(database: Any) -> int:
+    """Documents and keys that the server has looked at since it was started."""
+    counted = database.command("serverStatus")["metrics"]["queryExecutor"]
+    return int(counted["scanned"]) + int(counted["scannedObjects"])
+
+
+def test_each_document_is_looked_at_a_few_times_however_often_it_is_ended_and_begun(
+    database: Any, folder: Path
+) -> None:
+    count, batch = 4000, 20
+    database.things.insert_many([{"_id": n, "n": n, "old": n} for n in range(count)])
+    migrations = load(folder)
+    left = [0]
+
+    class Ended(BaseException):
+        pass
+
+    def report(progress: Any) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Ended
+
+    def save(name: str, **values: Any) -> None:
+        plain(name, **values)
+        # Also where marks are taken away, which reports nothing.
+        if "changed" not in values and values.get("position") is not None:
+            report(None)
+
+    before = seen_by_the_server(database)
+    ends = 0
+    while True:
+        left[0] = 25
+        runner = Runner(database, migrations, batch=batch, report=report)
+        plain: Any = runner._state.save
+        runner._state.save = save  # type: ignore[method-assign]
+        try:
+            runner.migrate()
+        except Ended:
+            ends += 1
+            continue
+        break
+    # Two migrations of 200 batches each, and as many again for the marks.
+    assert ends >= 10
+    assert [row["new"] for row in rows(database)] == list(range(count))
+    # Scanning from the beginning for each batch would be 200 times half of them.
+    assert seen_by_the_server(database) - before < 60 * count
+
+
+def test_a_mark_that_a_writer_puts_back_is_taken_away_too(database: Any, folder: Path) -> None:
+    database.things.insert_many([{"_id": n, "n": n} for n in range(20)])
+    runner = Runner(database, load(folder)[:1], batch=5)
+    plain: Any = runner._state.save
+    old: list[dict[str, Any]] = []
+
+    def save(name: str, **values: Any) -> None:
+        plain(name, **values)
+        if values.get("stage") == "cleaning":
+            old.append(database.things.find_one({"_id": 1}))
+        elif values.get("position") == 14 and old:
+            database.things.replace_one({"_id": 1}, old.pop())
+            old.clear()
+
+    runner._state.save = save  # type: ignore[method-assign]
+    runner.migrate()
+    assert rows(database) == [{"_id": n, "n": n + 1} for n in range(20)]
+
+
 def test_two_migrations_of_one_number_are_refused(folder: Path) -> None:
     (folder / "0002_other.py").write_text(ADD)
     with pytest.raises(ValueError, match="one migration of the number 2"):

@@ -161,11 +161,12 @@ class Runner:
         name, direction = migration.name, _direction(is_forward)
         collection = self._database[migration.collection]
         todo = {"$and": [migration.meant(is_forward), {MARK: {"$ne": f"{name} {direction}"}}]}
-        kept = self._state.begin(name, direction, collection.count_documents(todo))
+        kept = self._state.begin(name, direction, lambda: collection.count_documents(todo))
         if kept["stage"] == "running":
             self._change_all(migration, is_forward, collection, todo, kept)
+            kept["position"] = None
             self._state.save(name, stage="cleaning", position=None)
-        self._clean(collection, f"{name} {direction}")
+        self._clean(collection, f"{name} {direction}", kept)
         self._state.save(name, stage="done")
         return name
 
@@ -177,36 +178,46 @@ class Runner:
         todo: dict[str, Any],
         kept: dict[str, Any],
     ) -> None:
+        """Change every document, those too that writers add behind this process."""
         changed, total = kept["changed"], kept["total"]
         began, at_first = time.monotonic(), changed
+        for documents in self._passes(migration.name, collection, todo, kept):
+            self._change(migration, is_forward, collection, todo, documents)
+            changed += len(documents)
+            self._state.save(migration.name, position=documents[-1]["_id"], changed=changed)
+            speed = (changed - at_first) / max(time.monotonic() - began, 0.001)
+            left = max(total - changed, 0) / speed
+            self._report(Progress(migration.name, _direction(is_forward), changed, total, left))
+
+    def _passes(
+        self, name: str, collection: Any, todo: dict[str, Any], kept: dict[str, Any], **options: Any
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Batches of what is to do, from where the last process came to and then from the beginning, until a whole pass
+        finds nothing. Each batch begins where the one before ended: a pass looks at each document once, however many
+        there are and however often it is ended and begun again."""
         for _ in range(MOST_PASSES):
-            in_pass = 0
-            for documents in self._batches(collection, todo, kept["position"]):
+            is_whole, in_pass = kept["position"] is None, 0
+            for documents in self._batches(collection, todo, kept["position"], **options):
                 self._state.renew()
-                self._change(migration, is_forward, collection, todo, documents)
-                in_pass += len(documents)
-                changed += len(documents)
-                self._state.save(migration.name, position=documents[-1]["_id"], changed=changed)
-                speed = (changed - at_first) / max(time.monotonic() - began, 0.001)
-                left = max(total - changed, 0) / speed
-                self._report(Progress(migration.name, _direction(is_forward), changed, total, left))
-            if not in_pass and kept["position"] is None:
+                yield documents
+                in_pass += 1
+            if is_whole and not in_pass:
                 return
-            # What writers added behind this process is found by the next pass, from the beginning.
+            # What writers added behind this process is found by the next pass.
             kept["position"] = None
         raise MigrationError(
-            f"{migration.name}: after {MOST_PASSES} passes writers still add documents in the form that it changes; "
+            f"{name}: after {MOST_PASSES} passes writers still add documents in the form that it changes; "
             "let them write the new form first, and FILTER tell the two apart"
         )
 
     def _batches(
-        self, collection: Any, todo: dict[str, Any], position: Any
+        self, collection: Any, todo: dict[str, Any], position: Any, **options: Any
     ) -> Iterator[list[dict[str, Any]]]:
         """Documents to change, by `_id` of any type."""
         while True:
-            options: dict[str, Any] = {} if position is None else {"min": [("_id", position)]}
+            start: dict[str, Any] = {} if position is None else {"min": [("_id", position)]}
             found = collection.find(
-                todo, hint=[("_id", 1)], limit=self._batch, sort=[("_id", 1)], **options
+                todo, hint=[("_id", 1)], limit=self._batch, sort=[("_id", 1)], **start, **options
             ).to_list()
             if not found:
                 return
@@ -246,16 +257,13 @@ class Runner:
             f"{migration.name}: writers change {documents[0]['_id']!r} faster than it can be read"
         )
 
-    def _clean(self, collection: Any, mark: str) -> None:
-        """Take the marks away; it does not matter how often this is begun."""
-        while True:
-            rows = collection.find({MARK: mark}, {"_id": 1}, limit=self._batch).to_list()
-            if not rows:
-                return
-            self._state.renew()
-            collection.update_many(
-                {"_id": {"$in": [row["_id"] for row in rows]}, MARK: mark}, {"$unset": {MARK: ""}}
-            )
+    def _clean(self, collection: Any, mark: str, kept: dict[str, Any]) -> None:
+        """Take the marks away, those too that writers put back with an old copy of a document."""
+        marked = {MARK: mark}
+        for rows in self._passes(kept["_id"], collection, marked, kept, projection={"_id": 1}):
+            ids = [row["_id"] for row in rows]
+            collection.update_many({"_id": {"$in": ids}, **marked}, {"$unset": {MARK: ""}})
+            self._state.save(kept["_id"], position=ids[-1])
 
 
 def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dict[str, Any] | None:

@@ -41,12 +41,13 @@ class State:
         found: dict[str, Any] | None = self._collection.find_one({"stage": {"$in": ["running", "cleaning"]}})
         return found
 
-    def begin(self, name: str, direction: str, total: int) -> dict[str, Any]:
-        """Return the state of a migration, as it was left or from its beginning."""
+    def begin(self, name: str, direction: str, count: Callable[[], int]) -> dict[str, Any]:
+        """Return the state of a migration, as it was left or from its beginning; `count` tells how much there is to
+        do."""
         kept = self._collection.find_one({"_id": name, "direction": direction, "stage": {"$ne": "done"}})
         if kept is not None:
             return dict(kept)
-        fresh = {"direction": direction, "stage": "running", "position": None, "changed": 0, "total": total}
+        fresh = {"direction": direction, "stage": "running", "position": None, "changed": 0, "total": count()}
         self._collection.replace_one({"_id": name}, fresh, upsert=True)
         return {"_id": name, **fresh}
 
