@@ -1,4 +1,7 @@
-"""Finds Debian's programs, and installs what is missing when MANGONEL_INSTALL_SERVERS is set and this user may."""
+"""Finds Debian's programs, on this system or in this environment.
+
+What is missing is installed when MANGONEL_INSTALL_SERVERS is set and this user may.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,7 +90,8 @@ def installing_nothing() -> Iterator[None]:
 def _look_for(name: str) -> str | None:
     found = shutil.which(name)
     if found is None:
-        for folder in FOLDERS:
+        # Last the environment's own, where tools/unpacked.py puts what is not installed.
+        for folder in (*FOLDERS, os.path.join(sys.prefix, "bin")):
             for candidate in sorted(glob.glob(os.path.join(folder, name)), reverse=True):
                 if os.access(candidate, os.X_OK):
                     return candidate
