@@ -6,9 +6,11 @@ VENV    := $(if $(findstring command,$(origin PYTHON)),.venv-$(shell $(PYTHON) -
 BIN     := $(VENV)/bin
 # Some environments forbid Python to keep what it compiled; then each of some thousand processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE =
+# Cargo takes no jobs from make, and says so at length where it finds that it could.
+CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test beside test-rust test-python test-server test-pythons test-all test-rest lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs demo lock clean third-party wheel wheels
+.PHONY: help build run test beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -78,7 +80,7 @@ endif
 PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --numprocesses $(WORKERS)
 
 SHORT := MANGONEL_SOAK_SECONDS=10 MANGONEL_CUT_SECONDS=10 MANGONEL_FAILOVER_SECONDS=15 MANGONEL_STRESS_SECONDS=9 MANGONEL_MODEL_RUNS=5
-LONG  := MANGONEL_SOAK_SECONDS=180 MANGONEL_CUT_SECONDS=180 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
+LONG  := MANGONEL_SOAK_SECONDS=120 MANGONEL_CUT_SECONDS=90 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
 
 # What only computes fills the time in which the tests of Python wait for servers; what it says is shown after them.
 test: build    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
@@ -105,7 +107,7 @@ test-pythons:    ## The tests of Python on each interpreter that is found: PYTHO
 	for python in $(PYTHONS); do $(MAKE) --no-print-directory test-python PYTHON=$$python || exit 1; done
 
 test-rust:    ## The tests of the core, which need neither Python nor a server
-	cargo test --locked --quiet -p mangonel-bson -p mangonel-columns -p mangonel-proto
+	$(CARGO) test --locked --quiet -p mangonel-bson -p mangonel-columns -p mangonel-proto
 
 # What PyMongo's suite is bounded to here, on both drivers: `make pymongo-suite` runs all of it, which takes an hour.
 # Six of asyncio, so that they share no process with the same tests of the blocking face.
@@ -115,15 +117,32 @@ PYMONGO_FILES ?= $(addprefix asynchronous/test_,bulk collection crud_unified cur
 
 test-all: test test-rest    ## Everything: `make test`, and what it leaves out
 
-# All faces, loops and paths, longer faults, PyMongo's own tests, the fuzz targets. A part that fails ends it.
+# All faces, loops and paths, longer faults, PyMongo's own tests, the fuzz targets. What only computes runs beside them.
 test-rest: build
-	$(PYTEST) --numprocesses $(FEWER) --rest
-	$(LONG) $(PYTEST) --numprocesses $(FEWER) tests/faults tests/websessions/test_model.py
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going rest-beside rest-python; status=$$?; \
+		cat target/rest-beside.log; exit $$status
+
+rest-beside:
+	@mkdir -p target
+	@nice $(MAKE) --no-print-directory --keep-going rest-codecs fuzz audit miri asan FUZZ_SECONDS=20 > target/rest-beside.log 2>&1
+
+rest-codecs: build
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
 	$(BIN)/python tools/fuzz_json.py --inputs 200000
+
+# Each part is played although one before it failed.
+rest-python: build
+	@status=0; for part in rest-faces rest-faults rest-pymongo; do \
+		$(MAKE) --no-print-directory $$part || status=1; done; exit $$status
+
+rest-faces:
+	$(PYTEST) --numprocesses $(FEWER) --rest
+
+rest-faults:
+	$(LONG) $(PYTEST) --numprocesses $(FEWER) tests/faults tests/websessions/test_model.py
+
+rest-pymongo:
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)
-	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=20
-	$(MAKE) --no-print-directory audit miri asan
 
 test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 MANGONEL_FAILOVER=1 $(BIN)/python -m pytest \
@@ -146,8 +165,8 @@ lint: build    ## Formatting, clippy, types, floors, stubs; the parts side by si
 # The fuzz targets are checked, not linked, so nothing is compiled of libFuzzer and any compiler will do.
 lint-rust:
 	cargo fmt --check
-	cargo clippy --locked --quiet --all-targets -- -D warnings
-	CUSTOM_LIBFUZZER_PATH=unused/libunused.a cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked --quiet --bins -- -D warnings
+	$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=unused/libunused.a $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked --quiet --bins -- -D warnings
 
 lint-text:
 	$(BIN)/ruff format --check .

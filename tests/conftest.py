@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SpecTable())
     settings.register_profile("sample", max_examples=40, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
-    settings.register_profile("rest", max_examples=600, deadline=None)
+    settings.register_profile("rest", max_examples=400, deadline=None)
     settings.load_profile(
         next((name for name in ("sample", "rest") if config.getoption(f"--{name}")), "usual")
     )
