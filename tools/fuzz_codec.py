@@ -2,8 +2,9 @@
 
     python tools/fuzz_codec.py --seconds 1200 [--seed N]
 
-Any bytes must give a value or InvalidBSON; both ways must agree; a decoded value must survive the round trip, and a
-dict made by hand must go on behaving as a dict. Ends with a line of counts, or with the bytes and a traceback.
+Any bytes must give a value or InvalidBSON; both ways must agree with each other and with PyMongo, on the value and on
+what is no BSON; a decoded value must survive the round trip to PyMongo's bytes, and a dict made by hand must go on
+behaving as a dict. Ends with a line of counts, or with the bytes and a traceback.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import random
 import time
 from typing import Any
+
+import bson as peer
 
 from mangonel import _core
 from mangonel.bson.binary import Binary
@@ -39,6 +42,19 @@ OPTIONS = [
     CodecOptions(document_class=SON, unicode_decode_error_handler="replace"),
     CodecOptions(document_class=RawBSONDocument),
     CodecOptions(uuid_representation=5, datetime_conversion=DatetimeConversion.DATETIME_MS),
+]
+# PyMongo's own. A raw document refuses nothing before it is asked for its fields, so there it is not compared.
+PEER_OPTIONS = [
+    None
+    if options.document_class is RawBSONDocument
+    else peer.CodecOptions(
+        document_class=peer.SON if options.document_class is SON else dict,
+        tz_aware=options.tz_aware,
+        uuid_representation=options.uuid_representation,
+        unicode_decode_error_handler=options.unicode_decode_error_handler,
+        datetime_conversion=int(options.datetime_conversion),
+    )
+    for options in OPTIONS
 ]
 LENGTHS = (0, 1, 4, 5, 6, 12, 16, 127, 128, 255, 256, 2**16, 2**31 - 1, 2**31, 2**32 - 5, 2**32 - 1)
 
@@ -160,6 +176,23 @@ def outcome(data: bytes, options: CodecOptions[Any]) -> tuple[Any, str]:
     return value, repr(value)
 
 
+def peer_outcome(data: bytes, options: peer.CodecOptions[Any]) -> tuple[Any, str]:
+    """Return what PyMongo decodes, and its repr; None where it refuses the bytes."""
+    try:
+        value = peer.decode(data, options)
+    except (peer.InvalidBSON, OverflowError, ValueError):
+        return None, "invalid"
+    return value, repr(value)
+
+
+def peer_encoded(value: Any, options: peer.CodecOptions[Any]) -> bytes | None:
+    """Return what PyMongo encodes, or None where it refuses the value."""
+    try:
+        return peer.encode(value, codec_options=options)
+    except (peer.InvalidDocument, UnicodeEncodeError, OverflowError, ValueError):
+        return None
+
+
 def change(source: random.Random, value: Any, twin: Any) -> None:
     """Change two equal decoded values in the same way, as a program would."""
     if not isinstance(value, dict):
@@ -196,9 +229,9 @@ def run(seconds: float, seed: int) -> dict[str, int]:
     while time.monotonic() < end:
         at = source.randrange(len(corpus))
         data = corpus[at] if source.random() < 0.1 else mutate(source, corpus[at], corpus)
-        options = source.choice(OPTIONS)
+        options, peer_options = source.choice(tuple(zip(OPTIONS, PEER_OPTIONS, strict=True)))
         try:
-            check(source, data, options, counts)
+            check(source, data, options, peer_options, counts)
         except BaseException:
             print(f"failed with seed {seed} on {data.hex()}\noptions {options}", flush=True)
             raise
@@ -211,7 +244,13 @@ def run(seconds: float, seed: int) -> dict[str, int]:
     return counts
 
 
-def check(source: random.Random, data: bytes, options: CodecOptions[Any], counts: dict[str, int]) -> None:
+def check(
+    source: random.Random,
+    data: bytes,
+    options: CodecOptions[Any],
+    peer_options: peer.CodecOptions[Any] | None,
+    counts: dict[str, int],
+) -> None:
     """Decode on both ways, compare, encode again, and use the values."""
     # More than once, because a shape becomes a template when it comes again.
     for _ in range(3):
@@ -225,6 +264,13 @@ def check(source: random.Random, data: bytes, options: CodecOptions[Any], counts
         _core._set_dict_layout(True)
     if shown != twin_shown:
         raise AssertionError(f"the two ways disagree:\n{shown}\n{twin_shown}")
+    peer_value = None
+    if peer_options is not None:
+        peer_value, peer_shown = peer_outcome(data, peer_options)
+        if (value is None) != (peer_value is None) or (
+            value is not None and shown.replace("mangonel.bson", "bson") != peer_shown
+        ):
+            raise AssertionError(f"PyMongo disagrees:\n{shown}\n{peer_shown}")
     if value is None:
         counts["refused"] += 1
         return
@@ -234,7 +280,10 @@ def check(source: random.Random, data: bytes, options: CodecOptions[Any], counts
     except (InvalidDocument, UnicodeEncodeError, ValueError):
         # What was decoded leniently, such as a UUID that needs a representation, need not go back.
         counts["cannot be encoded"] += 1
-    else:
+        again = None
+    if peer_options is not None and again != peer_encoded(peer_value, peer_options):
+        raise AssertionError(f"PyMongo encodes to other bytes\n{shown}")
+    if again is not None:
         counts["encoded again"] += 1
         back, back_shown = outcome(again, options)
         if back is None or _core.encode(back, False, options) != again:

@@ -265,6 +265,18 @@ def test_unicode_decode_error_handlers_match_the_peer(handler: str) -> None:
         assert _core.decode(data, ours) == peer.decode(data, theirs)
 
 
+@pytest.mark.parametrize("handler", ["strict", "replace", "ignore", "backslashreplace"])
+def test_a_handler_forgives_the_options_of_a_regular_expression_too(handler: str) -> None:
+    data = peer.encode({"r": peer.Regex("a", "im")}).replace(b"im\0", b"i\xff\0")
+    ours = CodecOptions(unicode_decode_error_handler=handler)
+    if handler == "strict":
+        with pytest.raises(InvalidBSON, match=r"utf-8.* at \$\.r$"):
+            _core.decode(data, ours)
+    else:
+        theirs = peer_options(unicode_decode_error_handler=handler)
+        assert shown(_core.decode(data, ours)) == shown(peer.decode(data, theirs))
+
+
 def test_an_error_names_the_path_and_carries_the_document() -> None:
     document = {"a": {"b": [1, 2, {"c": object()}]}}
     with pytest.raises(InvalidDocument, match=r"cannot encode object: .* at \$\.a\.b\[2\]\.c$") as caught:

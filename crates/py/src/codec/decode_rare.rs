@@ -162,8 +162,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn regex_flags(&mut self, end: usize) -> Result<i64, Fault> {
         let at = self.position;
         let letters = self.cstring_bytes(end)?;
-        if !letters.is_ascii() && std::str::from_utf8(letters).is_err() {
-            return Err(invalid(at, "options of a regular expression that are not UTF-8"));
+        if !letters.is_ascii() {
+            // For its error alone, or the handler that forgives it: no option is outside ASCII.
+            self.text(letters, at)?;
         }
         Ok(regex_flags(letters))
     }
