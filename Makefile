@@ -63,7 +63,7 @@ redis: $(BIN)/maturin
 RUN_NEEDS := redis $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.quick $(VENV)/.peers)
 
 run:    ## The five old comparisons and find_one against the peers, on one screen, in 90 seconds
-	@$(MAKE) --no-print-directory --jobs 3 $(RUN_NEEDS)
+	@$(MAKE) --no-print-directory --silent --jobs 3 $(RUN_NEEDS)
 	@$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
 	@$(BIN)/mangonel lab first -o target/lab
 

@@ -6,9 +6,10 @@ Must stay light, since the command line loads it first; knows no sub-command.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = [
     "EXIT_FAILURE",
@@ -23,6 +24,7 @@ __all__ = [
     "children",
     "explain",
     "parsers",
+    "without_login",
 ]
 
 EXIT_FAILURE = 1
@@ -46,6 +48,10 @@ UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
 APART = ("mangonel.lab", "mangonel.demo", "mangonel.engines")
 # What of `pip install "mangonel[…]"` brings a module; of the others the command's own name does.
 EXTRAS = {"dns": "srv", "publicsuffixlist": "srv", "botocore": "aws", "cryptography": "sealing"}
+
+
+# What is printed goes to logs, so names and passwords of URIs are not.
+_LOGIN = re.compile(r"(:/+)\S*@")
 
 
 class UsageProblem(Exception):
@@ -97,6 +103,21 @@ class Parser(argparse.ArgumentParser):
                 self.uri.nargs = usual
         finally:
             self._is_within = False
+
+    def error(self, message: str) -> NoReturn:
+        """Exit as argparse does, without the login of a URI that the message quotes."""
+        super().error(without_login(message))
+
+    def refuse_uri(self, found: argparse.Namespace) -> None:
+        """Exit with what is wrong with the URI, if something is; a client tells of some of it by a plain ValueError."""
+        given = None if self.uri is None else getattr(found, self.uri.dest)
+        if isinstance(given, str) and given.startswith(("mongodb://", "mongodb+srv://")):
+            from mangonel.uri_parser import split_uri
+
+            try:
+                split_uri(given)
+            except ValueError as error:
+                self.error(str(error))
 
     def _is_misplaced(self, found: argparse.Namespace) -> bool:
         assert self.uri is not None
@@ -177,6 +198,11 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         yield from parsers(child)
 
 
+def without_login(text: str) -> str:
+    """Return a message that quotes URIs without their names and passwords."""
+    return _LOGIN.sub(r"\1…@", text)
+
+
 def explain(error: Exception, extra: str) -> tuple[str, int]:
     """Return what to tell of an error that is no bug of ours, with what helps, and the exit status; "" for a bug.
 
@@ -193,6 +219,7 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
         said = f"{error.strerror}: {error.filename}"
     if any(_is_one_of(each, UNREACHED) for each in (error, error.__cause__)):
         said += "; `mangonel doctor URI` says what is in the way"
+    said = without_login(said)
     if any(_is_one_of(each, WRONG_USE) for each in (error, error.__cause__)):
         return said, EXIT_USAGE
     # With a cause, a failed import has been explained by who raised it; without one it is a slip of ours.

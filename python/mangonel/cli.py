@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"mangonel {given[0]}", error, given[0])
     options, unknown = parser.parse_known_args(given)
     # argparse would blame the main parser, whose usage line does not help.
-    chosen: argparse.ArgumentParser = options.parser
+    chosen: Parser = options.parser
     if unknown:
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     run: Callable[[argparse.Namespace], int] = options.run
@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_FAILURE
     except Exception as error:
+        if isinstance(error, ValueError):
+            chosen.refuse_uri(options)
         return _fail(chosen.prog, error, given[0])
 
 

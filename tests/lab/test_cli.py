@@ -121,6 +121,15 @@ def test_list_of_one_experiment_says_which_pairs_are_not_possible(monkeypatch, c
     assert "\nbson" not in text
 
 
+def test_a_uri_behind_the_first_word_is_refused_and_not_quoted(capsys):
+    with pytest.raises(SystemExit) as ended:
+        lab("run find-one mongodb://ada:pencil@localhost/")
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "got a URI; a URI is the first word" in told
+    assert "pencil" not in told
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [("run no-such", "find-one"), ("run --contender nobody", "pymongo"), ("run --set exits", "NAME=N")],

@@ -12,6 +12,7 @@ import pytest
 
 import mangonel
 from mangonel._command_line import explain
+from mangonel.cli import main
 from mangonel.errors import PyMongoError
 
 DEAD = "mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=50"
@@ -30,6 +31,9 @@ LINES: dict[str, tuple[int, str]] = {
     f"gridfs rm {DEAD} x": (1, UNREACHED),
     "gridfs ls mongodb+srv://a.invalid/": (1, "install mangonel[srv]"),
     "gridfs ls mongodb://a:b:c@d": (2, "must be escaped"),
+    "gridfs ls mongodb://a:b/c@d": (2, "must be escaped"),
+    "export mongodb://d:1:2/shop orders": (2, "found several ':'"),
+    "export mongodb://a:b/c@d orders": (2, "must be escaped"),
     f"odm indexes {DEAD} shop_models": (1, UNREACHED),
     f"odm check {DEAD} shop_models": (1, UNREACHED),
     "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
@@ -150,3 +154,30 @@ def test_a_command_that_is_not_in_everybodys_wheel_says_what_brings_it(name: str
         f'the command {name} is not installed; pip install "mangonel[{name}]"',
         1,
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "URI",
+        "gridfs ls x URI",
+        "gridfs get URI",
+        "export orders URI",
+        "doctor URI more",
+        "odm check shop_models URI",
+        "lab run find-one URI",
+        "lab compare URI x",
+        "lab show URI",
+        "websessions stats x URI",
+    ],
+)
+def test_a_uri_in_the_wrong_place_is_refused_without_its_login(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([word.replace("URI", "mongodb://ada:pen@cil@127.0.0.1:1/shop") for word in line.split()])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "error: " in said
+    assert "ada" not in said
+    assert "cil" not in said

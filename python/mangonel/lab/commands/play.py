@@ -123,6 +123,9 @@ def style(options: argparse.Namespace) -> str:
 def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
     """Refuse a name that nobody has, with those there are."""
     for name in chosen:
+        if "://" in name:
+            # Not quoted: it may hold a password.
+            raise UsageProblem(f"expected a name ({kind}), got a URI; a URI is the first word")
         if name not in known:
             raise UsageProblem(f"no {kind} is called {name!r}; there are {', '.join(known)}")
 
