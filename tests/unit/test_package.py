@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pymongo
 import pytest
@@ -48,3 +52,29 @@ def test_type_checkers_see_every_exported_name() -> None:
         "version",
         "version_tuple",
     } == set(mangonel.__all__)
+
+
+def lazy_modules() -> list[str]:
+    root = Path(mangonel.__file__).parent
+    late = [path for path in sorted(root.rglob("*.py")) if "late_names(__name__" in path.read_text()]
+    # Where a stub says what there is, that is read in its place.
+    paths = [path for path in late if not path.with_suffix(".pyi").exists()]
+    return [
+        ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in paths
+    ]
+
+
+@pytest.mark.parametrize("name", lazy_modules())
+def test_names_that_are_loaded_late_are_imported_for_readers_of_the_source(name: str) -> None:
+    # Type checkers and the reference's generator run no code: they see what the source binds.
+    module = importlib.import_module(name)
+    bound: set[str] = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    assert set(module.__all__) - bound == set()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mangonel.bson.int64 import Int64
     from mangonel.bson.max_key import MaxKey
     from mangonel.bson.min_key import MinKey
-    from mangonel.bson.regex import Regex
+    from mangonel.bson.regex import RE_TYPE, Regex
     from mangonel.bson.son import SON
     from mangonel.bson.timestamp import Timestamp
     from mangonel.bson.typings import _ReadableBuffer
