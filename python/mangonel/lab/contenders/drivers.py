@@ -22,7 +22,7 @@ from typing import Any
 from mangonel.lab.contender import Codec, Contender, Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._faces import named
-from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, MongojetAdapter, uri_with
+from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, uri_with
 
 INSIDE_FD = 9  # where a program tells how long it took inside
 # Documents that a program leaves behind.
@@ -59,13 +59,13 @@ class PyMongoTypes:
         raise AttributeError(name)
 
 
-def _driver(row: dict[str, Any]) -> Contender:
+def driver(row: dict[str, Any]) -> Contender:
     loop, client, offers = row.get("loop", ""), row.get("client", ""), frozenset(row["offers"])
     module, _, name = client.partition(":")
 
     def connect(target: Target) -> Any:
-        if row["id"] == "mongojet":
-            return MongojetAdapter(target)
+        if "adapter" in row:
+            return named(row["adapter"])(target)
         return (AsyncAdapter if loop else BlockingAdapter)(named(client), target)
 
     def program(kind: str, target: Target) -> str:
@@ -99,11 +99,12 @@ def _driver(row: dict[str, Any]) -> Contender:
         packages=tuple(row["packages"]),
         names=(client,) if client else BSON_NAMES if "codec" in offers else (),
         loop=loop,
-        blocking=connect if client and not loop else None,
+        blocking=connect if not loop and (client or "adapter" in row) else None,
         asynchronous=connect if loop else None,
         codec=(_pymongo_codec if client else _codec) if "codec" in offers else None,
         program=program if "program" in offers else None,
         environment=row.get("environment", {}),
+        unsuited=_wire.unsuited if row in TABLE["floor"] else None,
     )
 
 
@@ -132,6 +133,6 @@ TABLE, SITES = (
     for name in ("drivers.toml", "sites.toml")
 )
 CONTENDERS = (
-    *map(_driver, TABLE["driver"]),
+    *map(driver, TABLE["driver"]),
     *(_site(*row) for rows in SITES.values() for row in rows),
 )

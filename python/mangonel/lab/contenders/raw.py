@@ -13,19 +13,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from mangonel.lab.contender import (
-    ASYNCIO,
-    BATCH_SIZE,
-    BLOCKING,
-    EXHAUST,
-    GRIDFS_READS,
-    Batching,
-    Contender,
-    Document,
-    Target,
-)
+from mangonel.lab.contender import Batching, Document, Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._wire import Commands
+from mangonel.lab.contenders.drivers import TABLE, driver
 
 
 class RawSocket(_wire.Checked):
@@ -287,26 +278,4 @@ class RawAsyncio(_wire.Checked):
             array_at = _wire.NEXT_ARRAY
 
 
-LOOPS = (("asyncio", ("pymongo",)), ("uvloop", ("pymongo", "uvloop")))
-CONTENDERS = (
-    Contender(
-        "raw-socket",
-        "floor: raw socket",
-        frozenset({BLOCKING, BATCH_SIZE, EXHAUST, GRIDFS_READS, "floor"}),
-        packages=("pymongo",),
-        blocking=RawSocket,
-        unsuited=_wire.unsuited,
-    ),
-    *(
-        Contender(
-            f"raw-{loop}",
-            f"floor: raw {loop}",
-            frozenset({ASYNCIO, BATCH_SIZE, "floor"}),
-            packages=packages,
-            loop=loop,
-            asynchronous=RawAsyncio,
-            unsuited=_wire.unsuited,
-        )
-        for loop, packages in LOOPS
-    ),
-)
+CONTENDERS = tuple(map(driver, TABLE["floor"]))
