@@ -9,7 +9,7 @@ import pytest
 
 from mangonel import MongoClient
 from mangonel.lab import registry
-from mangonel.lab.contender import PROGRAM, Target
+from mangonel.lab.contender import Target
 from mangonel.lab.contenders.drivers import INSERTS
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments.process import OriginalTask, ProgramError, ProgramTask
@@ -77,7 +77,7 @@ def test_figures_of_today_stand_beside_the_printed_ones():
     assert next(line.more for line in lines if line.today) == {"p50 ms": pytest.approx(90.0)}
 
 
-NAMES = [n for n, c in registry.contenders().items() if PROGRAM in c.offers and not c.is_floor]
+NAMES = [n for n, c in registry.contenders().items() if "program" in c.offers and not c.is_floor]
 PARTS = {
     part.id: part for name in ("insert", "process") for part in registry.experiments()[name].parts(Size())
 }

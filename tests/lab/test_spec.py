@@ -47,6 +47,9 @@ def little(monkeypatch):
 
 
 PARTS = {part.id: part for part in spec.EXPERIMENT.parts(Size(quick=True))}
+ALL = {
+    part.id: part for part in spec.EXPERIMENT.parts(Size(parameters={"client_bulk_write": 1, "published": 1}))
+}
 DRIVERS = ("pymongo", "mangonel", "mangonel-asyncio")
 
 
@@ -93,7 +96,7 @@ def test_all_tasks_give_every_driver_the_same_answers(bench, names):
             found.setdefault(part.id, {})[name] = task.verify()
             task.extras()
             at.close_adapter()
-    assert found.keys() == PARTS.keys() == {name for name in spec.ROWS if "client" not in name}
+    assert found.keys() == PARTS.keys() == {name for name in ALL if "client" not in name}
     alone = {*spec.BSON, *spec.PARALLEL}
     assert all(len(answers) == (1 if part in alone else 2) for part, answers in found.items())
     assert all(len(set(answers.values())) == 1 for answers in found.values())
@@ -173,7 +176,7 @@ def test_upstream_bug_megabytes_are_counted_by_the_published_files():
         "gridfs_large.bin": "gridfs-upload",
     }
     for name, part in published.items():
-        assert sizes[name] == spec.ROWS[part].bytes_each, name
+        assert sizes[name] == ALL[part].bytes_each, name
 
 
 def results(*rows: tuple[str, str, float]) -> Results:
@@ -183,14 +186,14 @@ def results(*rows: tuple[str, str, float]) -> Results:
     for part, contender, wall_us in rows:
         sample = {"wall_ns": wall_us * 1000, "ops": 1, "cpu_ns": 1, "peak_rss": 1, "extras": {}}
         rounds = [{"round": number, "samples": [sample]} for number in range(3)]
-        own = {"part": part, "title": part, "contender": contender, "bytes_each": spec.ROWS[part].bytes_each}
+        own = {"part": part, "title": part, "contender": contender, "bytes_each": ALL[part].bytes_each}
         cells.append({**plain, **own, "failures": [], "rounds": rounds})
     return Results({"plan": {"experiments": ["spec"]}, "cells": cells, "missing": []})
 
 
 def test_a_score_is_the_mean_of_megabytes_per_second():
-    rows = [(part, "pymongo", spec.ROWS[part].bytes_each / 10) for part in spec.READS]
-    rows += [(part, "pymongo", spec.ROWS[part].bytes_each / 30) for part in spec.WRITES]
+    rows = [(part, "pymongo", ALL[part].bytes_each / 10) for part in spec.READS]
+    rows += [(part, "pymongo", ALL[part].bytes_each / 30) for part in spec.WRITES]
     found = scores.scores(spec.EXPERIMENT, results(*rows))["pymongo"]
 
     assert (found["ReadBench"].value, found["WriteBench"].value) == pytest.approx((10, 30))
@@ -218,6 +221,15 @@ def test_the_codec_of_a_driver_counts_in_its_scores():
 
     assert found["mangonel"]["BSONBench"] == found["motor"]["BSONBench"]
     assert "mangonel-bson" not in found
+
+
+def test_the_counts_are_those_of_the_specification_where_that_is_asked_for():
+    assert len(ALL) == 25
+    assert (ALL["run-command"].operations, ALL["ldjson-import"].operations) == (10_000, 100)
+    assert (PARTS["run-command"].operations, PARTS["ldjson-import"].operations) == (250, 2)
+    assert {part.id for part in spec.EXPERIMENT.parts(Size(True, brief=True))} == PARTS.keys() - set(
+        spec.PARALLEL
+    )
 
 
 ONE = Size(parameters={"mebibytes": 1})

@@ -14,11 +14,6 @@ from typing import Any, Protocol, TypeAlias
 
 Document: TypeAlias = dict[str, Any]
 
-# Capability flags that code names; `contenders/drivers.toml` says what they mean. A part names the flags that it needs,
-# and the two sets decide who takes part.
-BLOCKING, ASYNCIO, BATCH_SIZE, EXHAUST = "blocking", "asyncio", "batch-size", "exhaust"
-CODEC, SPEC, BULK_WRITE, PROGRAM, GRIDFS_READS = "codec", "spec", "bulk-write", "program", "gridfs-reads"
-
 
 @dataclass(frozen=True)
 class Target:
@@ -73,7 +68,8 @@ class Contender:
 
     id: str
     title: str
-    offers: frozenset[str]  # capability flags
+    # Flags, which `contenders/drivers.toml` explains: a part names those that it needs, so they decide who takes part.
+    offers: frozenset[str]
     packages: tuple[str, ...] = ()  # import names it needs; a missing one is the reason shown for its absence
     # Names it needs in those packages, as "module:attribute", looked up in the worker.
     names: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 
-from mangonel.lab.contender import CODEC, Codec, Contender
+from mangonel.lab.contender import Codec, Contender
 from mangonel.lab.experiment import Bench, Experiment, Part, Size, Task
 
 SAMPLES = 2
@@ -55,7 +55,7 @@ class _Planted(Experiment):
     title = "planted"
 
     def parts(self, size: Size) -> list[Part]:
-        return [Part("only", "the only part", frozenset({CODEC, "planted"}), 10, SAMPLES, server=False)]
+        return [Part("only", "the only part", frozenset({"codec", "planted"}), 10, SAMPLES, server=False)]
 
     def task(self, part: Part, bench: Bench) -> Task:
         return _PlantedTask(bench)
@@ -70,7 +70,7 @@ class _SlowToClose:
 
 
 def _contender(name: str, codec, **options) -> Contender:
-    return Contender(name, f"planted {name}", frozenset({CODEC, "planted"}), codec=codec, **options)
+    return Contender(name, f"planted {name}", frozenset({"codec", "planted"}), codec=codec, **options)
 
 
 EXPERIMENT = _Planted()

@@ -59,7 +59,17 @@ class Tabled(Experiment):
             count, samples = (
                 figures[each] if isinstance(each, str) else size.of(each) for each in (operations, samples)
             )
-            if (only and not getattr(size, only)) or (unless and getattr(size, unless)) or not count:
+            published, asked = (
+                options.pop("published", 0),
+                figures[options.pop("asked")] if "asked" in options else 1,
+            )
+            if published and figures["published"]:
+                count = published
+            if (
+                (only and not getattr(size, only))
+                or (unless and getattr(size, unless))
+                or not (count and asked)
+            ):
                 continue
             if "refuses" in options:
                 options["refuses"] = frozenset(options["refuses"])

@@ -12,54 +12,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from mangonel.lab import documents
-from mangonel.lab.contender import BULK_WRITE, CODEC, SPEC
 from mangonel.lab.digest import digest, digest_bytes
-from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments import _spec_parallel
 from mangonel.lab.experiments._parts import TABLES, SpecTask, Tabled, content
 
-
-class Row(NamedTuple):
-    """One task: what it is, an operation's bytes and unit; how many in the short form, the full one, as published."""
-
-    title: str
-    bytes_each: int
-    unit: str
-    counts: list[int]
-
-    @property
-    def writes(self) -> bool:
-        return self.title.startswith(("insert", "bulk_write", "client.bulk", "store", "import"))
-
-
-ROWS = {name: Row(*row) for name, *row in TABLES["spec"]["tasks"]}
 COMPOSITES: dict[str, list[str]] = TABLES["spec"]["composites"]
 BSON, SINGLE, MULTI, PARALLEL, READS, WRITES, _ = COMPOSITES.values()
 
 
 class Spec(Tabled):
     """25 tasks, of which three need another server than most have."""
-
-    def parts(self, size: Size) -> list[Part]:
-        figures, made = self.figures(size), []
-        for name, row in ROWS.items():
-            if ("client" in name and not figures["client_bulk_write"]) or (size.brief and name in PARALLEL):
-                continue
-            is_codec = name in BSON
-            needs = {CODEC} if is_codec else {SPEC, BULK_WRITE} if "bulk-write" in name else {SPEC}
-            count = row.counts[2] if figures["published"] else size.choose(*row.counts[:2])
-            own: dict[str, Any] = {"judge": "client" if is_codec else "wall", "server": not is_codec}
-            own |= {
-                "unit": row.unit,
-                "write_concern": "w:1" if row.writes else "",
-                "bytes_each": row.bytes_each,
-            }
-            samples = 1 if size.quick and not is_codec else 2
-            made.append(Part(name, row.title, frozenset(needs), count, samples, **own))
-        return made
 
     def stand_in(self, part: str, contender: str) -> str:
         """The codec of this driver is a contender by itself, since it has two; that of the others is PyMongo's."""
