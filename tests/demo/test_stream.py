@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +15,9 @@ from site_process import Site, Visitor, customer
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from mangonel import MongoClient
 from mangonel.demo.reader import CREDIT
+from tools.faces import eventually
 
 TIMEOUT = 60
 
@@ -262,3 +266,13 @@ def test_the_status_is_pushed(ada: Visitor) -> None:
 def test_the_demo_ends_cleanly_when_it_is_told_to(server: Any) -> None:
     with Site(server.uri, "demo_end", "--rate", "20") as site:
         assert site.stop() == 0
+
+
+def test_the_shop_ends_without_a_word_while_it_writes(server: Any) -> None:
+    command = [sys.executable, "-m", "mangonel.demo.shop", server.uri, "demo_shop_ends", "1000"]
+    shop = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with MongoClient(server.uri) as client:
+        customers = client.demo_shop_ends.customers
+        eventually(lambda: customers.find_one() is not None or shop.poll() is not None, "a customer")
+    _, said = shop.communicate(timeout=60)
+    assert (shop.returncode, said) == (0, "")

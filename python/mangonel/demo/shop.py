@@ -10,6 +10,7 @@ anybody's, from the change stream.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import random
@@ -146,6 +147,10 @@ async def _run(uri: str, database: str, rate: float) -> None:
                 speed.value = float(line)
 
         await asyncio.wait([trading, asyncio.create_task(listen())], return_when=asyncio.FIRST_COMPLETED)
+        # Before the client is closed, which a trader would take for one more outage.
+        trading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await trading
 
 
 def main() -> int:
