@@ -1,7 +1,7 @@
 //! JSON text as Python's `json` module has it: what it reads of the grammar, how it writes text and numbers. Makes no
 //! values and knows no types; what is unusual gets no answer, so that the module itself can be asked.
 
-use super::text::{first_escape, unusual};
+use super::text::{first_escape, is_plain, unusual};
 use crate::object_id::HEX;
 
 /// Reads a text from left to right. `None` from any method: this is no JSON, or nothing that is read here.
@@ -242,6 +242,23 @@ impl<'a> Scanner<'a> {
         Some(digits.iter().fold(0, |code, digit| code << 4 | u32::from(*digit)))
     }
 
+    /// Reads an integer of up to eighteen digits; of any other number nothing.
+    #[inline(always)]
+    pub fn short_int(&mut self) -> Option<i64> {
+        let rest = self.rest();
+        let is_negative = rest.first() == Some(&b'-');
+        let first = usize::from(is_negative);
+        let mut value = 0;
+        let count = digits(rest.get(first..)?, &mut value);
+        let is_usual = count == 1 || (2..=SAFE_DIGITS).contains(&count) && rest[first] != b'0';
+        let end = first + count;
+        if !is_usual || matches!(rest.get(end), Some(b'.' | b'e' | b'E')) {
+            return None;
+        }
+        self.at += end;
+        Some(if is_negative { -(value as i64) } else { value as i64 })
+    }
+
     /// Reads a number.
     #[inline]
     pub fn number(&mut self) -> Option<Number<'a>> {
@@ -447,9 +464,8 @@ pub fn push_string(text: &str, is_ascii: bool, out: &mut Vec<u8>) {
 #[inline]
 fn push_ascii(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
-    let plain = plain_length(bytes);
     // Delete is ASCII, but written as an escape.
-    if plain == bytes.len() && memchr::memchr(0x7F, bytes).is_none() {
+    if is_plain(bytes) && memchr::memchr(0x7F, bytes).is_none() {
         out.extend_from_slice(bytes);
         return;
     }
@@ -527,10 +543,33 @@ mod tests {
             ("1E2", Number::Float(100.0)),
             ("1e400", Number::Float(f64::INFINITY)),
         ] {
+            let short = Scanner::new(text).short_int();
+            assert!(short.is_none_or(|short| number == Number::Int(short)), "{text}");
             assert_eq!(Scanner::new(text).number(), Some(number), "{text}");
+        }
+        // What stands behind the digits, near and far from the end of the text, is no part of them.
+        let longest = "12345678901234567890123456";
+        for end in ["", ",", ":", "/", "}         ", "\u{80}        ", "\u{FF}9999999", "\0\0\0\0\0\0\0\0"] {
+            for length in 1..=longest.len() {
+                let digits = &longest[..length];
+                let text = format!("{digits}{end}");
+                let mut scanner = Scanner::new(&text);
+                let wanted = digits.parse().map_or(Number::Long(digits), Number::Int);
+                assert_eq!(scanner.number(), Some(wanted), "{text:?}");
+                assert_eq!(scanner.rest(), end.as_bytes());
+                let mut scanner = Scanner::new(&text);
+                assert_eq!(scanner.short_int(), digits.parse().ok().filter(|_| length <= SAFE_DIGITS));
+                assert_eq!(scanner.rest(), if length <= SAFE_DIGITS { end } else { &text }.as_bytes());
+                let text = format!("-0.{digits}e-{digits}{end}");
+                let mut scanner = Scanner::new(&text);
+                let wanted = text[..text.len() - end.len()].parse().unwrap();
+                assert_eq!(scanner.number(), Some(Number::Float(wanted)), "{text:?}");
+                assert_eq!(scanner.rest(), end.as_bytes());
+            }
         }
         for text in ["", "-", "01", "+1", ".5", "1.", "1e", "1e+", "-Infinity", "NaN", "00"] {
             assert_eq!(Scanner::new(text).number(), None, "{text}");
+            assert_eq!(Scanner::new(text).short_int(), None, "{text}");
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn unusual(word: u64) -> u64 {
 
 /// Tells whether all bytes are ASCII that stands for itself.
 #[inline]
-fn is_plain(bytes: &[u8]) -> bool {
+pub(super) fn is_plain(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk::<8>() {
         if bytes.len() > 64 {
             return is_plain_long(bytes);

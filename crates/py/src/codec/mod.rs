@@ -3,6 +3,7 @@
 //! `encode*` and `decode*` are split by temperature: the hot files touch exact builtin types only and run no Python
 //! code; the rare files call classes and user hooks. `fault` is how errors travel, `types` where classes come from.
 pub(crate) mod cell;
+pub(crate) mod collector;
 pub(crate) mod datetime;
 pub(crate) mod decode;
 mod decode_rare;

@@ -1,7 +1,6 @@
 //! Documents of a message or of plain bytes, as instances of a model or as JSON that names their attributes.
 
 use mangonel_entries::entries;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -9,6 +8,7 @@ use super::decode::Hydrator;
 use super::json::Names;
 use super::plan::{self, OdmModel, Plan};
 use super::siblings::Siblings;
+use crate::codec::collector::Pause;
 use crate::codec::document_shape::{DocumentShape, Shape};
 use crate::codec::fault::into_exception;
 use crate::driver::batch::Batch;
@@ -171,7 +171,7 @@ fn hydrate(
     hydrator.ignores = wish.ignores;
     hydrator.origin = wish.origin;
     // The collector would walk over half-made instances again and again.
-    let pause = Pause::new(py, places.len());
+    let pause = (places.len() > 16).then(|| Pause::new(py));
     for place in places {
         match hydrator.top(plan, place.start, place.end) {
             Ok(made) => list.append(made)?,
@@ -185,26 +185,4 @@ fn hydrate(
     }
     drop(pause);
     Ok(())
-}
-
-/// Keeps the garbage collector off while many objects are made.
-struct Pause<'py> {
-    was_on: bool,
-    _py: Python<'py>,
-}
-
-impl<'py> Pause<'py> {
-    fn new(py: Python<'py>, count: usize) -> Self {
-        // SAFETY: `py` shows that the GIL is held; the call sets a flag of the collector.
-        Pause { was_on: count > 16 && unsafe { ffi::PyGC_Disable() } == 1, _py: py }
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        if self.was_on {
-            // SAFETY: as above: `_py` shows that the GIL is still held.
-            unsafe { ffi::PyGC_Enable() };
-        }
-    }
 }

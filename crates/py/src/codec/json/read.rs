@@ -8,6 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use super::super::collector::Pause;
 use super::super::key_cache;
 use super::super::make::{self, owned};
 use super::super::name::LONGEST;
@@ -40,6 +41,9 @@ const READERS: [&[u8]; 18] = [
     b"$numberDouble",
 ];
 
+/// Bytes from which on the garbage collector waits: shorter texts have few objects that it counts.
+const LONG: usize = 4096;
+
 /// What dates become.
 enum Dates<'a> {
     Naive,
@@ -64,6 +68,7 @@ pub(super) struct Reader<'a, 'py> {
     root: *mut Node,
     /// The key whose value is read: objects under the same key mostly begin with the same name.
     context: *mut Node,
+    pause: Option<Pause<'py>>,
     _walk: Walk,
 }
 
@@ -94,6 +99,8 @@ impl<'a, 'py> Reader<'a, 'py> {
             values: Stack::new(py),
             root,
             context: root,
+            // It would walk over half-made values again and again.
+            pause: (text.len() >= LONG).then(|| Pause::new(py)),
             _walk: walk,
         }
     }
@@ -168,7 +175,18 @@ impl<'a, 'py> Reader<'a, 'py> {
         let context = self.context;
         loop {
             self.context = context;
-            let value = self.value_of(first, depth + 1)?;
+            // What long arrays mostly hold, without a call.
+            let value = match first {
+                b'0'..=b'9' | b'-' => match self.scan.short_int() {
+                    Some(number) => make::int(self.py, number)?,
+                    None => self.value_of(first, depth + 1)?,
+                },
+                b'"' => {
+                    let found = self.string()?;
+                    self.text(found)?
+                }
+                _ => self.value_of(first, depth + 1)?,
+            };
             self.values.keep(value)?;
             match self.scan.peek_spaced() {
                 Some(b',') => self.scan.step(1),
@@ -361,10 +379,14 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// Asks the Python functions what an object with a `$` key stands for.
     #[inline(never)]
-    fn asked(&self, dict: &Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
+    fn asked(&mut self, dict: &Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
+        // Python code may let other threads go on, which use the collector as they like.
+        let was_paused = self.pause.take().is_some();
         let module = self.py.import(pyo3::intern!(self.py, "mangonel.bson._json_read"))?;
         let read = module.getattr(pyo3::intern!(self.py, "read"))?;
-        read.call1((dict, self.options)).map_err(|error| of_call(self.py, error))
+        let made = read.call1((dict, self.options)).map_err(|error| of_call(self.py, error));
+        self.pause = was_paused.then(|| Pause::new(self.py));
+        made
     }
 
     /// Reads an object of one `$` key and a value of the usual form, from its first key to its end. None: it is another;
