@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Try few examples of each property in a sample, many in the rest; collect tests without looking for garbage."""
     gc.disable()
     config.pluginmanager.register(SpecTable())
-    settings.register_profile("sample", max_examples=40, deadline=None)
+    settings.register_profile("sample", max_examples=25, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
     settings.register_profile("rest", max_examples=400, deadline=None)
     settings.load_profile(

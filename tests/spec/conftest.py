@@ -25,7 +25,8 @@ def spec_standalone() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
+# Not kept for the tests of other folders: three members take a processor's time although nobody asks them anything.
+@pytest.fixture(scope="module")
 def spec_replica_set() -> Iterator[Server]:
     """Three members with fail points."""
     with start(replica_set=3, set_parameters=PARAMETERS) as server:
@@ -46,7 +47,7 @@ def spec_replica_set_with_users() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[..., Deployment]]:
     """Return a function from a deployment's name to the deployment, which starts when it is first asked for."""
     found: dict[str, Deployment] = {}
