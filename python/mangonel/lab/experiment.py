@@ -224,6 +224,12 @@ class Task:
         return None
 
 
+def expect(what: str, found: Any, expected: Any) -> None:
+    """Raise AssertionError, with the beginnings of both, unless what was found is what was expected."""
+    if found != expected:
+        raise AssertionError(f"expected {what} {str(expected)[:200]}, got {str(found)[:200]}")
+
+
 class Experiment:
     """A subject of measurement. Raise `version` when the work changes: two versions do not compare."""
 

@@ -168,10 +168,6 @@ class SpecTask(Task):
         """Check what was done last and return its digest; AssertionError: it is not what the task asks for."""
         raise NotImplementedError
 
-    def expect(self, what: str, found: Any, expected: Any) -> None:
-        if found != expected:
-            raise AssertionError(f"expected {what} {str(expected)[:200]}, got {str(found)[:200]}")
-
     def close(self) -> Any:
         """Close the player: the bench takes this task for its adapter."""
         if self._player is not None:

@@ -16,7 +16,7 @@ from typing import Any
 from mangonel.lab import documents
 from mangonel.lab.contenders._players import CHUNK
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part
+from mangonel.lab.experiment import Bench, Part, expect
 from mangonel.lab.experiments._parts import SpecTask, content
 from mangonel.lab.protocol import Child
 
@@ -107,7 +107,7 @@ class Import(ParallelTask):
         self.call("create")
 
     def check(self) -> str:
-        self.expect("documents", self.call("count"), CHUNK * len(self.paths))
+        expect("documents", self.call("count"), CHUNK * len(self.paths))
         return digest(documents.message())
 
 
@@ -125,8 +125,8 @@ class Export(ParallelTask):
     def check(self) -> str:
         for number, path in enumerate(self.paths):
             lines = path.read_text().splitlines()
-            self.expect("lines", len(lines), CHUNK)
-            self.expect("line", json.loads(lines[0]), {"_id": number * CHUNK, **documents.message()})
+            expect("lines", len(lines), CHUNK)
+            expect("line", json.loads(lines[0]), {"_id": number * CHUNK, **documents.message()})
         return digest(documents.message())
 
 
@@ -142,9 +142,9 @@ class UploadMany(ParallelTask):
 
     def check(self) -> str:
         stored = self.call("stored")
-        self.expect("lengths", [length for _, length in stored], [PHOTO_BYTES] * len(self.paths))
+        expect("lengths", [length for _, length in stored], [PHOTO_BYTES] * len(self.paths))
         found = self.call("download", stored[-1][0])
-        self.expect("bytes", digest(found), digest(content(PHOTO_BYTES)))
+        expect("bytes", digest(found), digest(content(PHOTO_BYTES)))
         return digest(found)
 
 
@@ -162,8 +162,7 @@ class DownloadMany(ParallelTask):
 
     def check(self) -> str:
         for path in self.paths:
-            if path.read_bytes() != content(PHOTO_BYTES):
-                raise AssertionError(f"expected the stored bytes in {path}, got others")
+            expect(f"in {path}", digest(path.read_bytes()), digest(content(PHOTO_BYTES)))
         return digest(content(PHOTO_BYTES))
 
 

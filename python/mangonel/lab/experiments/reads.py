@@ -20,7 +20,7 @@ from mangonel.lab import documents
 from mangonel.lab.contender import Batching
 from mangonel.lab.contenders._faces import each, play
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiment import Bench, Part, Task, expect
 from mangonel.lab.experiments._parts import CallsTask, Tabled
 from mangonel.lab.latency import Paced
 
@@ -40,8 +40,7 @@ class FindOneTask(CallsTask):
         for key in (0, 1, 77, self.documents // 2 - 1, self.documents - 1):
             document = self.adapter.decoded(self.bench.run(self.adapter.find_one(key)))
             found: Any = document[0] if isinstance(document, list) else document
-            if dict(found) != {"_id": key, **documents.small(key)}:
-                raise AssertionError(f"expected the document {key}, got {str(found)[:200]}")
+            expect("document", dict(found), {"_id": key, **documents.small(key)})
             answers.append(found)
         return digest(answers)
 
@@ -57,9 +56,7 @@ class Find30Task(CallsTask):
 
     def verify(self) -> str:
         page = list(self.adapter.decoded(self.bench.run(self.adapter.find_list(PAGE))))
-        expected = [documents.post(number) for number in range(PAGE)]
-        if [dict(document) for document in page] != expected:
-            raise AssertionError(f"expected the first {PAGE} posts, got {str(page)[:200]}")
+        expect("posts", list(map(dict, page)), [documents.post(number) for number in range(PAGE)])
         return digest(page)
 
 
@@ -120,13 +117,10 @@ class CollectionTask(Task):
 
     def _check(self, count: int, seen: list[Any]) -> None:
         """Raise AssertionError unless as many came as are stored, and every so many is the one that is."""
-        if count != self._count:
-            raise AssertionError(f"expected {self._count} documents, got {count}")
-        for place, document in enumerate(seen):
-            expected = documents.user(place * EVERY)
-            found = {key: value for key, value in document.items() if key != "_id"}
-            if found != expected or str(document["_id"]) != f"{place * EVERY:024x}":
-                raise AssertionError(f"expected user {place * EVERY}, got {str(document)[:200]}")
+        expect("documents", count, self._count)
+        for number, document in zip(range(0, count, EVERY), seen, strict=False):
+            wanted = {"_id": f"{number:024x}", **documents.user(number)}
+            expect("user", {**document, "_id": str(document["_id"])}, wanted)
 
 
 class IterateTask(CollectionTask):

@@ -16,7 +16,7 @@ from typing import Any
 
 from mangonel.lab import documents
 from mangonel.lab.digest import digest, digest_bytes
-from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiment import Bench, Part, Task, expect
 from mangonel.lab.experiments import _spec_parallel
 from mangonel.lab.experiments._parts import TABLES, SpecTask, Tabled, content
 
@@ -42,7 +42,7 @@ class RunCommand(SpecTask):
     verb = "hello"
 
     def check(self) -> str:
-        self.expect("ok", self._result["ok"], 1)
+        expect("ok", self._result["ok"], 1)
         return digest(int(self._result["maxWireVersion"]))
 
 
@@ -50,7 +50,7 @@ class FindOne(SpecTask):
     verb = "find_one"
 
     def check(self) -> str:
-        self.expect("document", dict(self._result), {"_id": self.part.operations, **documents.tweet()})
+        expect("document", dict(self._result), {"_id": self.part.operations, **documents.tweet()})
         return digest(self._result)
 
 
@@ -60,7 +60,7 @@ class FindMany(SpecTask):
         return int(self._result)
 
     def check(self) -> str:
-        self.expect("documents", self._result, TWEETS)
+        expect("documents", self._result, TWEETS)
         return digest(self.call("find_one", 1))
 
 
@@ -91,11 +91,11 @@ class WriteTask(SpecTask):
     def check(self) -> str:
         """Count what was written; of a mixed write nothing is left, and the result has the counts."""
         count = self.part.operations
-        self.expect("documents", self.call("count"), 0 if self._is_mixed else count)
+        expect("documents", self.call("count"), 0 if self._is_mixed else count)
         if not self._is_mixed:
             return digest(count)
         counts = [self._result.inserted_count, self._result.modified_count, self._result.deleted_count]
-        self.expect("inserted, modified, deleted", counts, [count] * 3)
+        expect("inserted, modified, deleted", counts, [count] * 3)
         return digest(counts)
 
 
@@ -114,7 +114,7 @@ class Upload(FileTask):
         self._arguments = [self._data]
 
     def check(self) -> str:
-        self.expect("lengths", [length for _, length in self.call("stored")], [FILE_BYTES])
+        expect("lengths", [length for _, length in self.call("stored")], [FILE_BYTES])
         return digest(FILE_BYTES)
 
 
@@ -131,8 +131,7 @@ class Download(FileTask):
         return 1
 
     def check(self) -> str:
-        if self._result != self._data:
-            raise AssertionError("expected the stored bytes, got others")
+        expect("bytes", digest_bytes(self._result), digest_bytes(self._data))
         return digest(FILE_BYTES)
 
 

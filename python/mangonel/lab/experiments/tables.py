@@ -20,7 +20,7 @@ from mangonel.lab import documents
 from mangonel.lab.contenders.drivers import PyMongoTypes
 from mangonel.lab.contenders.tables import LINES, NESTED, ROWS
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Task
+from mangonel.lab.experiment import Bench, Part, Task, expect
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.fixtures import fill
 
@@ -163,11 +163,6 @@ class TextTask(Task):
         for start in range(0, len(self._given), self._alive):
             self._act(self._given[start : start + self._alive])
         return len(self._given)
-
-
-def expect(what: str, found: Any, expected: Any) -> None:
-    if found != expected:
-        raise AssertionError(f"expected {what} {expected}, got {found}")
 
 
 def plain(value: Any) -> Any:

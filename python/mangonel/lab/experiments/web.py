@@ -19,7 +19,7 @@ from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders.drivers import DATABASE, PREFIX
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiment import Bench, Part, Size, Task, expect
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.process import Terminal
 from mangonel.lab.fixtures import DATASETS, fill, modules, numbered_post
@@ -117,8 +117,7 @@ class PageTask(Task):
         )
         wanted = [_post(number, original=self._is_original) for number in numbers]
         found = json.loads(self._body)
-        if found != wanted:
-            raise AssertionError(f"expected the page {str(wanted)[:200]}, got {str(found)[:200]}")
+        expect("page", found, wanted)
         return digest(json.dumps(found, sort_keys=True))
 
     def warm_up(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from mangonel.lab import documents
 from mangonel.lab.contenders._pymongo_like import with_option
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, Size, Task
+from mangonel.lab.experiment import Bench, Part, Size, Task, expect
 from mangonel.lab.experiments import reads
 from mangonel.lab.experiments._parts import CallsTask, Tabled
 from mangonel.lab.experiments.process import OriginalTask, ProgramTask
@@ -131,9 +131,9 @@ class ChangeStreamTask(Task):
         inserted = [{"_id": number, **documents.user(number)} for number in range(self._operations)]
         self._bench.run(self._adapter.insert_many(inserted))
         changes = self._changes()
-        for number, change in enumerate(changes):
-            if change["operationType"] != "insert" or {**change["fullDocument"]} != inserted[number]:
-                raise AssertionError(f"expected the insert of {number}, got {str(change)[:200]}")
+        for change, document in zip(changes, inserted, strict=True):
+            told = change["operationType"], {**change["fullDocument"]}
+            expect("change", told, ("insert", document))
         return digest([change["documentKey"]["_id"] for change in changes])
 
     def act(self) -> int:
