@@ -1,4 +1,4 @@
-"""Where measuring equipment is kept: off the contender's cores, on none but its own, and back afterwards."""
+"""Where measuring equipment is kept, and back afterwards; and processor time counts what threads did that are gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -14,7 +15,9 @@ from mangonel.lab import cores, fingerprint, registry
 from mangonel.lab.contender import Contender
 from mangonel.lab.cores import Equipment, Places
 from mangonel.lab.experiment import Size
+from mangonel.lab.fixtures import Fixtures
 from mangonel.lab.record import Plan, Record
+from mangonel.lab.sentinel import cpu_ns
 
 several = pytest.mark.skipif(len(cores.available()) < 2, reason="this machine has one core, or does not tell")
 
@@ -39,7 +42,7 @@ def nowhere():
 
 
 @pytest.fixture
-def server():
+def threaded():
     process = subprocess.Popen(
         [sys.executable, "-c", THREADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -84,29 +87,29 @@ def test_a_single_core_or_none_that_is_told_is_left_to_everybody_and_so_is_a_ser
 
 
 @several
-def test_every_thread_of_a_server_is_kept_and_those_it_makes_inherit(server):
-    found = cores.equipment([server.pid])
-    before = masks(server.pid)
+def test_every_thread_of_a_server_is_kept_and_those_it_makes_inherit(threaded):
+    found = cores.equipment([threaded.pid])
+    before = masks(threaded.pid)
 
     with found.placed():
-        server.stdin.write("\n")
-        server.stdin.flush()
-        assert server.stdout.readline()
-        assert len(os.listdir(f"/proc/{server.pid}/task")) == 5
-        assert masks(server.pid) == {frozenset(found.places.servers)}
-    assert masks(server.pid) == before == {frozenset(cores.available())}
+        threaded.stdin.write("\n")
+        threaded.stdin.flush()
+        assert threaded.stdout.readline()
+        assert len(os.listdir(f"/proc/{threaded.pid}/task")) == 5
+        assert masks(threaded.pid) == {frozenset(found.places.servers)}
+    assert masks(threaded.pid) == before == {frozenset(cores.available())}
 
 
 @several
-def test_a_server_is_as_before_though_the_experiment_fails_and_one_that_has_ended_is_no_failure(server):
-    found = cores.equipment([server.pid])
+def test_a_server_is_as_before_though_the_experiment_fails_and_one_that_has_ended_is_no_failure(threaded):
+    found = cores.equipment([threaded.pid])
     with pytest.raises(RuntimeError), found.placed():
         raise RuntimeError("planted")
 
-    assert masks(server.pid) == {frozenset(cores.available())}
+    assert masks(threaded.pid) == {frozenset(cores.available())}
     with found.placed():
-        server.kill()
-        server.wait(60)
+        threaded.kill()
+        threaded.wait(60)
 
 
 @several
@@ -143,3 +146,57 @@ def test_a_result_says_where_equipment_was_kept():
     assert told == {"web": "core 1", "bson": ""}
     assert "equipment on core 1" in fingerprint.placement({"equipment": "core 1"})
     assert fingerprint.placement({}) == ""
+
+
+ENDED = """
+import sys, threading, time
+used = []
+def work():
+    total = 0
+    while time.thread_time_ns() < 100_000_000:
+        total += 1
+    used.append(time.thread_time_ns())
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(used[0], flush=True)
+sys.stdin.read()
+"""
+# Half a million additions in the server, whatever thread serves them.
+WORK = {
+    "$reduce": {"input": {"$range": [0, 500_000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the clock of another process is Linux's")
+def test_trap_1_threads_that_ended_are_in_a_processes_time():
+    process = subprocess.Popen([sys.executable, "-c", ENDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    used = int(process.stdout.readline())
+    # A thread that was joined may still be on its way out of the kernel.
+    deadline = time.monotonic() + 60
+    while len(names := os.listdir(f"/proc/{process.pid}/task")) > 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    living = 0
+    for name in names:
+        with open(f"/proc/{process.pid}/task/{name}/schedstat") as file:
+            living += int(file.read().split()[0])
+    found = cpu_ns(process.pid)
+    process.communicate()
+
+    assert found >= used >= 100_000_000
+    assert living <= found - 0.9 * used  # what a sum over the threads that are left would have told
+
+
+def test_trap_1_the_servers_time_holds_that_of_connections_which_ended(server):
+    pymongo = pytest.importorskip("pymongo")
+    fixtures = Fixtures(server.uri, "test_lab_meters")
+    pid = server.members[0].pid
+    # Ours is read around theirs, so that it holds theirs.
+    mine, before = cpu_ns(pid), fixtures.cpu()["cpu_ns"]
+    for _ in range(2):
+        with pymongo.MongoClient(server.uri) as client:
+            client.admin.aggregate([{"$documents": [{}]}, {"$project": {"sum": WORK}}]).next()
+    after, total = fixtures.cpu()["cpu_ns"], cpu_ns(pid)
+
+    assert after - before >= 20_000_000
+    assert after - before <= total - mine
