@@ -13,11 +13,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from mangonel.lab import documents, registry, scores
+from mangonel.lab import documents, scores
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import _players
 from mangonel.lab.contenders._faces import wait
-from mangonel.lab.experiment import Bench, Size
+from mangonel.lab.experiment import Size
 from mangonel.lab.experiments import _parts, _spec_parallel, gridfs, spec
 from mangonel.lab.results import Results
 
@@ -54,17 +54,8 @@ DRIVERS = ("pymongo", "mangonel", "mangonel-asyncio")
 
 
 @pytest.fixture
-def bench(target):
-    """Return a function that makes a contender's bench."""
-    benches: list[Bench] = []
-
-    def make(contender: str = "mangonel") -> Bench:
-        benches.append(Bench(registry.contender(contender), target, Size(quick=True), seed=1))
-        return benches[-1]
-
-    yield make
-    for each in benches:
-        each.close()
+def bench(target, bench_of):
+    return lambda contender="mangonel": bench_of(contender, target, Size(quick=True))
 
 
 @pytest.fixture
@@ -236,14 +227,12 @@ ONE = Size(parameters={"mebibytes": 1})
 
 
 @pytest.mark.parametrize("name", ["upload", "upload-delayed"])
-def test_a_file_is_stored_with_the_write_concern_that_the_part_states(monkeypatch, name):
+def test_a_file_is_stored_with_the_write_concern_that_the_part_states(monkeypatch, bench_of, name):
     seen = []
     monkeypatch.setattr(_players, "named", lambda path: lambda uri, *name: seen.append(uri) or MagicMock())
     target = Target("mongodb://127.0.0.1:1/?directConnection=true", "lab", "files")
-    bench = Bench(registry.contender("mangonel-asyncio"), target, ONE, 1)
     part = next(part for part in gridfs.EXPERIMENT.parts(ONE) if part.id == name)
-    gridfs.EXPERIMENT.task(part, bench)
-    bench.close()
+    gridfs.EXPERIMENT.task(part, bench_of("mangonel-asyncio", target, ONE))
 
     assert part.write_concern == "w:1"
     assert "w=1" in seen[0].partition("?")[2].split("&")

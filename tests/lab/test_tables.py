@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ pytest.importorskip("pandas")
 
 from mangonel.lab import registry
 from mangonel.lab.contender import Target
-from mangonel.lab.experiment import Bench, Size, Task
+from mangonel.lab.experiment import Size, Task
 from mangonel.lab.experiments.tables import EXPERIMENTS
 
 SIZE = Size(quick=True, parameters={"rows": 120, "lines": 60})
@@ -22,18 +22,13 @@ EACH = [(experiment, part.id) for experiment in EXPERIMENTS for part in experime
 
 
 @pytest.fixture
-def task(server: Any) -> Iterator[Callable[[Any, str, str], Task]]:
-    benches: list[Bench] = []
-
+def task(server: Any, bench_of: Any) -> Callable[[Any, str, str], Task]:
     def make(experiment: Any, part: str, contender: str) -> Task:
         chosen = next(each for each in experiment.parts(SIZE) if each.id == part)
         target = Target(server.uri, DATABASE, f"written_{contender}")
-        benches.append(Bench(registry.contender(contender), target, SIZE, 1))
-        return experiment.task(chosen, benches[-1])
+        return experiment.task(chosen, bench_of(contender, target, SIZE))
 
-    yield make
-    for bench in benches:
-        bench.close()
+    return make
 
 
 def players(experiment: Any, part: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import pytest
@@ -10,7 +11,7 @@ from mangonel import MongoClient
 from mangonel.lab import registry
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders.drivers import DATABASE, ORIGINAL, PREFIX
-from mangonel.lab.experiment import Bench, Size
+from mangonel.lab.experiment import Size
 from mangonel.lab.experiments import web
 from mangonel.lab.experiments.web import PageTask, ensure_posts
 from mangonel.lab.fixtures import DATASETS
@@ -27,21 +28,11 @@ NAMES = [name.removeprefix(PREFIX) for name in registry.contenders() if name.sta
 
 
 @pytest.fixture
-def play(server, database_name):
+def play(server, database_name, bench_of):
     """Return a function that makes a task of one part for one contender; those of a contender share its site."""
-    benches: dict[str, Bench] = {}
-
-    def make(name: str, part: str) -> PageTask:
-        contender = registry.contender(PREFIX + name)
-        if reason := contender.missing():
-            pytest.skip(reason)
-        if name not in benches:
-            benches[name] = Bench(contender, Target(server.uri, database_name, "unused"), SIZE, 1)
-        return PageTask(PAGES[part], benches[name])
-
-    yield make
-    for bench in benches.values():
-        bench.close()
+    target = Target(server.uri, database_name, "unused")
+    bench = functools.cache(lambda name: bench_of(PREFIX + name, target, SIZE))
+    return lambda name, part: PageTask(PAGES[part], bench(name))
 
 
 def test_every_stack_is_a_contender_and_every_contender_a_stack():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ pytest.importorskip("aiosqlite", reason="one of the two stores")
 from mangonel.cli import main
 from mangonel.lab import environment, registry, webload
 from mangonel.lab.contender import Target
-from mangonel.lab.experiment import Bench, Part, Size
+from mangonel.lab.experiment import Part, Size
 from mangonel.lab.experiments import _visits
 from mangonel.lab.experiments.websessions import EXPERIMENT
 from mangonel.lab.record import Plan
@@ -42,27 +42,34 @@ def part_of(name: str, size: Size = SIZE) -> Part:
     return next(part for part in EXPERIMENT.parts(size) if part.id == name)
 
 
-def play(contender: str, part: Part, size: Size = SIZE) -> dict[str, float]:
-    bench = Bench(registry.contender(contender), NOWHERE, size, 1)
-    try:
-        task = EXPERIMENT.task(part, bench)
+@pytest.fixture
+def task_of(bench_of: Any) -> Callable[..., Any]:
+    return lambda contender, part, size=SIZE: EXPERIMENT.task(part, bench_of(contender, NOWHERE, size))
+
+
+@pytest.fixture
+def play(task_of: Any) -> Callable[..., dict[str, float]]:
+    def make(contender: str, part: Part, size: Size = SIZE) -> dict[str, float]:
+        task = task_of(contender, part, size)
         task.verify()
         task.warm_up()
         task.arrange()
         assert task.act() == part.operations
         return task.extras()
-    finally:
-        bench.close()
+
+    return make
 
 
-def test_the_scenarios_cause_the_calls_that_were_foretold() -> None:
+def test_the_scenarios_cause_the_calls_that_were_foretold(play: Any) -> None:
     assert play("web-sqlite", part_of("populate")) == {}
     for name in ("mixed", "login"):
         assert play("web-sqlite", part_of(name))["tornado_us"] > 0
     assert play("web-sqlite", part_of("parallel-writers"))["conflicts"] >= 0
 
 
-def test_trap_6_no_two_requests_under_way_are_one_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trap_6_no_two_requests_under_way_are_one_visitors(
+    monkeypatch: pytest.MonkeyPatch, play: Any, task_of: Any
+) -> None:
     # Twenty at once on one session measure its conflicts (scenario F), not what a session costs.
     commands: list[list[str]] = []
     run = subprocess.run
@@ -74,8 +81,7 @@ def test_trap_6_no_two_requests_under_way_are_one_visitors(monkeypatch: pytest.M
     play("web-memory", part_of("populate"))
     monkeypatch.setattr(webload.subprocess, "run", spied)
     for name in ("known-reads", "known-writes", "mixed"):
-        bench = Bench(registry.contender("web-memory"), NOWHERE, SIZE, 1)
-        task: Any = EXPERIMENT.task(part_of(name, Size(parameters=SIZE.parameters)), bench)
+        task = task_of("web-memory", part_of(name, Size(parameters=SIZE.parameters)))
         task.verify()
         # Known visitors are those of the population: the fifty asked for, and the hundred of the warm-up.
         assert len(task._cookies) == 150
@@ -83,22 +89,19 @@ def test_trap_6_no_two_requests_under_way_are_one_visitors(monkeypatch: pytest.M
         for place in range(len(cookies) - _visits.VISITORS):
             together = cookies[place : place + _visits.VISITORS]
             assert len(set(together)) == len(together)
-        bench.close()
     play("web-memory", part_of("new-visitor"))
     assert any("ab" in command[0] for command in commands)
     assert not any("-C" in command for command in commands)
 
 
-def test_a_run_with_other_store_calls_is_void() -> None:
-    bench = Bench(registry.contender("web-memory"), NOWHERE, SIZE, 1)
-    task = EXPERIMENT.task(part_of("mixed"), bench)
+def test_a_run_with_other_store_calls_is_void(task_of: Any) -> None:
+    task = task_of("web-memory", part_of("mixed"))
     task.arrange()
     # Nobody came.
     with pytest.raises(
         RuntimeError, match=r"void: expected the store's calls to be .*'get': 99.*, they are {}"
     ):
         task.extras()
-    bench.close()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_the_mix_is_ten_writes_and_one_new_visitor_in_a_hundred_whatever_the_num
     assert _visits._foretold("mixed", 150) == {"get": 149, "put": 10}
 
 
-def test_a_stalled_store_holds_up_those_who_need_it_and_nobody_else() -> None:
+def test_a_stalled_store_holds_up_those_who_need_it_and_nobody_else(play: Any) -> None:
     seen = play("web-sqlite", part_of("stall"))
     assert seen["waited"] + seen["refused"] == _visits.WRITERS
     assert seen["waited"] > 0
@@ -145,13 +148,11 @@ def test_the_full_form_plays_the_original_in_each_of_three_rounds_and_what_takes
     assert parts["known-reads-wrk"].rounds == 1
 
 
-def test_a_payload_is_as_long_as_was_asked_for() -> None:
+def test_a_payload_is_as_long_as_was_asked_for(task_of: Any) -> None:
     size = Size(quick=True, parameters={"requests": 20, "population": 20, "payload": 2048})
-    bench = Bench(registry.contender("web-memory"), NOWHERE, size, 1)
-    task: Any = EXPERIMENT.task(part_of("mixed", size), bench)
+    task = task_of("web-memory", part_of("mixed", size), size)
     assert len(task._request(95)[0]) == len(task._request(99)[0]) == len("/?v=") + 2048
     assert task._request(95)[0] != task._request(96)[0]
-    bench.close()
 
 
 def test_the_durable_class_has_tables_of_its_own() -> None:
@@ -185,12 +186,11 @@ def test_tls_and_unix_sockets_are_series_of_their_own(capsys: pytest.CaptureFixt
     assert "expected tls=1 or unix=1, got both" in capsys.readouterr().err
 
 
-def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
+def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else(task_of: Any) -> None:
     pytest.importorskip("redis")
     needed("redis-server")
     size = Size(quick=True, parameters={**SIZE.parameters, "tls": 1})
-    bench = Bench(registry.contender("web-redis"), NOWHERE, size, 1)
-    site: Any = EXPERIMENT.task(part_of("new-visitor", size), bench)
+    site = task_of("web-redis", part_of("new-visitor", size), size)
     assert site._visit([("/?v=1", "")])
     assert site._site.used()[0] == {"put": 1}
     where = next(iter(environment._environments.values())).url
@@ -204,7 +204,9 @@ def test_a_site_speaks_tls_with_a_store_that_speaks_nothing_else() -> None:
     assert b"PONG" not in answer
 
 
-def test_so_many_requests_are_under_way_as_the_part_s_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_requests_are_under_way_as_the_part_s_name_says(
+    monkeypatch: pytest.MonkeyPatch, play: Any
+) -> None:
     size = Size(quick=True, parameters={"requests": 100, "levels": 100})
     orders: list[int] = []
     generate: Any = vars(_visits)["generate"]
