@@ -235,7 +235,7 @@ class Clients:
         """Return the connection to a database; always the same one, since documents remember where they are from."""
         found = self._connections.get((alias, database))
         if found is None:
-            found = self._connections[alias, database] = Connection(alias, self, database)
+            found = self._connections.setdefault((alias, database), Connection(alias, self, database))
         return found
 
     def get(self, is_async: bool) -> Any:
@@ -251,11 +251,14 @@ class Clients:
                 )
             if self._uri is None:
                 raise NotConnected(f"expected a client of the {face} face, found only the other; name a URI")
-            made = (AsyncMongoClient if is_async else MongoClient)(self._uri, **self._options)
-            self._made[is_async] = made
-            listeners: Any = made._listeners
+            fresh: Any = (AsyncMongoClient if is_async else MongoClient)(self._uri, **self._options)
             for listener in self._listeners:
-                listeners.add(listener)
+                fresh._listeners.add(listener)
+            # Threads that come at once get one client: another one's sessions would be refused.
+            made = self._made.setdefault(is_async, fresh)
+            if made is not fresh and not is_async:
+                # One of asyncio has done nothing yet, and ends with its last reference.
+                fresh.close()
         return made
 
     @property

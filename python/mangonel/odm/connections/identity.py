@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from mangonel import _core
+from mangonel.odm.connections.touched import touch
 from mangonel.odm.model.convert import PARTIAL
 
 _current: ContextVar[IdentityMap | None] = ContextVar("mangonel_odm_identity", default=None)
@@ -34,6 +35,8 @@ class IdentityMap:
             self._known[key] = document
             return document
         if not _core.odm_changes(known):
+            # What a transaction has it see is taken back with the transaction.
+            touch(known)
             _core.odm_take(known, document)
         return known
 
@@ -53,6 +56,16 @@ def identity_map() -> Iterator[IdentityMap]:
     token = _current.set(made)
     try:
         yield made
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Let what is loaded inside be an object of its own, for who takes it over into a known one."""
+    token = _current.set(None)
+    try:
+        yield
     finally:
         _current.reset(token)
 

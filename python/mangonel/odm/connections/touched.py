@@ -14,6 +14,35 @@ from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import reduce, restore
 
+
+class Former:
+    """What a document is like at a moment, so that it can become that again."""
+
+    __slots__ = ("_copy", "_document", "_origin")
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        try:
+            self._copy = reduce(document)[1]
+        except ValidationError:
+            # It holds what cannot be stored; nobody can make it again.
+            self._copy = None
+        self._origin = _core.odm_origin(document)
+
+    def put_back(self) -> None:
+        """Let the document be what it was."""
+        document, copy = self._document, self._copy
+        if copy is None:
+            return
+        _core.odm_take(document, restore(*copy))
+        for name in copy[4] if len(copy) > 4 else ():
+            if held(document, name) is None:
+                # What is stored is not known here, so None counts as a change only once it is set.
+                setattr(document, name, None)
+        if self._origin is not None:
+            _core.odm_set_origin(document, self._origin)
+
+
 # The documents of the transaction that runs in this context.
 _current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", default=None)
 # How many transactions run, in all contexts.
@@ -27,7 +56,7 @@ class Touched:
 
     def __init__(self) -> None:
         # By identity: documents may be equal and not the same.
-        self._documents: dict[int, tuple[Any, Any, Any]] = {}
+        self._documents: dict[int, Former] = {}
         self._token: Any = None
 
     def begin(self) -> None:
@@ -51,27 +80,13 @@ class Touched:
 
     def add(self, document: Any) -> None:
         """Remember what a document is like, unless that was done before."""
-        if id(document) in self._documents:
-            return
-        try:
-            copy = reduce(document)[1]
-        except ValidationError:
-            # It holds what cannot be stored; nobody can make it again.
-            copy = None
-        self._documents[id(document)] = (document, copy, _core.odm_origin(document))
+        if id(document) not in self._documents:
+            self._documents[id(document)] = Former(document)
 
     def put_back(self) -> None:
         """Let every document be what it was."""
-        for document, copy, origin in self._documents.values():
-            if copy is None:
-                continue
-            _core.odm_take(document, restore(*copy))
-            for name in copy[4] if len(copy) > 4 else ():
-                if held(document, name) is None:
-                    # What is stored is not known here, so None counts as a change only once it is set.
-                    setattr(document, name, None)
-            if origin is not None:
-                _core.odm_set_origin(document, origin)
+        for former in self._documents.values():
+            former.put_back()
         self._documents.clear()
 
 

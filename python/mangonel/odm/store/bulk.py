@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel import _core
+from mangonel.bson import decode
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
@@ -185,18 +186,24 @@ def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
 async def _find_stale_flow(writes: list[_Write], place: Place) -> None:
     """Find out which of a bulk write's updates matched nothing.
 
-    A bulk write answers only how many matched, so versions are asked for: those that moved on were stored.
+    A bulk write answers only how many matched, so the documents are asked for. One was stored if it has the next
+    version and the values that were sent: somebody else's save makes the next version too.
     """
     ids = [stored_id(write.document.id) for write in writes if write.data is None and write.is_stored]
-    found = await place.port.call(_versions, place.collection, ids, place.session)
+    found = await place.port.call(_found, place.collection, ids, place.session)
     stored = {repr(row["_id"]): row for row in found}
+    options = place.collection.codec_options
     for write in writes:
         if write.data is not None or not write.is_stored:
             continue
-        expected = _core.odm_version(write.document)
+        version = _core.odm_version(write.document)
         row = stored.get(repr(stored_id(write.document.id)))
-        write.is_stored = row is not None and (expected is None or row.get(expected[0]) == expected[1] + 1)
+        if row is None or version is None:
+            write.is_stored = row is not None
+            continue
+        sent = {**decode(_core.odm_encode(write.document), options), version[0]: version[1] + 1}
+        write.is_stored = all(row.get(key) == value for key, value in sent.items())
 
 
-def _versions(collection: Any, ids: list[Any], options: dict[str, Any]) -> Any:
+def _found(collection: Any, ids: list[Any], options: dict[str, Any]) -> Any:
     return collection.find({"_id": {"$in": ids}}, **options).to_list()

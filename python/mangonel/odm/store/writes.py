@@ -9,15 +9,16 @@ from mangonel import _core
 from mangonel._shared.collection.write_support import write_codec
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import DuplicateKeyError, write_error
+from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
-from mangonel.odm.connections.touched import touch
+from mangonel.odm.connections.touched import Former, touch
 from mangonel.odm.encryption.saving import key_filter, whole_lists
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.paths import dump
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.convert import NEW, PARTIAL, reduce, restore
+from mangonel.odm.model.convert import NEW, PARTIAL
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
 from mangonel.odm.model.refs import Ref, Refs, stored_id
@@ -211,7 +212,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
     document.__note_changes__()
     query, version = filter_of(document), _core.odm_version(document)
-    former = reduce(document)[1] if version is not None else None
+    former = Former(document) if version is not None else None
     if version is not None:
         # The version that is stored is the next one; a refusal takes it back.
         setattr(document, cls.__plan__.by_key[version[0]].name, version[1] + 1)
@@ -230,10 +231,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
             await missing_flow(document, place)
     except BaseException:
         if former is not None:
-            origin = _core.odm_origin(document)
-            _core.odm_take(document, restore(*former))
-            if origin is not None:
-                _core.odm_set_origin(document, origin)
+            former.put_back()
         raise
     _core.odm_stored(document, data)
     _core.odm_set_origin(document, place.connection)
@@ -275,19 +273,14 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
     values = {name: held(document, name) for name in unsaved}
     query = _by_id(document, place)
     request = query._request("find_and_update", place.port.is_async)
-    found = await query._find_and_update_flow(request, changes, True, False, None)
+    with outside():
+        found = await query._find_and_update_flow(request, changes, True, False, None)
     if found is None:
         raise DocumentNotFound(f"no {cls.__name__} has the _id {document.id!r} any more")
-    _take(document, found)
+    _core.odm_take(document, found)
     for name, value in values.items():
         setattr(document, name, value)
     return document
-
-
-def _take(document: Any, found: Any) -> None:
-    # With an identity map they may be one.
-    if found is not document:
-        _core.odm_take(document, found)
 
 
 async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -> Any:
@@ -295,9 +288,10 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
     touch(document)
     kept = {name: held(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
     query = _by_id(document, place)[:2]
-    found = await query._one_flow(query._request("one", place.port.is_async))
+    with outside():
+        found = await query._one_flow(query._request("one", place.port.is_async))
     # A partly loaded one has a hidden class, of the same shape.
-    _take(document, found)
+    _core.odm_take(document, found)
     for name, value in kept.items():
         setattr(document, name, value)
     return document
@@ -317,8 +311,14 @@ async def _delete_flow(document: Any, place: Place) -> None:
     request = _by_id(document, place)._request("delete", port.is_async)
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     if cls.__soft_delete__():
+        former = Former(document)
         document.__mark_deleted__()
-        await save_flow(document, place, False, False, None)
+        try:
+            await save_flow(document, place, False, False, None)
+        except BaseException:
+            # Not marked, so the next save must not mark it either.
+            former.put_back()
+            raise
     else:
         query = filter_of(document)
         result = await port.call(_delete_one, place.collection, query, place.session)
