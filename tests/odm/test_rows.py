@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 from typing import Annotated, Any
 
 import pytest
@@ -235,3 +236,46 @@ def test_containers_of_every_kind_come_back(db: Connection, face: Any) -> None:
 def test_all_models_are_known() -> None:
     assert {Writer, Novel, Place} <= set(documents())
     assert Chapter not in documents()
+
+
+class Inner(Embedded):
+    x: int = 0
+
+
+class DynamicInner(Embedded):
+    __dynamic__ = True
+    x: int = 0
+
+
+def json_models() -> list[Any]:
+    """Models that differ in what becomes of keys that no field has, and in what they keep of what was read."""
+    made: list[Any] = []
+    for name, value in (("keep", False), ("ignore", False), ("keep", True), ("ignore", True)):
+        for extra in (
+            {},
+            {"y": list[int]},
+            {"e": Inner | None, "f": DynamicInner | None, "g": list[DynamicInner]},
+        ):
+            namespace: dict[str, Any] = {
+                "__annotations__": {"x": int, **extra},
+                "__unknown__": name,
+                "__dynamic__": value,
+                "__collection__": "shown",
+                "y": field(default_factory=list),
+                "e": None,
+                "f": None,
+                "g": field(default_factory=list),
+            }
+            for key in {"y", "e", "f", "g"} - set(extra):
+                del namespace[key]
+            made.append(type("Shown", (Document,), namespace))
+    return made
+
+
+def test_a_query_s_json_is_that_of_its_documents(db: Connection, face: Any) -> None:
+    inner = {"x": 1, "z": 2}
+    db.client[db.name]["shown"].insert_one({"x": 1, "secret": 5, "e": inner, "f": inner, "g": [inner]})
+    for model in json_models():
+        shown = json.loads(face.call(model.find(), "json"))
+        assert shown == [json.loads(one.to_json()) for one in face.call(model.find(), "all")]
+        assert ("secret" in shown[0]) == (model.__dynamic__ and model.__unknown__ == "keep")

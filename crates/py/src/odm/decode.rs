@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use super::fields::{Fields, PARTIAL, create, null_bit};
+use super::bits::{Bits, WORD};
+use super::fields::{Fields, PARTIAL, create};
 use super::plan::{Default, Field, Op, Plan, Type, Union, Unknown};
 use super::siblings::Siblings;
 use super::value::{self, class_name, default_of};
@@ -20,7 +21,7 @@ pub(super) struct Hydrator<'a, 'py> {
     /// Leave containers raw until they are read.
     pub is_lazy: bool,
     /// Fields that were asked for; the others are not loaded.
-    pub only: Option<u128>,
+    pub only: Option<Bits>,
     /// Drop unknown keys of the outermost document, whatever its plan says.
     pub ignores: bool,
     forgives: bool,
@@ -67,15 +68,15 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         let fields = unsafe { Fields::of_new(&object, plan) };
         let seen = self.fields(fields, end, is_top)?;
         self.d.close();
-        self.finish(&object, fields, seen, is_top, start)?;
+        self.finish(&object, fields, &seen, is_top, start)?;
         Ok(object)
     }
 
     /// Reads the fields up to `end`; returns which were there, lazy ones included.
     #[inline]
-    fn fields(&mut self, object: Fields<'_>, end: usize, is_top: bool) -> Result<u128, Fault> {
+    fn fields(&mut self, object: Fields<'_>, end: usize, is_top: bool) -> Result<Bits, Fault> {
         let plan = object.plan;
-        let mut seen: u128 = 0;
+        let mut seen = Bits::default();
         let mut is_container = false;
         let mut next = 0;
         let fields = plan.fields.as_slice();
@@ -85,7 +86,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             let input = &self.d.data[name_at..];
             let index = match fields.get(next) {
                 Some(field) if field.name.starts(input) => next,
-                _ => match find(plan, input, next) {
+                _ => match plan.field_at(input, next) {
                     Some(index) => index,
                     None => {
                         self.unknown(object, name_at, end, is_top)?;
@@ -102,18 +103,18 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             next = index + 1;
             if is_top && self.stays_raw(field, kind) {
                 self.skip(kind, end).map_err(|fault| within(fault, step(field)))?;
-                seen |= 1 << index;
-                object.state().pending |= 1 << index;
+                seen.add(index);
+                object.state().pending.add(index);
                 continue;
             }
             let made = match self.value(&field.kind, kind, end) {
                 Ok(made) => made,
                 Err(fault) => return Err(within(fault, step(field))),
             };
-            seen |= 1 << index;
+            seen.add(index);
             is_container |= kind == 0x03 || kind == 0x04 || field.is_mutable;
             if kind == 0x0A && field.omits_none {
-                object.add_flags(null_bit(index));
+                object.add_null(index);
             }
             if let (Some(siblings), Op::Ref { make, .. } | Op::Refs { make, .. }) =
                 (self.siblings, &field.kind.op)
@@ -140,18 +141,19 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         &mut self,
         object: &Bound<'py, PyAny>,
         fields: Fields<'_>,
-        seen: u128,
+        seen: &Bits,
         is_top: bool,
         start: usize,
     ) -> Result<(), Fault> {
         let plan = fields.plan;
-        if let Some(only) = self.only {
+        if let Some(only) = &self.only {
             fields.add_flags(PARTIAL);
             if is_top {
-                self.fill(fields, only & !seen)?;
+                let missing = only.without(seen);
+                self.fill(fields, &missing)?;
             }
-        } else if seen != plan.all {
-            self.fill(fields, plan.all & !seen)?;
+        } else if !seen.covers(&plan.all) {
+            self.fill(fields, &plan.all.without(seen))?;
         }
         if is_top && plan.keeps_raw {
             let raw = &self.d.data[start..self.d.position];
@@ -175,28 +177,31 @@ impl<'a, 'py> Hydrator<'a, 'py> {
 
     /// Gives missing fields their defaults.
     #[inline(never)]
-    fn fill(&mut self, fields: Fields<'_>, mut missing: u128) -> Result<(), Fault> {
+    fn fill(&mut self, fields: Fields<'_>, missing: &Bits) -> Result<(), Fault> {
         let plan = fields.plan;
-        while missing != 0 {
-            let index = missing.trailing_zeros() as usize;
-            missing &= missing - 1;
-            let field = &plan.fields[index];
-            let made = match default_of(self.py, &field.default)? {
-                Some(made) => made,
-                None if self.forgives => self.py.None().into_bound(self.py),
-                None => {
-                    let what = format!("expected {}, found no value", value::label(&field.kind));
-                    return Err(within(found(Kind::Field, what, ""), step(field)));
+        for at in 0..missing.words() {
+            let mut left = missing.word(at);
+            while left != 0 {
+                let index = at * WORD + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let field = &plan.fields[index];
+                let made = match default_of(self.py, &field.default)? {
+                    Some(made) => made,
+                    None if self.forgives => self.py.None().into_bound(self.py),
+                    None => {
+                        let what = format!("expected {}, found no value", value::label(&field.kind));
+                        return Err(within(found(Kind::Field, what, ""), step(field)));
+                    }
+                };
+                let is_plain =
+                    matches!(field.default, Default::Value(_) | Default::List | Default::Dict | Default::Set);
+                if !plan.is_document && is_plain && !field.omits_none {
+                    fields.state().absent.add(index);
                 }
-            };
-            let is_plain =
-                matches!(field.default, Default::Value(_) | Default::List | Default::Dict | Default::Set);
-            if !plan.is_document && is_plain && !field.omits_none {
-                fields.state().absent |= 1 << index;
-            }
-            drop(fields.replace(index, made));
-            if !matches!(field.default, Default::Value(_) | Default::ObjectId) {
-                fields.track();
+                drop(fields.replace(index, made));
+                if !matches!(field.default, Default::Value(_) | Default::ObjectId) {
+                    fields.track();
+                }
             }
         }
         Ok(())
@@ -453,15 +458,6 @@ fn accepts(kind: &Type, found: u8) -> bool {
         Op::Literal(_) => matches!(found, 0x02 | 0x10 | 0x12 | 0x08),
         Op::Enum(..) | Op::Custom { .. } | Op::Ref { .. } | Op::Union(_) => true,
     }
-}
-
-/// Finds the field whose key the input starts with, from the expected one onwards and round.
-#[inline(never)]
-fn find(plan: &Plan, input: &[u8], next: usize) -> Option<usize> {
-    let fields = plan.fields.as_slice();
-    let next = next.min(fields.len());
-    let ahead = fields[next..].iter().position(|field| field.name.starts(input)).map(|index| next + index);
-    ahead.or_else(|| fields[..next].iter().position(|field| field.name.starts(input)))
 }
 
 /// The element of this key in a document: type, and where its value is. None: there is none, or the bytes are broken.

@@ -7,7 +7,7 @@ use pyo3::types::{
     PyTuple, PyTzInfoAccess,
 };
 
-use super::fields::{Fields, is_instance, null_bit};
+use super::fields::{Fields, is_instance};
 use super::plan::{Default, Field, Op, Plan, Type};
 use super::{decode, value};
 use crate::codec::encode::{Encoder, Name};
@@ -62,18 +62,18 @@ impl<'a, 'py> Writer<'a, 'py> {
     ) -> Result<(), Fault> {
         let Some(held) = value else {
             if let Some(state) = fields.known()
-                && state.pending & 1 << index != 0
+                && state.pending.has(index)
                 && let Some((kind, value)) = decode::element(&state.raw, &field.key)
             {
                 super::raw::append(self.enc.out, kind, &field.key, value);
             }
             return Ok(());
         };
-        if held.is_none() && field.omits_none && fields.flags() & null_bit(index) == 0 {
+        if held.is_none() && field.omits_none && !fields.was_null(index) {
             return Ok(());
         }
-        let was_absent = fields.known().is_some_and(|state| state.absent & 1 << index != 0);
-        if was_absent && fields.dirty() & 1 << index == 0 && is_bare(field, held) {
+        let was_absent = fields.known().is_some_and(|state| state.absent.has(index));
+        if was_absent && !fields.is_dirty(index) && is_bare(field, held) {
             return Ok(());
         }
         self.value(&field.kind, Name::Text(&field.key), held)

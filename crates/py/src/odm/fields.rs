@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use super::bits::{Bits, IN_PLACE, Rest, WORD};
 use super::plan::{Field, HEAD, Model, Plan};
 use crate::codec::cell::GilCell;
 use crate::codec::fault::{Fault, raised};
@@ -31,11 +32,8 @@ pub(super) const EXTRA_SET: u64 = 8;
 /// From here on, a bit for each of the first fields: it was null in the database, where it could be absent.
 const WAS_NULL: u32 = 8;
 
-/// The bit of a field's stored null; 0 for fields that have none.
-#[inline]
-pub(super) fn null_bit(index: usize) -> u64 {
-    1_u64.checked_shl(WAS_NULL + index as u32).unwrap_or(0)
-}
+/// Fields that have such a bit; those of the others are in the state.
+const NULLS: usize = (u64::BITS - WAS_NULL) as usize;
 
 /// The class below every model, once it is made.
 pub(super) static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -52,7 +50,7 @@ pub(super) struct Instance {
     head: UnsafeCell<ffi::PyObject>,
     /// The model of its class.
     model: &'static Model,
-    /// Fields set since it was loaded or saved.
+    /// Fields set since it was loaded or saved, the first ones; the others are in the state.
     dirty: Cell<[u64; 2]>,
     flags: Cell<u64>,
     /// What few instances need; None until then. A box of the instance's own.
@@ -88,19 +86,39 @@ pub(super) struct State {
     /// The document as it was loaded or written.
     pub raw: Vec<u8>,
     /// Fields whose values are still in `raw` only.
-    pub pending: u128,
-    /// Fields that were set and then saved: type and value, newer than `raw`; None when removed.
+    pub pending: Bits,
+    /// Fields that were set and then saved, in order: type and value, newer than `raw`; None when removed.
     pub saved: Vec<(usize, Option<Vec<u8>>)>,
     /// Whole elements of keys that no field has.
     pub extra: Vec<u8>,
     /// Fields of an embedded document that were not stored and got their defaults.
-    pub absent: u128,
+    pub absent: Bits,
     /// Fields on their way to the server: their dirty bits were cleared, and come back if it refuses.
-    pub sent: u128,
+    pub sent: Bits,
+    /// The part of an instance's dirty fields that its head has no room for.
+    dirty: Rest,
+    /// Likewise of those that were null.
+    nulls: Rest,
     /// What `saved` becomes when the server agrees.
     pub draft: Vec<(usize, Option<Vec<u8>>)>,
     /// Values from before the first time a field was set.
     pub old: Vec<(usize, Py<PyAny>)>,
+}
+
+impl State {
+    /// What a field was saved as, if it was since its document was loaded; None inside: removed.
+    pub(super) fn kept(&self, index: usize) -> Option<&Option<Vec<u8>>> {
+        let at = self.saved.binary_search_by_key(&index, |(saved, _)| *saved).ok()?;
+        Some(&self.saved[at].1)
+    }
+
+    /// Takes what a field was saved as.
+    pub(super) fn keep(&mut self, index: usize, value: Option<Vec<u8>>) {
+        match self.saved.binary_search_by_key(&index, |(saved, _)| *saved) {
+            Ok(at) => self.saved[at].1 = value,
+            Err(at) => self.saved.insert(at, (index, value)),
+        }
+    }
 }
 
 /// Releases values that were taken out of a state first: their end may run Python code, which may look at it.
@@ -138,7 +156,11 @@ pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
     state.extra.clear();
     state.saved.clear();
     state.draft.clear();
-    (state.pending, state.sent, state.absent) = (0, 0, 0);
+    state.pending.clear();
+    state.sent.clear();
+    state.absent.clear();
+    state.dirty.clear();
+    state.nulls.clear();
     // SAFETY: the box that is moved into the list holds bytes and numbers only, so nothing here runs Python code; where
     // the list is full, the box is freed after the borrow.
     unsafe {
@@ -193,16 +215,72 @@ impl<'a> Head<'a> {
         self.set_flags(self.flags() | flags);
     }
 
-    /// A bit for each field that was set since it was loaded or saved.
+    /// The fields that were set since it was loaded or saved.
     #[inline]
-    pub(super) fn dirty(self) -> u128 {
-        let [low, high] = self.head().dirty.get();
-        u128::from(low) | u128::from(high) << 64
+    pub(super) fn dirty(self) -> Bits {
+        let rest = self.known().map_or_else(Rest::default, |state| state.dirty.clone());
+        Bits::of(self.head().dirty.get(), rest)
     }
 
     #[inline]
-    pub(super) fn set_dirty(self, dirty: u128) {
-        self.head().dirty.set([dirty as u64, (dirty >> 64) as u64]);
+    pub(super) fn set_dirty(self, dirty: Bits) {
+        let (first, rest) = dirty.into_parts();
+        self.head().dirty.set(first);
+        if !rest.is_empty() {
+            self.state().dirty = rest;
+        } else if let Some(mut state) = self.known_mut() {
+            state.dirty = rest;
+        }
+    }
+
+    #[inline]
+    pub(super) fn clear_dirty(self) {
+        self.head().dirty.set([0; 2]);
+        if let Some(mut state) = self.known_mut() {
+            state.dirty.clear();
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_dirty(self) -> bool {
+        self.head().dirty.get() != [0; 2] || self.known().is_some_and(|state| !state.dirty.is_empty())
+    }
+
+    #[inline]
+    pub(super) fn is_dirty(self, index: usize) -> bool {
+        match self.head().dirty.get().get(index / WORD) {
+            Some(word) => word & 1 << (index % WORD) != 0,
+            None => self.known().is_some_and(|state| state.dirty.has(index - IN_PLACE)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn add_dirty(self, index: usize) {
+        let mut first = self.head().dirty.get();
+        match first.get_mut(index / WORD) {
+            Some(word) => *word |= 1 << (index % WORD),
+            None => self.state().dirty.add(index - IN_PLACE),
+        }
+        self.head().dirty.set(first);
+    }
+
+    /// Whether a field was null in the database, where it could be absent.
+    #[inline]
+    pub(super) fn was_null(self, index: usize) -> bool {
+        if index < NULLS {
+            self.flags() & 1 << (WAS_NULL + index as u32) != 0
+        } else {
+            self.known().is_some_and(|state| state.nulls.has(index - NULLS))
+        }
+    }
+
+    #[inline]
+    pub(super) fn add_null(self, index: usize) {
+        if index < NULLS {
+            self.add_flags(1 << (WAS_NULL + index as u32));
+        } else {
+            self.state().nulls.add(index - NULLS);
+        }
     }
 
     #[inline]
@@ -248,10 +326,10 @@ impl<'a> Head<'a> {
         self.head().state.take().map(|state| unsafe { Box::from_raw(state.as_ptr()) })
     }
 
-    /// Fields whose values are still raw.
+    /// Whether a field's value is still raw.
     #[inline]
-    pub(super) fn pending(self) -> u128 {
-        self.known().map_or(0, |state| state.pending)
+    pub(super) fn is_pending(self, index: usize) -> bool {
+        self.known().is_some_and(|state| state.pending.has(index))
     }
 
     /// Forgets the former values.
@@ -480,7 +558,7 @@ fn reuse<'py>(py: Python<'py>, model: &'static Model) -> Option<Bound<'py, PyAny
     unsafe {
         ffi::Py_INCREF(object);
         let head = Head::of(object);
-        head.set_dirty(0);
+        head.head().dirty.set([0; 2]);
         head.set_flags(0);
         Some(Bound::from_owned_ptr(py, object))
     }

@@ -153,11 +153,10 @@ fn set(py: Python<'_>, fields: Fields<'_>, index: usize, given: Option<Bound<'_,
         )));
     }
     let made = coerce(&field.kind, &given).map_err(|fault| located(py, plan, index, fault))?;
-    let bit = 1_u128 << index;
-    let was_dirty = fields.dirty() & bit != 0;
-    fields.set_dirty(fields.dirty() | bit);
+    let was_dirty = fields.is_dirty(index);
+    fields.add_dirty(index);
     if let Some(mut state) = fields.known_mut() {
-        state.pending &= !bit;
+        state.pending.remove(index);
     }
     if is_collected(&made) {
         fields.track();

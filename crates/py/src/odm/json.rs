@@ -2,8 +2,10 @@
 //! an instance's own JSON is, made of bytes alone. Knows Python only while the shape is made; writing needs no GIL.
 use pyo3::prelude::*;
 
+use super::bits::Bits;
 use super::encode::Writer;
-use super::plan::{Default, Field, Op, Plan, Type};
+use super::keys::Keys;
+use super::plan::{Default, Field, Op, Plan, Type, Unknown};
 use super::raw::{self, Element, Elements};
 use super::value::default_of;
 use crate::codec::datetime::split;
@@ -33,6 +35,7 @@ struct Row {
 /// One model.
 struct Node {
     rows: Vec<Row>,
+    keys: Keys,
     tag: Option<Vec<u8>>,
     members: Vec<(Vec<u8>, usize)>,
     /// Keys that no field has are written too.
@@ -64,7 +67,13 @@ impl Names {
         }
         let index = self.nodes.len();
         self.known.push(plan);
-        self.nodes.push(Node { rows: Vec::new(), tag: None, members: Vec::new(), keeps: plan.keeps_raw });
+        self.nodes.push(Node {
+            rows: Vec::new(),
+            keys: Keys::default(),
+            tag: None,
+            members: Vec::new(),
+            keeps: plan.is_dynamic && plan.unknown == Unknown::Keep,
+        });
         let mut rows = Vec::with_capacity(plan.fields.len());
         for field in &plan.fields {
             rows.push(Row {
@@ -82,6 +91,7 @@ impl Names {
         }
         let node = &mut self.nodes[index];
         node.tag = plan.tags.as_ref().map(|tags| tags.key[..tags.key.len() - 1].to_vec());
+        node.keys = Keys::new(rows.iter().map(|row| row.key.as_slice()));
         node.rows = rows;
         node.members = members;
         Ok(index)
@@ -114,25 +124,25 @@ impl Names {
     }
 
     /// Appends a checked document under its attributes' names. `only`: the fields that were asked for.
-    pub(super) fn rename(&self, data: &[u8], only: Option<u128>, out: &mut Vec<u8>) {
+    pub(super) fn rename(&self, data: &[u8], only: Option<&Bits>, out: &mut Vec<u8>) {
         self.document(0, data, only, out);
     }
 
-    fn document(&self, index: usize, data: &[u8], only: Option<u128>, out: &mut Vec<u8>) {
+    fn document(&self, index: usize, data: &[u8], only: Option<&Bits>, out: &mut Vec<u8>) {
         let node = &self.nodes[index];
         let tag = node.tag.as_deref().and_then(|tag| Elements::of(data).find(|element| element.key == tag));
         let chosen = tag.as_ref().and_then(|tag| among(&node.members, tag));
         // Which fields were asked for is said of the family's root; a member has its fields first, in the same order.
         let node = chosen.map_or(node, |chosen| &self.nodes[chosen]);
         let start = raw::open(out);
-        let mut seen = 0_u128;
+        let mut seen = Bits::default();
         for element in Elements::of(data) {
             if node.tag.as_deref() == Some(element.key) {
                 continue;
             }
-            match node.rows.iter().position(|row| row.key == element.key) {
+            match node.keys.find(element.key, || node.rows.iter().position(|row| row.key == element.key)) {
                 Some(at) => {
-                    seen |= 1 << at;
+                    seen.add(at);
                     self.value(&node.rows[at].kind, &node.rows[at].name, &element, out);
                 }
                 None if node.keeps => raw::append(out, element.kind, element.key, element.value),
@@ -141,8 +151,8 @@ impl Names {
         }
         for (at, row) in node.rows.iter().enumerate() {
             if let Some((kind, value)) = &row.default
-                && seen & 1 << at == 0
-                && only.is_none_or(|only| only & 1 << at != 0)
+                && !seen.has(at)
+                && only.is_none_or(|only| only.has(at))
             {
                 self.value(&row.kind, &row.name, &Element { kind: *kind, key: &row.key, value }, out);
             }

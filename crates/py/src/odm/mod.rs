@@ -1,10 +1,12 @@
 //! The document mapper's core: compiled plans that write BSON's values straight into the slots of instances, and the
 //! smallest update of what changed. Knows no sockets and no commands; `mangonel.odm` is its only user.
+mod bits;
 mod decode;
 mod encode;
 mod fields;
 mod instance;
 mod json;
+mod keys;
 mod lifetime;
 mod plan;
 mod raw;
@@ -125,9 +127,8 @@ fn odm_take(object: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<()>
 #[pyfunction]
 fn odm_loaded<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     let fields = Fields::of(object)?;
-    let pending = fields.pending();
     let names = fields.plan.fields.iter().enumerate();
-    let loaded = names.filter(|(index, _)| fields.has(*index) || pending & 1 << index != 0);
+    let loaded = names.filter(|(index, _)| fields.has(*index) || fields.is_pending(*index));
     Ok(loaded.map(|(_, field)| field.attribute.bind(object.py()).clone()).collect())
 }
 
@@ -179,9 +180,9 @@ fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<(
     for (index, field) in fields.plan.fields.iter().enumerate() {
         let attribute = field.attribute.bind(object.py()).to_str()?;
         if names.iter().any(|name| name == attribute) {
-            fields.set_dirty(fields.dirty() | 1 << index);
+            fields.add_dirty(index);
             if fields.plan.keeps_raw {
-                fields.state().saved.push((index, None));
+                fields.state().keep(index, None);
             }
         }
     }
@@ -194,7 +195,7 @@ fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<(
 fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let fields = Fields::of(object)?;
     fields.add_flags(NEW);
-    fields.set_dirty(0);
+    fields.clear_dirty();
     Ok(())
 }
 

@@ -9,11 +9,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
+use super::bits::Bits;
+use super::keys::Keys;
 use crate::codec::Codec;
 use crate::codec::name::Name;
 
-/// Fields of one model: the masks of an instance are this wide.
-pub(super) const MOST_FIELDS: usize = 120;
+/// Fields of one model: places in `attributes` are this wide.
+const MOST_FIELDS: usize = u16::MAX as usize;
 
 /// Bytes of an instance before its first slot; `fields` says what they are.
 pub(super) const HEAD: usize = size_of::<ffi::PyObject>() + 48;
@@ -239,10 +241,14 @@ pub struct Plan {
     /// Interned attribute names and their fields, by address.
     attributes: Vec<(usize, u16)>,
     pub(super) size: usize,
-    pub(super) all: u128,
+    /// Every field.
+    pub(super) all: Bits,
     /// Fields that may change without being set.
-    pub(super) mutable: u128,
+    pub(super) mutable: Bits,
+    keys: Keys,
     pub(super) keeps_raw: bool,
+    /// Keys that no field has are shown, and may be changed.
+    pub(super) is_dynamic: bool,
     pub(super) has_refs: bool,
     pub(super) tags: Option<Tags>,
     pub(super) unknown: Unknown,
@@ -273,6 +279,26 @@ impl Plan {
             }
             at = (at + 1) & mask;
         }
+    }
+}
+
+impl Plan {
+    /// Finds the field of a key.
+    #[inline]
+    pub(super) fn field_of_key(&self, key: &[u8]) -> Option<usize> {
+        self.keys.find(key, || self.fields.iter().position(|field| field.key == key))
+    }
+
+    /// Finds the field whose key the input starts with, from the expected one onwards and round.
+    #[inline(never)]
+    pub(super) fn field_at(&self, input: &[u8], next: usize) -> Option<usize> {
+        self.keys.find_terminated(input, || {
+            let fields = self.fields.as_slice();
+            let next = next.min(fields.len());
+            let starts = |field: &Field| field.name.starts(input);
+            let ahead = fields[next..].iter().position(starts).map(|index| next + index);
+            ahead.or_else(|| fields[..next].iter().position(starts))
+        })
     }
 }
 
@@ -355,7 +381,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
     let rows = required(spec, "fields")?.cast_into::<PyList>()?;
     if rows.len() > MOST_FIELDS {
         return Err(PyTypeError::new_err(format!(
-            "expected at most {MOST_FIELDS} fields, found {}; put some into an Embedded",
+            "expected at most {MOST_FIELDS} fields, found {}; put some into an Embedded or a dict",
             rows.len()
         )));
     }
@@ -385,15 +411,14 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
             )));
         }
     };
-    let mask = |test: &dyn Fn(&Field) -> bool| {
-        fields
-            .iter()
-            .enumerate()
-            .filter(|(_, field)| test(field))
-            .fold(0, |mask, (index, _)| mask | 1 << index)
+    let mask = |test: &dyn Fn(&Field) -> bool| -> Bits {
+        fields.iter().enumerate().filter(|(_, field)| test(field)).map(|(index, _)| index).collect()
     };
-    let mutable: u128 = mask(&|field| field.is_mutable);
+    let mutable = mask(&|field| field.is_mutable);
+    let has_mutable = !mutable.is_empty();
+    let is_lazy = fields.iter().any(|field| field.lazy != 0);
     let is_document = flag("is_document")?;
+    let is_dynamic = flag("is_dynamic")?;
     let after_load = required(spec, "after_load")?;
     Ok(Plan {
         model,
@@ -401,13 +426,15 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
         size,
         all: mask(&|_| true),
         mutable,
-        keeps_raw: is_document && (flag("keeps_raw")? || mutable != 0 || mask(&|field| field.lazy != 0) != 0),
+        keys: Keys::new(fields.iter().map(|field| field.key.as_slice())),
+        keeps_raw: is_document && (is_dynamic || has_mutable || is_lazy),
         has_refs: flag("has_refs")?,
         tags,
         unknown,
         is_document,
         forgives: flag("forgives")?,
-        is_flat: mutable == 0,
+        is_dynamic,
+        is_flat: !has_mutable,
         id: fields.iter().position(|field| field.key == b"_id"),
         version: fields.iter().position(|field| field.is_version),
         after_load: (!after_load.is_none()).then(|| after_load.unbind()),

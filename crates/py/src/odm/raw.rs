@@ -9,6 +9,7 @@ pub(super) struct Element<'a> {
 }
 
 /// Walks over the elements of a document or an array; ends early where the bytes are broken.
+#[derive(Clone)]
 pub(super) struct Elements<'a>(&'a [u8]);
 
 impl<'a> Elements<'a> {
@@ -35,6 +36,30 @@ impl<'a> Iterator for Elements<'a> {
         let whole = bytes.get(..value_at + length)?;
         self.0 = &bytes[value_at + length..];
         Some(Element { kind, key: &bytes[1..1 + key_length], value: &whole[value_at..] })
+    }
+}
+
+/// Finds the elements of a document by their keys, fast where they are asked for in the order in which they stand.
+pub(super) struct Finder<'a> {
+    document: &'a [u8],
+    next: Elements<'a>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn of(document: &'a [u8]) -> Self {
+        Finder { document, next: Elements::of(document) }
+    }
+
+    pub(super) fn find(&mut self, key: &[u8]) -> Option<Element<'a>> {
+        let mut rest = self.next.clone();
+        if let Some(element) = rest.next().filter(|element| element.key == key) {
+            self.next = rest;
+            return Some(element);
+        }
+        let mut all = Elements::of(self.document);
+        let found = all.find(|element| element.key == key)?;
+        self.next = all;
+        Some(found)
     }
 }
 
@@ -94,14 +119,8 @@ pub(super) fn same(one: &Element<'_>, other: &Element<'_>) -> bool {
 
 fn same_document(one: &[u8], other: &[u8]) -> bool {
     let covers = |some: &[u8], all: &[u8]| {
-        let mut hint = Elements::of(all);
-        Elements::of(some).all(|element| {
-            let found = match hint.next() {
-                Some(next) if next.key == element.key => Some(next),
-                _ => Elements::of(all).find(|candidate| candidate.key == element.key),
-            };
-            found.is_some_and(|found| same(&element, &found))
-        })
+        let mut finder = Finder::of(all);
+        Elements::of(some).all(|element| finder.find(element.key).is_some_and(|found| same(&element, &found)))
     };
     covers(one, other) && covers(other, one)
 }

@@ -4,9 +4,10 @@ use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use super::bits::Bits;
 use super::decode::Hydrator;
 use super::json::Names;
-use super::plan::{self, OdmModel, Plan};
+use super::plan::{OdmModel, Plan};
 use super::siblings::Siblings;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::{DocumentShape, Shape};
@@ -70,7 +71,7 @@ pub(super) fn odm_decode_all<'py>(
         at = end;
     }
     let list = PyList::empty(py);
-    let wish = Wish { is_lazy: lazy, only: mask(only), ignores, origin: origin.as_ref() };
+    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref() };
     hydrate(py, plan, bytes, &places, &wish, &list)?;
     Ok(list)
 }
@@ -94,7 +95,7 @@ pub(super) fn odm_drain(
     let plan = model.get().model.0.plan(py)?;
     let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, limit)?;
-    let wish = Wish { is_lazy: lazy, only: mask(only), ignores, origin: origin.as_ref() };
+    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref() };
     hydrate(py, plan, batch.message(), &places, &wish, documents)?;
     Ok(places.len())
 }
@@ -114,7 +115,7 @@ pub(super) fn odm_json<'py>(
     let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, None)?;
     let names = Names::of(py, plan)?;
-    let only = mask(only);
+    let only = mask(plan, only);
     let message = batch.message();
     let text = py.detach(|| -> Result<Vec<u8>, String> {
         let mut text = Vec::with_capacity(message.len());
@@ -126,7 +127,7 @@ pub(super) fn odm_json<'py>(
             let document = &message[place];
             mangonel_bson::validate(document, mangonel_bson::MAX_DEPTH).map_err(|error| error.to_string())?;
             renamed.clear();
-            names.rename(document, only, &mut renamed);
+            names.rename(document, only.as_ref(), &mut renamed);
             mangonel_bson::RawDocument::from_bytes(&renamed)
                 .and_then(|document| {
                     mangonel_bson::write_json(document, mangonel_bson::JsonMode::Plain, &mut text)
@@ -142,16 +143,14 @@ pub(super) fn odm_json<'py>(
 /// How documents are to be decoded.
 struct Wish<'a, 'py> {
     is_lazy: bool,
-    only: Option<u128>,
+    only: Option<Bits>,
     ignores: bool,
     /// Where they come from, for the program half: each document keeps it.
     origin: Option<&'a Bound<'py, PyAny>>,
 }
 
-fn mask(only: Option<Vec<usize>>) -> Option<u128> {
-    only.map(|only| {
-        only.into_iter().filter(|index| *index < plan::MOST_FIELDS).fold(0, |mask, index| mask | 1 << index)
-    })
+fn mask(plan: &Plan, only: Option<Vec<usize>>) -> Option<Bits> {
+    only.map(|only| only.into_iter().filter(|index| *index < plan.fields.len()).collect())
 }
 
 /// Decodes documents that stand at these places of `data`, appending them to `list`.
@@ -167,7 +166,7 @@ fn hydrate(
     let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py, origin))?) } else { None };
     let mut hydrator = Hydrator::new(py, plan, data, siblings.as_ref());
     hydrator.is_lazy = wish.is_lazy;
-    hydrator.only = wish.only;
+    hydrator.only = wish.only.clone();
     hydrator.ignores = wish.ignores;
     hydrator.origin = wish.origin;
     // The collector would walk over half-made instances again and again.

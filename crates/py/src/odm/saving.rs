@@ -49,12 +49,12 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
     let sent = std::mem::take(&mut state.sent);
     let draft = std::mem::take(&mut state.draft);
     if !is_stored {
-        fields.set_dirty(fields.dirty() | sent);
+        drop(state);
+        fields.set_dirty(fields.dirty().with(&sent));
         return Ok(());
     }
     for (index, value) in draft {
-        state.saved.retain(|(saved, _)| *saved != index);
-        state.saved.push((index, value));
+        state.keep(index, value);
     }
     let old = std::mem::take(&mut state.old);
     drop(state);
@@ -76,7 +76,7 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
 pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: &Bound<'_, PyBytes>) -> PyResult<()> {
     let fields = Fields::of(object)?;
     fields.set_flags(fields.flags() & !(NEW | DELETED | EXTRA_SET));
-    fields.set_dirty(0);
+    fields.clear_dirty();
     if fields.plan.keeps_raw {
         let mut state = fields.state();
         state.raw = raw.as_bytes().to_vec();
@@ -100,19 +100,19 @@ pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
     }
     // What is under way is not cleared by looking.
     let update = update::build(py, fields)?;
-    fields.set_dirty(dirty);
+    fields.set_dirty(dirty.clone());
     if update.is_none() {
         return Ok(changes);
     }
     let drafts: Vec<usize> = match fields.known_mut() {
         Some(mut state) => {
-            state.sent = 0;
+            state.sent.clear();
             std::mem::take(&mut state.draft).into_iter().map(|(index, _)| index).collect()
         }
         None => Vec::new(),
     };
     for (index, field) in plan.fields.iter().enumerate() {
-        let is_changed = if plan.keeps_raw { drafts.contains(&index) } else { dirty & 1 << index != 0 };
+        let is_changed = if plan.keeps_raw { drafts.contains(&index) } else { dirty.has(index) };
         if !is_changed || plan.version == Some(index) {
             continue;
         }
@@ -136,17 +136,16 @@ pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
 fn stored_value<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
     let field = &fields.plan.fields[index];
     // The bytes are copied, since decoding may run code that changes them.
-    let document =
-        fields.known().and_then(|state| match state.saved.iter().find(|(saved, _)| *saved == index) {
-            Some((_, saved)) => saved.as_ref().map(|saved| {
-                let mut document = Vec::new();
-                let start = raw::open(&mut document);
-                raw::append(&mut document, saved[0], &field.key, &saved[1..]);
-                raw::close(&mut document, start);
-                document
-            }),
-            None => Some(state.raw.clone()),
-        });
+    let document = fields.known().and_then(|state| match state.kept(index) {
+        Some(saved) => saved.as_ref().map(|saved| {
+            let mut document = Vec::new();
+            let start = raw::open(&mut document);
+            raw::append(&mut document, saved[0], &field.key, &saved[1..]);
+            raw::close(&mut document, start);
+            document
+        }),
+        None => Some(state.raw.clone()),
+    });
     let Some(document) = document else { return Ok(py.None().into_bound(py)) };
     match decode::decode_field(py, fields.plan, field, &document, None) {
         Ok(made) => Ok(made.unwrap_or_else(|| py.None().into_bound(py))),

@@ -2,10 +2,11 @@
 //! containers that were read are encoded again and compared with the bytes they came from.
 use pyo3::prelude::*;
 
+use super::bits::WORD;
 use super::encode::Writer;
-use super::fields::{EXTRA_SET, Fields, NEW, State, null_bit};
+use super::fields::{EXTRA_SET, Fields, NEW, State};
 use super::plan::{Op, Plan};
-use super::raw::{Element, Elements, append, close, open, same};
+use super::raw::{Element, Elements, Finder, append, close, open, same};
 use super::value::{coerce, default_of, located};
 use crate::codec::encode::Name;
 use crate::codec::make::is_of;
@@ -80,15 +81,17 @@ impl Update {
     }
 
     fn change_document(&mut self, path: &[u8], was: &[u8], is: &[u8]) {
+        let mut before = Finder::of(was);
         for element in Elements::of(is) {
-            let former = Elements::of(was).find(|former| former.key == element.key);
+            let former = before.find(element.key);
             if former.is_some_and(|former| same(&former, &element)) {
                 continue;
             }
             self.change(&joined(path, element.key), former, &element, false);
         }
+        let mut after = Finder::of(is);
         for former in Elements::of(was) {
-            if !Elements::of(is).any(|element| element.key == former.key) {
+            if after.find(former.key).is_none() {
                 self.unset(&joined(path, former.key));
             }
         }
@@ -184,7 +187,7 @@ fn places(raw: &[u8], plan: &Plan) -> Places {
     for element in Elements::of(raw) {
         let index = match plan.fields.get(next) {
             Some(field) if field.key == element.key => Some(next),
-            _ => plan.fields.iter().position(|field| field.key == element.key),
+            _ => plan.field_of_key(element.key),
         };
         if let Some(index) = index {
             let start = element.value.as_ptr() as usize - raw.as_ptr() as usize;
@@ -197,7 +200,7 @@ fn places(raw: &[u8], plan: &Plan) -> Places {
 
 /// What a field was in the database: its type and value, as it was saved or loaded.
 fn stored<'a>(state: &'a State, places: &Places, key: &'a [u8], index: usize) -> Option<Element<'a>> {
-    if let Some((_, saved)) = state.saved.iter().find(|(field, _)| *field == index) {
+    if let Some(saved) = state.kept(index) {
         let saved = saved.as_ref()?;
         return Some(Element { kind: saved[0], key, value: &saved[1..] });
     }
@@ -211,7 +214,7 @@ fn is_untouched(plan: &Plan, index: usize, found: &Bound<'_, PyAny>) -> bool {
         && is_of(found, &model.class)
         && let Ok(embedded) = Fields::of(found)
     {
-        return embedded.flags() & (NEW | EXTRA_SET) == 0 && embedded.dirty() == 0 && embedded.plan.is_flat;
+        return embedded.flags() & (NEW | EXTRA_SET) == 0 && !embedded.has_dirty() && embedded.plan.is_flat;
     }
     false
 }
@@ -222,68 +225,71 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     let mut update = Update::default();
     let mut draft = Vec::new();
     let dirty = fields.dirty();
-    let mut rest = dirty | plan.mutable;
     let places = fields.known().map(|state| places(&state.raw, plan)).unwrap_or_default();
     let mut encoded = Vec::with_capacity(256);
-    while rest != 0 {
-        let index = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        if plan.id == Some(index) || plan.version == Some(index) {
-            continue;
-        }
-        let field = &plan.fields[index];
-        let is_dirty = dirty & 1 << index != 0;
-        let Some(held) = fields.value(py, index).filter(|held| is_dirty || !is_untouched(plan, index, held))
-        else {
-            continue;
-        };
-        encoded.clear();
-        if !(held.is_none() && field.omits_none) {
-            let mut writer = Writer::new(py, plan, &mut encoded);
-            writer
-                .value(&field.kind, Name::Text(&field.key), &held)
-                .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
-        }
-        let is = Elements::bare(&encoded).next();
-        let is_set = matches!(field.kind.op, Op::Set(..) | Op::Refs { .. });
-        // A default that nobody changed is not written back. Looking runs code, so nothing is borrowed meanwhile.
-        if let Some(is) = &is
-            && !is_dirty
-            && fields.known().is_none_or(|state| stored(&state, &places, &field.key, index).is_none())
-            && is_default(py, plan, index, is)?
-        {
-            continue;
-        }
-        let state = fields.known();
-        let was = state.as_ref().and_then(|state| stored(state, &places, &field.key, index));
-        let Some(is) = is else {
-            // None: no key. Without the stored bytes nobody knows whether there is one.
-            let was_null = fields.flags() & null_bit(index) != 0;
-            if is_dirty || was.is_some_and(|was| was.kind != 0x0A || !was_null) {
-                update.unset(&field.key);
-                draft.push((index, None));
-            }
-            continue;
-        };
-        if is_dirty {
-            if plan.keeps_raw && was.is_some_and(|was| was.kind == is.kind && was.value == is.value) {
+    for at in 0..dirty.words().max(plan.mutable.words()) {
+        let mut left = dirty.word(at) | plan.mutable.word(at);
+        while left != 0 {
+            let index = at * WORD + left.trailing_zeros() as usize;
+            left &= left - 1;
+            if plan.id == Some(index) || plan.version == Some(index) {
                 continue;
             }
-            if field.is_mutable {
-                update.change(&field.key, was, &is, is_set);
+            let field = &plan.fields[index];
+            let is_dirty = dirty.has(index);
+            let Some(held) =
+                fields.value(py, index).filter(|held| is_dirty || !is_untouched(plan, index, held))
+            else {
+                continue;
+            };
+            encoded.clear();
+            if !(held.is_none() && field.omits_none) {
+                let mut writer = Writer::new(py, plan, &mut encoded);
+                writer
+                    .value(&field.kind, Name::Text(&field.key), &held)
+                    .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
+            }
+            let is = Elements::bare(&encoded).next();
+            let is_set = matches!(field.kind.op, Op::Set(..) | Op::Refs { .. });
+            // A default that nobody changed is not written back. Looking runs code, so nothing is borrowed meanwhile.
+            if let Some(is) = &is
+                && !is_dirty
+                && fields.known().is_none_or(|state| stored(&state, &places, &field.key, index).is_none())
+                && is_default(py, plan, index, is)?
+            {
+                continue;
+            }
+            let state = fields.known();
+            let was = state.as_ref().and_then(|state| stored(state, &places, &field.key, index));
+            let Some(is) = is else {
+                // None: no key. Without the stored bytes nobody knows whether there is one.
+                let was_null = fields.was_null(index);
+                if is_dirty || was.is_some_and(|was| was.kind != 0x0A || !was_null) {
+                    update.unset(&field.key);
+                    draft.push((index, None));
+                }
+                continue;
+            };
+            if is_dirty {
+                if plan.keeps_raw && was.is_some_and(|was| was.kind == is.kind && was.value == is.value) {
+                    continue;
+                }
+                if field.is_mutable {
+                    update.change(&field.key, was, &is, is_set);
+                } else {
+                    update.set(&field.key, &is);
+                }
             } else {
-                update.set(&field.key, &is);
+                if was.is_some_and(|was| same(&was, &is)) {
+                    continue;
+                }
+                update.change(&field.key, was, &is, is_set);
             }
-        } else {
-            if was.is_some_and(|was| same(&was, &is)) {
-                continue;
+            if plan.keeps_raw {
+                let mut kept = vec![is.kind];
+                kept.extend_from_slice(is.value);
+                draft.push((index, Some(kept)));
             }
-            update.change(&field.key, was, &is, is_set);
-        }
-        if plan.keeps_raw {
-            let mut kept = vec![is.kind];
-            kept.extend_from_slice(is.value);
-            draft.push((index, Some(kept)));
         }
     }
     if fields.flags() & EXTRA_SET != 0
@@ -291,14 +297,14 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     {
         extra(&mut update, &state, plan);
     }
-    fields.set_dirty(0);
+    fields.clear_dirty();
     if update.is_empty() {
         return Ok(None);
     }
     if let Some(index) = plan.version {
         append(&mut update.inc, 0x10, &plan.fields[index].key, &1_i32.to_le_bytes());
     }
-    if dirty != 0 || !draft.is_empty() {
+    if !dirty.is_empty() || !draft.is_empty() {
         let mut state = fields.state();
         state.sent = dirty;
         state.draft = draft;
@@ -309,7 +315,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
 /// Changes of keys that no field has.
 fn extra(update: &mut Update, state: &State, plan: &Plan) {
     let is_field = |key: &[u8]| {
-        plan.fields.iter().any(|field| field.key == key)
+        plan.field_of_key(key).is_some()
             || plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key)
     };
     let before: Vec<Element<'_>> =

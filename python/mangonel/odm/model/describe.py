@@ -86,7 +86,7 @@ def describe(cls: Any) -> dict[str, Any]:
         "unknown": cls.__unknown__,
         "is_document": cls.__is_document__,
         "forgives": cls.__on_bad__ == "raw",
-        "keeps_raw": bool(cls.__dynamic__),
+        "is_dynamic": bool(cls.__dynamic__),
         "has_refs": _has_refs(cls, set()),
         "after_load": cls.__load_hook__(),
         "codec_options": codec_options(cls.__tz_aware__),

@@ -110,12 +110,11 @@ fn value_of<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<
     let found = match fields.value(py, index) {
         Some(found) => found,
         None => {
-            let bit = 1_u128 << index;
-            if fields.pending() & bit == 0 {
+            if !fields.is_pending(index) {
                 return Err(absent(py, fields, index));
             }
             let made = decode::pending(py, fields, index)?;
-            fields.state().pending &= !bit;
+            fields.state().pending.remove(index);
             fields.put(index, made.clone());
             made
         }
