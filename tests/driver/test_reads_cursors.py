@@ -127,6 +127,71 @@ def test_documents_are_those_of_pymongo(name: str, face: Face, filled: tuple[Any
     assert outcome(lambda: face.collect(query(ours))) == outcome(lambda: list(query(theirs)))
 
 
+class OneByOne:
+    """A collection whose `find` is `find_one`, so that the same queries ask for one document."""
+
+    def __init__(self, collection: Any) -> None:
+        self._collection = collection
+
+    def __getattr__(self, name: str) -> OneByOne:
+        return OneByOne(self._collection[name])
+
+    def find(self, *args: Any, **kwargs: Any) -> Any:
+        return self._collection.find_one(*args, **kwargs)
+
+
+# Whose query is written in the arguments alone, not by methods of a cursor.
+IN_ARGUMENTS = [
+    name
+    for name, query in QUERIES.items()
+    if not {"sort", "skip", "limit", "batch_size", "hint", "collation", "comment", "min", "max", "where"}
+    & set(query.__code__.co_names)
+    and not {"max_time_ms", "allow_disk_use", "remove_option", "find_raw_batches"}
+    & set(query.__code__.co_names)
+]
+
+
+@pytest.mark.parametrize("name", IN_ARGUMENTS)
+def test_one_document_is_that_of_pymongo(name: str, face: Face, filled: tuple[Any, Any]) -> None:
+    ours, theirs = (OneByOne(collection) for collection in filled)
+    query = QUERIES[name]
+    assert outcome(lambda: face.run(lambda: query(ours))) == outcome(lambda: query(theirs))
+
+
+MODIFIED: list[Any] = [
+    {"$query": {"n": 3}, "$orderby": {"_id": -1}},
+    {"$query": {}, "$orderby": [("_id", -1)]},
+    SON([("$query", {"n": 3}), ("$hint", "_id_"), ("$comment", "why")]),
+    {"$query": {}, "$hint": {"_id": 1}, "$min": {"_id": 240}, "$max": {"_id": 245}},
+    {"$query": {"tag": "a"}, "$readPreference": {"mode": "secondary"}, "$maxTimeMS": 9000},
+    {"$query": {}, "$returnKey": True, "$hint": "_id_"},
+    {"$query": {"$nope": 1}},
+    {"$query": {}, "$orderby": 5},
+    {"$query": None},
+    {"$query": {}, "$explain": False},
+]
+
+
+@pytest.mark.parametrize("filter", MODIFIED, ids=repr)
+def test_one_document_of_a_query_with_modifiers_is_the_first_of_all(
+    filter: Any, face: Face, filled: tuple[Any, Any]
+) -> None:
+    ours, theirs = filled
+    mine = outcome(lambda: face.run(lambda: ours.find_one(filter)))
+    assert mine == outcome(lambda: theirs.find_one(filter))
+    assert mine == outcome(lambda: face.collect(ours.find(filter).limit(-1))[0])
+
+
+def test_explain_among_the_modifiers_is_refused_and_named(face: Face, collection: Any) -> None:
+    query = {"$query": {}, "$explain": True}
+    for ask in (
+        lambda: face.collect(collection.find(query)),
+        lambda: face.run(lambda: collection.find_one(query)),
+    ):
+        with pytest.raises(errors.InvalidOperation, match="explain\\(\\)"):
+            ask()
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_prefetch_changes_no_result(name: str, face: Face, filled: tuple[Any, Any]) -> None:
     ours, theirs = filled

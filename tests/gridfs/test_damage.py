@@ -251,3 +251,32 @@ def test_chunks_of_another_order_are_no_fault(face: Any, bucket: Any, peer: Any)
         peer["fs.chunks"].insert_one({**chunk, "_id": number if number % 2 else chunk["_id"]})
 
     assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == data
+
+
+@pytest.mark.parametrize("way", WAYS[:1] + WAYS[2:3] + WAYS[4:], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("value", ["10", b"10", [], {}, 1.5, float("inf"), float("nan")], ids=repr)
+@pytest.mark.parametrize("name", ["length", "chunkSize"])
+def test_a_size_that_is_no_number_is_damage(
+    face: Any, standalone: Server, originals: dict[str, Any], name: str, value: Any, way: Callable[..., Any]
+) -> None:
+    file = originals["database"]["fs.files"].find_one({"_id": "small"}) | {name: value}
+    ours = face.client(standalone.uri)["gridfs_damage"]
+    with pytest.raises(CorruptGridFile, match=name):
+        way(face, face.out_class(ours.fs, file_document=file))
+
+
+def test_a_size_that_a_shell_wrote_as_a_double_is_a_size(
+    face: Any, standalone: Server, originals: dict[str, Any]
+) -> None:
+    file = originals["database"]["fs.files"].find_one({"_id": "small"})
+    doubles = {name: float(file[name]) for name in ("length", "chunkSize")}
+    ours = face.client(standalone.uri)["gridfs_damage"]
+    assert whole(face, face.out_class(ours.fs, file_document=file | doubles)) == originals["data"]["small"]
+
+
+def test_a_document_without_an_id_is_no_file(
+    face: Any, standalone: Server, originals: dict[str, Any]
+) -> None:
+    ours = face.client(standalone.uri)["gridfs_damage"]
+    with pytest.raises(CorruptGridFile, match="_id"):
+        whole(face, face.out_class(ours.fs, file_document={"length": 5, "chunkSize": 5}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +31,7 @@ def deployment(kind: str) -> ScriptedServer:
         server.hello["me"] = server.address
     if kind == "without sessions":
         del server.hello["logicalSessionTimeoutMinutes"]
-    ticks = iter(range(1, 10_000))
+    ticks = itertools.count(1)
 
     def timed(fields: Mapping[str, Any]) -> Callable[[Request], dict[str, Any]]:
         def answer(request: Request) -> dict[str, Any]:

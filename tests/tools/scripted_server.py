@@ -282,8 +282,10 @@ class ScriptedServer:
             self._changed.notify_all()
         if action is None:
             action = self._default(request)
-        if request.is_unacknowledged and isinstance(action, (Mapping, Reply)):
-            return True
+        if request.is_unacknowledged:
+            action = action(request) if callable(action) else action
+            if isinstance(action, (Mapping, Reply)):
+                return True
         is_hello = request.name in ("hello", "isMaster", "ismaster")
         with self._changed:
             (self._watching.add if is_hello and isinstance(action, Mapping) else self._watching.discard)(

@@ -112,10 +112,13 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
         client_seconds: the client's `timeoutMS` in seconds, or None.
 
     Raises:
+        TypeError: neither an integer nor None.
         ConfigurationError: it is not below the limit; nothing was sent.
     """
     if max_await_time_ms is None:
         return
+    if not isinstance(max_await_time_ms, int):
+        raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
     seconds = _SECONDS.get() if is_in_block() else client_seconds
     if seconds and max_await_time_ms >= seconds * 1000:
         from mangonel.errors import ConfigurationError

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 PRIMARY_MODE = 0  # of a read preference
 
 
+def command_document(command: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
+    """Return a command that a user named, with `value`, or wrote down: a document of its own.
+
+    Raises:
+        ValueError: it is empty, and so has no name.
+    """
+    document = {command: value} if isinstance(command, str) else dict(command)
+    if not document:
+        raise ValueError("expected a command, whose first key is its name, got an empty document")
+    return document
+
+
 def build_operation(
     command: Mapping[str, Any],
     *,

@@ -144,8 +144,11 @@ def preference_in(
         asked: the preference of the call itself, if it has one.
 
     Raises:
+        TypeError: the call's own preference is none.
         InvalidOperation: another place than the primary in a transaction. Nothing was sent.
     """
+    if asked is not None and not isinstance(asked, _ServerMode):
+        raise TypeError(f"{asked!r} is not a read preference; use one of ReadPreference")
     if session is None or not session._handle.in_transaction:
         return own if asked is None else asked
     preference = session._transaction_preference if asked is None else asked

@@ -17,7 +17,7 @@ from mangonel.errors import (
     PyMongoError,
     ServerSelectionTimeoutError,
 )
-from mangonel.gridfs._names import equal_to, is_in_transaction
+from mangonel.gridfs._names import equal_to, is_in_transaction, size_in
 from mangonel.gridfs.errors import CorruptGridFile
 
 TYPE_CHECKING = False
@@ -83,8 +83,12 @@ class ChunkStream:
         self._files: _Collection[Any] = root["files"]
         self._file = file
         self._session = session_of(root._port, session)
-        self._chunk_size = int(file.get("chunkSize") or 0)
-        self._length = int(file.get("length") or 0)
+        if "_id" not in file:
+            raise CorruptGridFile(
+                "expected a file's document with an _id, which its chunks refer to, found none"
+            )
+        self._chunk_size = size_in(file, "chunkSize")
+        self._length = size_in(file, "length")
         try:
             self.reader = _core.ChunkReader(self._chunk_size, self._length, position)
         except (ValueError, OverflowError) as error:

@@ -7,7 +7,7 @@ from mangonel._light import Any
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream
-from mangonel.gridfs._names import check_root, equal_to, without_custom_types
+from mangonel.gridfs._names import check_root, equal_to, size_in, without_custom_types
 from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
 
@@ -190,7 +190,7 @@ class _GridOut:
 
     async def _read_flow(self, size: int) -> bytes:
         file = await self._open_flow()
-        left = int(file.get("length", 0)) - self._position
+        left = size_in(file, "length") - self._position
         if size < 0 or size > left:
             size = max(left, 0)
         if size == 0:
@@ -222,7 +222,7 @@ class _GridOut:
 
     async def _read_into_flow(self, buffer: Buffer) -> int:
         file = await self._open_flow()
-        left = max(int(file.get("length", 0)) - self._position, 0)
+        left = max(size_in(file, "length") - self._position, 0)
         view = memoryview(buffer).cast("B")
         if left == 0 or not view.nbytes:
             return 0
@@ -255,7 +255,7 @@ class _GridOut:
         if connections < 1:
             raise ValueError(f"expected 1 connection or more, found {connections}")
         file = await self._open_flow()
-        left = max(int(file.get("length", 0)) - self._position, 0)
+        left = max(size_in(file, "length") - self._position, 0)
         if buffer is None:
             target = _core.ChunkTarget(left)
         else:
@@ -285,7 +285,7 @@ class _GridOut:
 
     async def _read_chunk_flow(self) -> bytes:
         file = await self._open_flow()
-        left = int(file.get("length", 0)) - self._position
+        left = size_in(file, "length") - self._position
         if left <= 0:
             return b""
         stream = self._reading(file)
@@ -306,7 +306,7 @@ class _GridOut:
 
     async def _read_line_flow(self, size: int = -1) -> bytes:
         file = await self._open_flow()
-        left = int(file.get("length", 0)) - self._position
+        left = size_in(file, "length") - self._position
         if size < 0 or size > left:
             size = max(left, 0)
         if size == 0:
@@ -377,7 +377,7 @@ class _GridOut:
         elif whence == _SEEK_CUR:
             place = self._position + pos
         elif whence == _SEEK_END:
-            place = int((await self._open_flow()).get("length", 0)) + pos
+            place = size_in(await self._open_flow(), "length") + pos
         else:
             raise OSError(_EINVAL, f"expected 0, 1 or 2 as whence, found {whence!r}")
         if place < 0:

@@ -6,9 +6,12 @@ from mangonel._light import Any
 from mangonel._shared.client.database import _Database
 from mangonel._shared.collection.collection import _Collection
 from mangonel.errors import ConfigurationError
+from mangonel.gridfs.errors import CorruptGridFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
@@ -65,6 +68,21 @@ def check_filename(filename: object) -> None:
     """Raise TypeError unless a file's name is a str."""
     if not isinstance(filename, str):
         raise TypeError(f"filename must be an instance of str, not {type(filename)}")
+
+
+def size_in(file: Mapping[str, Any], name: str) -> int:
+    """Return the size in bytes that a field of a file's document tells; 0 where there is none.
+
+    Raises:
+        CorruptGridFile: it is no number.
+    """
+    size = file.get(name)
+    # Some shells wrote every number as a double.
+    if isinstance(size, int) or (isinstance(size, float) and size.is_integer()):
+        return int(size)
+    if size is None:
+        return 0
+    raise CorruptGridFile(f"file {file.get('_id')!r}: expected a number of bytes in {name!r}, got {size!r}")
 
 
 def equal_to(value: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from mangonel import _core
 from mangonel._light import Any
 from mangonel._shared.settings import session_of
 from mangonel.gridfs._download import ChunkStream
+from mangonel.gridfs._names import size_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ async def fill_flow(
     Raises:
         CorruptGridFile: a chunk is damaged, or the file was replaced meanwhile.
     """
-    chunk_size = int(file.get("chunkSize") or 0)
+    chunk_size = size_in(file, "chunkSize")
     ends = _ends(position, position + target.size, chunk_size, connections)
     if session_of(root._port, session) is not None or len(ends) < 2:
         stream = ChunkStream(root, file, position, None, session)

@@ -215,11 +215,12 @@ class _Database(
             2
         """
         from mangonel import _core
+        from mangonel._shared.operation import command_document
         from mangonel._shared.settings import preference_in, session_of
         from mangonel.auth import SECRET_COMMANDS, without_values
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
-        asked: Any = {command: value} if isinstance(command, str) else dict(command)
+        asked: Any = command_document(command, value)
         concern, raises_concern = None, False
         if kwargs:
             concern = kwargs.pop("write_concern", None)

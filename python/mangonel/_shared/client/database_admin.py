@@ -15,11 +15,12 @@ from mangonel._shared.client.admin_commands import (
 )
 from mangonel._shared.collection.aggregation import AggregatingSource
 from mangonel._shared.collection.encrypted import drop_flow
+from mangonel._shared.operation import command_document
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import preference_in, session_of
 from mangonel.common import validate_is_mapping
-from mangonel.errors import CollectionInvalid, InvalidOperation
+from mangonel.errors import CollectionInvalid, ConfigurationError, InvalidOperation
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
 
@@ -87,6 +88,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         collection = self._collection_class(
             self, name, False, codec_options, read_preference, write_concern, read_concern
         )
+        if kwargs.get("collation") is not None and not collection._write_concern._acknowledged:
+            raise ConfigurationError("Collation is unsupported for unacknowledged writes")
         return self._port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
 
     async def _create_collection_flow(
@@ -259,7 +262,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             [{'_id': 1, 'total': 9.5}]
         """
         explicit = session_of(self._port, session)
-        asked: dict[str, Any] = {command: value} if isinstance(command, str) else dict(command)
+        asked = command_document(command, value)
         asked.update(kwargs)
         check_wait(max_await_time_ms, self._port.timeout)
         codec = PLAIN if codec_options is None else _core.Codec(codec_options)

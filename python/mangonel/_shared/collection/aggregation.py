@@ -339,7 +339,9 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 def _refine(options: dict[str, Any]) -> None:
     """Bring the options that users write in several ways to the form that commands carry."""
     if "hint" in options:
-        options["hint"] = hint_document(options["hint"])
+        hint = hint_document(options.pop("hint"))
+        if hint is not None:
+            options["hint"] = hint
     if "collation" in options:
         collation = validate_collation_or_none(options.pop("collation"))
         if collation is not None:

@@ -46,11 +46,12 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             >>> client.shop.users.find_one({"email": "ada@example.org"})["name"]
             'Ada'
         """
-        if args or kwargs or BOUND:
-            return self.find(_as_filter(filter), *args, **kwargs)._find_one()
-        port, database, name, codec, is_plain, _ = self._context
         if type(filter) is not dict:
             filter = _as_filter(filter)
+        # What is more than a filter is the cursor's to turn into a command.
+        if args or kwargs or BOUND or "$query" in filter:
+            return self.find(filter, *args, **kwargs)._find_one()
+        port, database, name, codec, is_plain, _ = self._context
         command = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
         if is_plain:
             return port.run(Operation(database, command, codec, KIND_READ, READ_FIRST))

@@ -245,7 +245,7 @@ class _ChangeStream(Generic[_DocumentType]):
             "pipeline": [{"$changeStream": options}, *self._pipeline],
             "cursor": {} if batch_size is None else {"batchSize": batch_size},
         }
-        if self._collation is not None:
+        if self._collation:
             command["collation"] = self._collation
         if self._comment is not None:
             command["comment"] = self._comment

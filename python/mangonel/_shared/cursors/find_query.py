@@ -143,23 +143,24 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             self._fields["showRecordId"] = show_record_id
         if snapshot is not None:
             self._fields["snapshot"] = snapshot
-        if max_scan is not None:
+        if max_scan:
             self._fields["maxScan"] = max_scan
         if allow_disk_use is not None:
             self._fields["allowDiskUse"] = allow_disk_use
-        if let is not None:
+        # Nothing where it means nothing: servers older than 5.0 know no variables.
+        if let:
             self._fields["let"] = let
         self._comment = comment
         self._collation = None if collation is None else validate_collation_or_none(collation)
         self._hint = None if hint is None else hint_document(hint)
-        self._max = None if max is None else bounds(max)
-        self._min = None if min is None else bounds(min)
+        self._max = bounds(max) if max else None
+        self._min = bounds(min) if min else None
         self._prefetch = prefetch
         self._max_time_ms: int | None = None
         if batch_size or type(batch_size) is not int:
             self.batch_size(batch_size)
         if max_time_ms is not None:
-            self.max_time_ms(max_time_ms)
+            self.max_time_ms(_whole(max_time_ms))
 
     # Building the query.
 
@@ -518,24 +519,23 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             command.update(modifiers)
         if self._sort is not None:
             command["sort"] = self._sort
-        if self._projection is not None:
+        if self._projection:
             command["projection"] = self._projection
         if self._skip:
             command["skip"] = self._skip
         limit = self._asked_limit
-        if limit > 0:
-            command["limit"] = limit
-        elif limit:
-            # A negative limit asks for a single batch (crud, "limit").
-            command["limit"] = -limit
-            command["singleBatch"] = True
+        if limit:
+            command["limit"] = abs(limit)
+            if limit < 0:
+                # A negative limit asks for a single batch (crud, "limit").
+                command["singleBatch"] = True
         size = self._batch_size or (_PREFETCH_BATCH_SIZE if self._prefetch and not limit else 0)
         if size:
             # With equal sizes the server would keep the cursor open for one more, empty batch.
             command["batchSize"] = size + 1 if size == limit else size
-        if self._hint is not None:
+        if self._hint:
             command["hint"] = self._hint
-        if self._collation is not None:
+        if self._collation:
             command["collation"] = self._collation
         if self._comment is not None:
             command["comment"] = self._comment
@@ -561,7 +561,15 @@ def _check_bools(**flags: object) -> None:
             raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
 
 
+def _whole(milliseconds: Any) -> Any:
+    """Return 1500 for 1500.0, which the server takes as well; `find(max_time_ms=seconds * 1000)` is often written."""
+    is_whole = isinstance(milliseconds, float) and milliseconds.is_integer()
+    return int(milliseconds) if is_whole else milliseconds
+
+
 def _unwrap(query: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    if query.get("$explain"):
+        raise InvalidOperation("$explain in a query is not supported; call explain() of the cursor")
     modifiers = {_MODIFIERS.get(key, key): value for key, value in query.items() if key not in _DROPPED}
     return query["$query"], modifiers
 

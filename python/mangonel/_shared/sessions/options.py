@@ -94,7 +94,7 @@ class SessionOptions:
         if causal_consistency is None or snapshot:
             causal_consistency = not snapshot
         _check("default_transaction_options", default_transaction_options, TransactionOptions)
-        self._causal_consistency = causal_consistency
+        self._causal_consistency = bool(causal_consistency)
         self._default_transaction_options = default_transaction_options
         self._snapshot = snapshot
 
