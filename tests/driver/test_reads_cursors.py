@@ -168,7 +168,6 @@ MODIFIED: list[Any] = [
     {"$query": {"$nope": 1}},
     {"$query": {}, "$orderby": 5},
     {"$query": None},
-    {"$query": {}, "$explain": False},
 ]
 
 

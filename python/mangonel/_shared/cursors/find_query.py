@@ -59,7 +59,7 @@ _MODIFIERS = {
     "$snapshot": "snapshot",
 }
 # The query itself, and what the operation says by other means.
-_DROPPED = ("$query", "$explain", "$readPreference")
+_DROPPED = ("$query", "$readPreference")
 
 
 class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
@@ -568,7 +568,7 @@ def _whole(milliseconds: Any) -> Any:
 
 
 def _unwrap(query: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    if query.get("$explain"):
+    if "$explain" in query:
         raise InvalidOperation("$explain in a query is not supported; call explain() of the cursor")
     modifiers = {_MODIFIERS.get(key, key): value for key, value in query.items() if key not in _DROPPED}
     return query["$query"], modifiers
