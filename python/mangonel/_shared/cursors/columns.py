@@ -55,6 +55,12 @@ class ColumnsOfCursor:
 
         return Ranges(self, parallel)
 
+    @staticmethod
+    def _pace_of(rows: int, size: int) -> int:
+        """Return how many documents the next batch should have, after so many of so many bytes."""
+        wanted = min(max(size // _PART, _LEAST), _MOST)
+        return max(wanted * rows // max(size, 1), 1)
+
     def _column_builder(
         self,
         schema: Any,
@@ -87,7 +93,7 @@ class ColumnsOfCursor:
                 batch = self._batch
                 if batch is not None and not batch.is_empty:
                     builder.add(batch)
-                    self._pace = pace_of(*builder.appended)
+                    self._pace = self._pace_of(*builder.appended)
                 if chunks is not None and builder.full_chunks >= chunks:
                     return True
                 if self._id == 0 or not await self._fetch_flow():
@@ -317,9 +323,3 @@ class ArrowTables:
             self._has_more = await self._source._add_flow(self._builder, 1)
         table = self._builder.take_chunk()
         return table if len(table) else None
-
-
-def pace_of(rows: int, size: int) -> int:
-    """Return how many documents the next batch should have, after so many of so many bytes."""
-    wanted = min(max(size // _PART, _LEAST), _MOST)
-    return max(wanted * rows // max(size, 1), 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 
 from mangonel._core import KIND_READ, READ_BATCH
-from mangonel._shared.cursors.columns import pace_of
 from mangonel._shared.replies import cursor_of
 from mangonel._shared.settings import BOUND
 from mangonel.cursor_shared import CursorType
@@ -66,7 +65,7 @@ class Ranges:
                     batch = part._batch
                     assert batch is not None
                     builder.add(batch)
-                    part._pace = max(pace_of(*builder.appended) // self._count, 1)
+                    part._pace = max(part._pace_of(*builder.appended) // self._count, 1)
                 # One at its end leaves, and any other waits for its next turn, an empty batch or not.
                 if part.alive:
                     self._parts.rotate(-1)
