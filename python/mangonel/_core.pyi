@@ -91,6 +91,7 @@ __all__ = [
     "json_dumps",
     "json_loads",
     "odm_adopt",
+    "odm_build",
     "odm_changes",
     "odm_decode_all",
     "odm_drain",
@@ -101,6 +102,7 @@ __all__ = [
     "odm_filter",
     "odm_finished",
     "odm_flags",
+    "odm_insert",
     "odm_json",
     "odm_loaded",
     "odm_mark_changed",
@@ -759,10 +761,19 @@ def odm_drain(
     ignores: bool = False,
     origin: Any = None,
 ) -> int: ...
+def odm_build(model: OdmModel, values: dict[Any, Any]) -> Any | None: ...
 def odm_encode(object: OdmBase) -> bytes: ...
+def odm_insert(
+    object: OdmBase,
+    database: str,
+    collection: str,
+    codec: Codec,
+    concern: Mapping[str, Any] | None,
+    max_size: int,
+) -> tuple[Operation, bytes | None]: ...
 def odm_update(object: OdmBase) -> bytes | None: ...
 def odm_settle(object: OdmBase, is_stored: bool) -> None: ...
-def odm_stored(object: OdmBase, raw: bytes) -> None: ...
+def odm_stored(object: OdmBase, raw: bytes | None) -> None: ...
 def odm_changes(object: OdmBase) -> dict[str, Any]: ...
 def odm_flags(object: OdmBase) -> int: ...
 def odm_mark_deleted(object: OdmBase) -> None: ...

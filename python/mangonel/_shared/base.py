@@ -16,6 +16,7 @@ from mangonel._shared.settings import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn, TypeAlias
 
     from mangonel._faces.port import Port
@@ -78,6 +79,7 @@ class CommandSource(Settings):
         comment: Any | None = None,
         read_preference: _ServerMode | None = None,
         codec: _core.Codec | None = None,
+        answer: Callable[..., Any] | None = None,
     ) -> _core.Operation:
         """Build a read. `command` gains the read concern; its first key must be the command's name."""
         if comment is not None:
@@ -97,6 +99,7 @@ class CommandSource(Settings):
             reading=reading,
             read_preference=preference,
             session=session_handle(session),
+            answer=answer,
         )
 
     def _add_read_concern(self, command: dict[str, Any], session: _ClientSession | None) -> None:

@@ -314,7 +314,11 @@ impl Exchange {
             Reading::Batch | Reading::RawBatch => {
                 // `$out` and `$merge` give a cursor and may fail to be confirmed.
                 self.check_writes(py)?;
-                self.batch(py)
+                let batch = self.batch(py)?;
+                match &self.answer {
+                    Some(answer) => answer.call1(py, (batch,)),
+                    None => Ok(batch),
+                }
             }
             Reading::Value => {
                 self.check_writes(py)?;

@@ -27,7 +27,7 @@ pub enum Reading {
     Unchecked,
     /// The first document of the cursor's batch, or None.
     First,
-    /// The cursor, as a `Batch`.
+    /// The cursor, as a `Batch`; or what the operation's answer, a function, makes of that.
     Batch,
     /// The same, but raw: the batch is handed out as one bytes object.
     RawBatch,
@@ -129,7 +129,7 @@ pub struct Operation {
     pub(crate) operation: Option<CoreOperation>,
     pub(crate) reading: Reading,
     pub(crate) codec: Py<Codec>,
-    /// What a write that went well is answered with, or the function that reads its reply.
+    /// What a write that went well is answered with, or the function that reads its reply or batch.
     pub(crate) answer: Option<Py<PyAny>>,
     /// Where the data of the chunks in its reply goes, and at which of its bytes.
     pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
@@ -142,7 +142,7 @@ impl Operation {
     ///
     /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor or of
     /// the user, False for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for READ_ANSWER the
-    /// result of a write that goes well, for READ_APPLY the function that makes it of the reply. `server`: the address of
+    /// result of a write that goes well, for READ_APPLY and READ_BATCH the function that makes it of the reply or batch. `server`: the address of
     /// the one that has the cursor.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use super::fields::{BASE, Fields, Head, Instance, NEW, end};
-use super::plan::{Default, OdmModel, model_of};
+use super::plan::{Default, Model, OdmModel, model_of};
 use super::value::{class_name, coerce, default_of, located};
 use crate::codec::make::is_collected;
 use crate::native::{enter, free, make_class, slot};
@@ -71,8 +71,24 @@ unsafe extern "C" fn tp_init(
     })
 }
 
+/// Whether a class makes its instances as the base does, so that nothing of the program's runs meanwhile.
+pub(super) fn is_made_plainly(py: Python<'_>, model: &Model) -> bool {
+    let class = model.class.bind(py).as_type_ptr();
+    // SAFETY: live classes, whose slots do not change but with the class's methods, under the GIL.
+    let (new, init, call, usual) = unsafe {
+        ((*class).tp_new, (*class).tp_init, (*ffi::Py_TYPE(class.cast())).tp_call, ffi::PyType_Type.tp_call)
+    };
+    let is_call_usual = match (call, usual) {
+        (Some(call), Some(usual)) => std::ptr::fn_addr_eq(call, usual),
+        _ => false,
+    };
+    is_call_usual
+        && new.is_some_and(|new| std::ptr::fn_addr_eq(new, tp_new as ffi::newfunc))
+        && init.is_some_and(|init| std::ptr::fn_addr_eq(init, tp_init as ffi::initproc))
+}
+
 /// The interned string that is equal to this one.
-fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
+pub(super) fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
     let py = text.py();
     let mut raw = text.into_ptr();
     // SAFETY: a str whose reference is ours; the call exchanges it for one to the interned str.
@@ -83,7 +99,7 @@ fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
 }
 
 /// Fills empty slots with defaults.
-fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
+pub(super) fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
     let plan = fields.plan;
     for (index, field) in plan.fields.iter().enumerate() {
         if fields.has(index) {

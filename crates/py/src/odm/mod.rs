@@ -1,6 +1,7 @@
 //! The document mapper's core: compiled plans that write BSON's values straight into the slots of instances, and the
 //! smallest update of what changed. Knows no sockets and no commands; `mangonel.odm` is its only user.
 mod bits;
+mod build;
 mod decode;
 mod encode;
 mod fields;
@@ -37,7 +38,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reading::odm_decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_drain, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_shape, module)?)?;
+    module.add_function(wrap_pyfunction!(build::odm_build, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_insert, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_update, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_settle, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_stored, module)?)?;

@@ -15,6 +15,7 @@ use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
 use crate::driver::operation::{Operation, Plan as OperationPlan, Reading};
+use crate::driver::source::too_large;
 
 /// Return an instance as BSON. `draft`: remember the bytes for `odm_stored`.
 #[entries]
@@ -70,16 +71,17 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
     Ok(())
 }
 
-/// Say that an instance is stored as these bytes.
+/// Say that an instance is stored as these bytes; None of one that does not keep them.
 #[entries]
 #[pyfunction]
-pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: &Bound<'_, PyBytes>) -> PyResult<()> {
+#[pyo3(signature = (object, raw))]
+pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: Option<&Bound<'_, PyBytes>>) -> PyResult<()> {
     let fields = Fields::of(object)?;
     fields.set_flags(fields.flags() & !(NEW | DELETED | EXTRA_SET));
     fields.clear_dirty();
     if fields.plan.keeps_raw {
         let mut state = fields.state();
-        state.raw = raw.as_bytes().to_vec();
+        state.raw = raw.map(|raw| raw.as_bytes().to_vec()).unwrap_or_default();
         state.saved.clear();
     }
     fields.forget_old(object.py());
@@ -215,14 +217,7 @@ pub(super) fn odm_save(
     write_filter(py, fields, &mut filter)?;
     raw::close(&mut filter, start);
     let Some(update) = update::build(py, fields)? else { return Ok(None) };
-    let mut head = Command::begin();
-    let start = raw::open(&mut head);
-    string(&mut head, b"update", collection);
-    raw::append(&mut head, 0x08, b"ordered", &[1]);
-    if let Some(concern) = concern {
-        head.extend_from_slice(b"\x03writeConcern\0");
-        crate::codec::encode_document(py, concern, codec.get(), false, &mut head)?;
-    }
+    let (mut head, start) = head_of(b"update", collection, &codec, concern)?;
     head.extend_from_slice(b"\x04updates\0");
     let array = raw::open(&mut head);
     head.extend_from_slice(b"\x030\0");
@@ -239,6 +234,55 @@ pub(super) fn odm_save(
         Operation::assemble(py, database, head, Vec::new(), codec, &steps, SessionChoice::Implicit)?;
     made.answer = Some(answer);
     Ok(Some(made))
+}
+
+/// Build the operation that stores a new instance; return it with the bytes that `odm_stored` wants, if any.
+/// `concern`: the write concern's document, or None.
+#[entries]
+#[pyfunction]
+#[pyo3(signature = (object, database, collection, codec, concern, max_size))]
+pub(super) fn odm_insert<'py>(
+    object: &Bound<'py, PyAny>,
+    database: &str,
+    collection: &str,
+    codec: Py<crate::codec::Codec>,
+    concern: Option<&Bound<'_, PyAny>>,
+    max_size: usize,
+) -> PyResult<(Operation, Option<Bound<'py, PyBytes>>)> {
+    let py = object.py();
+    let fields = Fields::of(object)?;
+    let (mut head, start) = head_of(b"insert", collection, &codec, concern)?;
+    raw::close(&mut head, start);
+    let mut sequence = Command::begin_sequence("documents", 512);
+    let empty = sequence.len();
+    let result = Writer::new(py, fields.plan, &mut sequence).document(fields);
+    result.map_err(|fault| into_exception(py, fault, None))?;
+    let document = sequence.get(empty..).unwrap_or_default();
+    if document.len() > max_size {
+        return Err(too_large(py, document.len(), max_size));
+    }
+    let kept = fields.plan.keeps_raw.then(|| crate::codec::bytes_of(py, document)).transpose()?;
+    let steps = OperationPlan { kind: Kind::RetryableWrite, reading: Reading::Answer, replies: Replies::One };
+    let made = Operation::assemble(py, database, head, sequence, codec, &steps, SessionChoice::Implicit)?;
+    Ok((made, kept))
+}
+
+/// Begins the command of a write; returns where the document that it is has to be closed.
+fn head_of(
+    name: &[u8],
+    collection: &str,
+    codec: &Py<crate::codec::Codec>,
+    concern: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vec<u8>, usize)> {
+    let mut head = Command::begin();
+    let start = raw::open(&mut head);
+    string(&mut head, name, collection);
+    raw::append(&mut head, 0x08, b"ordered", &[1]);
+    if let Some(concern) = concern {
+        head.extend_from_slice(b"\x03writeConcern\0");
+        crate::codec::encode_document(concern.py(), concern, codec.get(), false, &mut head)?;
+    }
+    Ok((head, start))
 }
 
 fn string(out: &mut Vec<u8>, key: &[u8], text: &str) {

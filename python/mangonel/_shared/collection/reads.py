@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._core import KIND_READ, READ_FIRST, Operation
+from mangonel._core import KIND_READ, READ_BATCH, READ_FIRST, REPLIES_ONE, Operation
 from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic, Mapping
 from mangonel._shared.base import CommandSource
@@ -12,6 +12,7 @@ from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from mangonel._shared.base import CollectionContext
@@ -67,6 +68,28 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             [1]
         """
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def _find_few(self, filter: Any, limit: int, answer: Callable[[Any], Any]) -> Returns[Any]:
+        """Return what a function makes of the first batch of a find, for documents that a reply has room for."""
+        port, database, name, codec, is_plain, _ = self._context
+        command = {"find": name, "filter": filter, "limit": limit}
+        if is_plain and not BOUND:
+            return port.run(
+                Operation(
+                    database,
+                    command,
+                    codec,
+                    KIND_READ,
+                    READ_BATCH,
+                    REPLIES_ONE,
+                    None,
+                    None,
+                    None,
+                    False,
+                    answer,
+                )
+            )
+        return port.run(self._read_operation(command, READ_BATCH, answer=answer))
 
     def find_raw_batches(self, *args: Any, **kwargs: Any) -> _RawBatchCursor[_DocumentType]:
         """Return a cursor over batches of the documents that match, one bytes object of BSON each.

@@ -17,8 +17,8 @@ class Place:
 
     def __init__(self, chosen: Any, model: Any, is_async: bool, session: Any = None) -> None:
         self.connection = chosen
-        self.collection = chosen.collection(model, is_async)
-        self.port = self.collection._port
+        self.collection = collection = chosen.collection(model, is_async)
+        self.port = collection._port
         given = session if session is not None else session_for(chosen)
         self.session: dict[str, Any] = {} if given is None else {"session": given}
 

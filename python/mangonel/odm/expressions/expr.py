@@ -70,7 +70,9 @@ def query_of(*where: Where) -> dict[str, Any]:
     Raises:
         TypeError: a real bool: something was compared that is no class attribute.
     """
-    parts = [part for part in (_one(condition) for condition in where) if part]
+    if len(where) == 1:
+        return part_of(where[0])
+    parts = [part for part in map(part_of, where) if part]
     if not parts:
         return {}
     if len(parts) == 1:
@@ -97,7 +99,12 @@ def _may_merge(one: Any, other: Any) -> bool:
     ) == len(names)
 
 
-def _one(condition: Any) -> dict[str, Any]:
+def part_of(condition: Any) -> dict[str, Any]:
+    """Return the query document of one condition.
+
+    Raises:
+        TypeError: it is none.
+    """
     if isinstance(condition, Expr):
         return condition.query
     # A dict by its type first: to ask an abstract class costs more than the copy.
@@ -139,7 +146,7 @@ def or_(*where: Where) -> Expr:
         >>> or_(User.age > 30, User.name == "Ada").query
         {'$or': [{'age': {'$gt': 30}}, {'name': 'Ada'}]}
     """
-    return Expr({"$or": [_one(condition) for condition in where]})
+    return Expr({"$or": [part_of(condition) for condition in where]})
 
 
 def nor(*where: Where) -> Expr:
@@ -152,7 +159,7 @@ def nor(*where: Where) -> Expr:
         >>> nor(User.age > 30, User.name == "Eve").query
         {'$nor': [{'age': {'$gt': 30}}, {'name': 'Eve'}]}
     """
-    return Expr({"$nor": [_one(condition) for condition in where]})
+    return Expr({"$nor": [part_of(condition) for condition in where]})
 
 
 def not_(where: Where) -> Expr:
@@ -165,4 +172,4 @@ def not_(where: Where) -> Expr:
         >>> not_(User.age > 30).query
         {'$nor': [{'age': {'$gt': 30}}]}
     """
-    return Expr({"$nor": [_one(where)]})
+    return Expr({"$nor": [part_of(where)]})

@@ -88,7 +88,7 @@ class AnyRef:
         return (query if self.database is None else query.using(self.database))._request("one", is_async)
 
     async def _fetch_flow(self, request: Any) -> Any:
-        self._loaded = await request.query._one_flow(request)
+        self._loaded = await request.query._single_flow(request)
         return self._loaded
 
     def __eq__(self, other: object) -> bool:

@@ -20,6 +20,8 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs
 
 NEW, PARTIAL, DELETED = 1, 2, 4
+# Nothing is in values of these, and a dict has them as they are.
+_LEAVES = frozenset([str, int, float, bool, bytes, type(None), ObjectId, dt.datetime])
 
 
 def values_of(instance: Any) -> dict[str, Any]:
@@ -29,6 +31,10 @@ def values_of(instance: Any) -> dict[str, Any]:
 
 def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     """Make an instance of a mapping; keys may be attributes or names in the database."""
+    if type(values) is dict:
+        made = _core.odm_build(cls.__model__, values)
+        if made is not None:
+            return made
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping, found {type(values).__name__}")
     plan = cls.__plan__
@@ -97,13 +103,16 @@ def to_dict(
     left_out, chosen = _tree(exclude), None if only is None else _tree(only)
     whole = set(include)
     found: dict[str, Any] = {}
+    belongs = instance.__belongs_to__
     for name in _core.odm_loaded(instance):
         less, more = left_out.get(name), None if chosen is None else chosen.get(name)
         if (name in left_out and not less) or (chosen is not None and more is None):
             continue
-        value = held(instance, name)
-        made = _documents(value) if name in whole else value
-        found[fields[name].key if by_key else name] = plain(made, by_key, less or (), more or None)
+        value = held(instance, name) if name in belongs else getattr(instance, name)
+        if type(value) not in _LEAVES:
+            made = _documents(value) if name in whole else value
+            value = plain(made, by_key, less or (), more or None)
+        found[fields[name].key if by_key else name] = value
     for name in also:
         value = getattr(instance, name)
         found[name] = plain(value() if callable(value) else value, by_key)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from mangonel import _core, timeout
+from mangonel import timeout
 from mangonel.odm.connections.connection import Connection, connection
-from mangonel.odm.errors import ValidationError
-from mangonel.odm.expressions.expr import Where, query_of
+from mangonel.odm.expressions.expr import Where, part_of, query_of
 from mangonel.odm.expressions.paths import dump, key_of, order_of, path_of
-from mangonel.odm.model.invalid import located
-from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
 
 if TYPE_CHECKING:
@@ -42,9 +39,12 @@ class QueryBuilder(Generic[T]):
         "_wish",
     )
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, where: tuple[Where, ...] = ()) -> None:
+        for condition in where:
+            if type(condition) is not dict:
+                part_of(condition)
         self._model = model
-        self._where: tuple[Where, ...] = ()
+        self._where = where
         # Arguments of the driver's find().
         self._options: dict[str, Any] = {}
         # How results are made: lazy, only, ignores.
@@ -101,7 +101,8 @@ class QueryBuilder(Generic[T]):
 
     def _by_id(self, id: Any) -> Self:
         field = self._model.__plan__.id
-        return self._scoped().find({"_id": dump(self._model, field, id)}).eager()
+        query = self._scoped().find({"_id": dump(self._model, field, id)})
+        return query.eager() if query._wish else query
 
     def _scoped(self) -> Self:
         scope = self._model.__default_scope__
@@ -122,7 +123,8 @@ class QueryBuilder(Generic[T]):
             >>> User.find(User.age > 18).find(User.name == "Ada").count()
             1
         """
-        query_of(*where)
+        for condition in where:
+            part_of(condition)
         made = self._copy()
         made._where = (*self._where, *where)
         if on_invalid is not None:
@@ -447,54 +449,25 @@ class QueryBuilder(Generic[T]):
             query = query_of({self._model.__tag__: {"$in": tags} if len(tags) > 1 else tags[0]}, query)
         return query
 
-    def _place(self, is_async: bool) -> tuple[Any, Any]:
-        """The connection that is asked, and its collection with the query's settings."""
-        chosen = self._connection or connection(self._model.__connection__)
-        collection = chosen.collection(self._model, is_async)
-        settings = {name: self._options[name] for name in SETTINGS if name in self._options}
-        return chosen, collection.with_options(**settings) if settings else collection
-
     def _request(self, terminal: str, is_async: bool) -> Request:
-        return Request(self, TERMINALS[terminal], *self._place(is_async))
+        """What a terminal's flow works with: the only way from a query to the driver."""
+        model = self._model
+        chosen = self._connection or connection(model.__connection__)
+        collection = chosen.collection(model, is_async)
+        options = self._options
+        settings = {name: options[name] for name in SETTINGS if name in options} if options else None
+        if settings:
+            collection = collection.with_options(**settings)
+        return Request(self, TERMINALS[terminal], chosen, collection)
 
     def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a terminal's flow; the only way from a query to the driver."""
-        request = self._request(terminal, is_async)
+        """Run a terminal's flow."""
+        return self._run_request(self._request(terminal, is_async), flow, *arguments)
+
+    def _run_request(self, request: Request, flow: Callable[..., Any], *arguments: Any) -> Any:
         if self._seconds is None:
             return request.port.flow(flow(request, *arguments))
         return request.port.flow(limited_flow(self._seconds, flow, request, *arguments))
-
-    def _reader(
-        self, request: Request, is_single: bool = False
-    ) -> Callable[[Any, list[Any], int | None], Any]:
-        """Return the function that takes documents out of a batch, as what this query makes of them."""
-        model = self._model
-        if self._shape is not None:
-            drain = reader(self._shape, model.__tz_aware__)
-        else:
-            plan, only, origin = model.__model__, self._only(), request.connection
-            lazy = self._wish.get("lazy", not is_single)
-
-            def drain(batch: Any, documents: list[Any], limit: int | None) -> int:
-                return _core.odm_drain(batch, plan, documents, limit, lazy, only, False, origin)
-
-        name, on_invalid = request.collection.name, self._on_invalid
-
-        def read(batch: Any, documents: list[Any], limit: int | None) -> None:
-            try:
-                drain(batch, documents, limit)
-            except ValidationError as error:
-                raise located(error, model, name) from None
-
-        def read_each(batch: Any, documents: list[Any], limit: int | None) -> None:
-            while not batch.is_empty:
-                try:
-                    drain(batch, documents, 1)
-                except ValidationError as error:
-                    if callable(on_invalid):
-                        on_invalid(located(error, model, name))
-
-        return read if on_invalid == "raise" else read_each
 
     def _only(self) -> list[int] | None:
         keys = self._wish.get("only")

@@ -6,11 +6,13 @@ Spec: crud, find-getmore-killcursors-commands.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.odm.connections.identity import current_map
+from mangonel.errors import ProtocolError
+from mangonel.odm.connections.identity import IdentityMap, current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.annotations import classes_in
@@ -54,24 +56,25 @@ class QueryReads(QueryBuilder[T]):
             attach_found(self, request, documents, rows)
             return documents
         cursor = request.collection.find(request.filter, **request.keywords)
-        read = self._reader(request, self._options.get("limit") == 1)
         while await cursor._fetch_flow():
-            read(cursor._batch, documents, None)
+            request.read(cursor._batch, documents)
         return await self._finished_flow(request, documents)
 
     async def _finished_flow(self, request: Request, documents: list[Any]) -> list[Any]:
         """What is done with documents before the program gets them: the identity map, and references."""
-        if documents and self._shape is None:
-            known = current_map()
-            if known is not None:
-                documents = [known.take(document) for document in documents]
-            if self._includes:
-                await include_flow(self._model, documents, self._includes, request)
+        known = current_map()
+        if known is not None:
+            documents = self._known(known, documents)
+        if self._includes and documents and self._shape is None:
+            await include_flow(self._model, documents, self._includes, request)
         return documents
+
+    def _known(self, known: IdentityMap, documents: list[Any]) -> list[Any]:
+        return documents if self._shape is not None else list(map(known.take, documents))
 
     async def _decoded_flow(self, request: Request, found: list[bytes]) -> list[Any]:
         """What the query makes of raw documents."""
-        lazy, only = self._wish.get("lazy", True), self._only()
+        lazy, only = request.is_lazy, self._only()
         documents: list[Any] = []
         if self._shape is not None:
             tz_aware = self._model.__tz_aware__
@@ -92,27 +95,57 @@ class QueryReads(QueryBuilder[T]):
                     self._on_invalid(error)
         return await self._finished_flow(request, documents)
 
-    async def _first_flow(self, request: Request) -> Any:
-        found = await self._all_flow(request)
-        return found[0] if found else None
-
     async def _last_flow(self, request: Request) -> Any:
         found = await self._all_flow(request)
         return found[-1] if found else None
 
-    async def _one_flow(self, request: Request) -> Any:
-        found = await self._all_flow(request)
+    async def _single_flow(self, request: Request) -> Any:
+        return self._single_of(request, await self._all_flow(request))
+
+    def _single_of(self, request: Request, found: list[Any], has_more: bool = False) -> Any:
+        """Return what a terminal that wants a single document makes of those that were found."""
+        if request.terminal.most == 1:
+            return found[0] if found else None
         if not found:
             raise DocumentNotFound(f"no {self._model.__name__} matches {self.query!r}")
-        if len(found) > 1:
+        if has_more or len(found) > 1:
             raise MultipleDocuments(
                 f"expected one {self._model.__name__} that matches {self.query!r}, found more"
             )
         return found[0]
 
-    def _first(self, is_async: bool) -> Any:
-        query = self.limit(1)
-        return query._run(is_async, "first", query._first_flow)
+    def _single(self, is_async: bool, terminal: str) -> Any:
+        """Run a terminal that wants a single document: in one exchange, where nothing else is asked for."""
+        request = self._request(terminal, is_async)
+        # A limit is always among them.
+        if (
+            len(request.keywords) > 1
+            or self._includes
+            or self._lookups
+            or self._is_none
+            or self._seconds is not None
+        ):
+            return self._run_request(request, self._single_flow)
+        return request.collection._find_few(
+            request.filter, request.keywords["limit"], partial(self._answer, request)
+        )
+
+    def _answer(self, request: Request, batch: Any) -> Any:
+        """What a terminal that wants a single document makes of a find's first batch."""
+        if batch is None:
+            raise ProtocolError("expected a cursor in the reply, found none")
+        has_more = batch.id != 0
+        if has_more:
+            # There is more than a reply has room for, and nobody will ask for it.
+            cursor = request.collection.find(request.filter)
+            cursor._take(batch)
+            cursor._abandon()
+        found: list[Any] = []
+        request.read(batch, found)
+        known = current_map()
+        if known is not None:
+            found = self._known(known, found)
+        return self._single_of(request, found, has_more)
 
     def _last(self, is_async: bool) -> Any:
         query: Any = self
@@ -125,11 +158,7 @@ class QueryReads(QueryBuilder[T]):
 
     def _nth(self, is_async: bool, index: int) -> Any:
         query = self[index : index + 1]
-        return query._run(is_async, "nth", query._first_flow)
-
-    def _one(self, is_async: bool) -> Any:
-        query = self[:2]._wishing(lazy=self._wish.get("lazy", False))
-        return query._run(is_async, "one", query._one_flow)
+        return query._run(is_async, "nth", query._single_flow)
 
     # Reading.
 
@@ -145,11 +174,10 @@ class QueryReads(QueryBuilder[T]):
             yield request.port.flow(self._all_flow(request))
             return
         cursor = request.collection.find(request.filter, **request.keywords)
-        read = self._reader(request)
         try:
             while request.port.flow(self._fetch_flow(cursor)) or (cursor._is_tailable and cursor.alive):
                 while cursor._batch is not None and not cursor._batch.is_empty:
-                    yield request.port.flow(self._slice_flow(cursor, read, request))
+                    yield request.port.flow(self._slice_flow(cursor, request))
         finally:
             cursor.close()
 
@@ -158,10 +186,10 @@ class QueryReads(QueryBuilder[T]):
             return bool(await cursor._fetch_flow())
         return bool(await limited_flow(self._seconds, cursor._fetch_flow))
 
-    async def _slice_flow(self, cursor: Any, read: Any, request: Request) -> list[T]:
+    async def _slice_flow(self, cursor: Any, request: Request) -> list[T]:
         documents: list[T] = []
         # References are fetched for a whole batch, so with them a batch is one slice.
-        read(cursor._batch, documents, None if self._includes else SLICE)
+        request.read(cursor._batch, documents, None if self._includes else SLICE)
         return await self._finished_flow(request, documents)
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -183,12 +211,12 @@ class QueryReads(QueryBuilder[T]):
 
     def first(self) -> T | None:
         """Return the first document, or None."""
-        found: T | None = self._first(False)
+        found: T | None = self._single(False, "first")
         return found
 
     def afirst(self) -> Coroutine[Any, Any, T | None]:
         """As `first`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._first(True)
+        found: Coroutine[Any, Any, T | None] = self._single(True, "first")
         return found
 
     def one(self) -> T:
@@ -198,12 +226,12 @@ class QueryReads(QueryBuilder[T]):
             DocumentNotFound: there is none.
             MultipleDocuments: there is more than one.
         """
-        found: T = self._one(False)
+        found: T = self._single(False, "one")
         return found
 
     def aone(self) -> Coroutine[Any, Any, T]:
         """As `one`, on asyncio."""
-        found: Coroutine[Any, Any, T] = self._one(True)
+        found: Coroutine[Any, Any, T] = self._single(True, "one")
         return found
 
     def count(self) -> int:
@@ -560,7 +588,7 @@ class QueryReads(QueryBuilder[T]):
 class _AsyncDocuments(Generic[T]):
     """`async for` over a query: documents of a slice are handed out without waiting."""
 
-    __slots__ = ("_at", "_cursor", "_documents", "_is_whole", "_query", "_read", "_request")
+    __slots__ = ("_at", "_cursor", "_documents", "_is_whole", "_query", "_request")
 
     def __init__(self, query: QueryReads[T]) -> None:
         self._query = query
@@ -571,7 +599,6 @@ class _AsyncDocuments(Generic[T]):
             if query._is_none or self._is_whole
             else request.collection.find(request.filter, **request.keywords)
         )
-        self._read = query._reader(request)
         self._documents: list[T] = []
         self._at = 0
 
@@ -596,7 +623,7 @@ class _AsyncDocuments(Generic[T]):
                 return self._documents[0]
         while cursor is not None:
             if cursor._batch is not None and not cursor._batch.is_empty:
-                self._documents = await self._query._slice_flow(cursor, self._read, self._request)
+                self._documents = await self._query._slice_flow(cursor, self._request)
                 self._at = 1
                 return self._documents[0]
             if not await self._query._fetch_flow(cursor) and not (cursor._is_tailable and cursor.alive):

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mangonel.odm.connections.context import session_for
-from mangonel.odm.errors import UnsupportedOption
+from mangonel import _core
+from mangonel.odm.connections.context import sessions
+from mangonel.odm.errors import UnsupportedOption, ValidationError
+from mangonel.odm.model.invalid import located
+from mangonel.odm.model.shapes import reader
 
 # Options of a query by how the driver's `find` calls them, and how a program asks for each.
 ASKED_BY = {
@@ -52,9 +55,10 @@ class Terminal:
         takes: options that its flow honours itself.
         is_write: whether read settings would be lost on it.
         is_find: whether any other option of the driver's `find` is passed on.
+        most: how many documents it looks at; 0 for all.
     """
 
-    __slots__ = ("is_find", "is_write", "name", "passes", "takes")
+    __slots__ = ("is_find", "is_write", "most", "name", "passes", "takes")
 
     def __init__(
         self,
@@ -64,12 +68,14 @@ class Terminal:
         *,
         is_write: bool = False,
         is_find: bool = False,
+        most: int = 0,
     ) -> None:
         self.name = name
         self.passes = dict(passes)
         self.takes = frozenset((*takes, "write_concern", "session", *(() if is_write else SETTINGS)))
         self.is_write = is_write
         self.is_find = is_find
+        self.most = most
 
 
 def _same(*names: str) -> dict[str, str]:
@@ -88,8 +94,8 @@ TERMINALS = {
     terminal.name: terminal
     for terminal in (
         *(
-            Terminal(name, _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True)
-            for name in ("iterate", "all", "first", "last", "nth", "one")
+            Terminal(name, _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True, most=most)
+            for name, most in (("iterate", 0), ("all", 0), ("first", 1), ("last", 0), ("nth", 1), ("one", 2))
         ),
         # It counts too, and a count knows no other options.
         Terminal("paginate", _FIND, ("include", "shape", "on_invalid")),
@@ -124,7 +130,7 @@ TERMINALS = {
 class Request:
     """What a terminal's flow works with."""
 
-    __slots__ = ("collection", "connection", "filter", "keywords", "port", "query", "terminal")
+    __slots__ = ("collection", "connection", "filter", "is_lazy", "keywords", "port", "query", "terminal")
 
     def __init__(self, query: Any, terminal: Terminal, connection: Any, collection: Any) -> None:
         self.query = query
@@ -137,7 +143,14 @@ class Request:
         score = query._wish.get("score")
         if score is not None and (query._shape is not None or terminal.name in ("dicts", "raw")):
             keywords["projection"] = {**(keywords.get("projection") or {}), score: {"$meta": "textScore"}}
-        session = query._session or session_for(connection)
+        limit = keywords.get("limit")
+        if terminal.most and (not limit or limit > terminal.most):
+            keywords["limit"] = limit = terminal.most
+        # One document is wanted whole.
+        self.is_lazy: bool = query._wish.get("lazy", not terminal.most and limit != 1)
+        session, running = query._session, sessions.get()
+        if session is None and running is not None:
+            session = running.get(connection.clients)
         if session is not None:
             keywords["session"] = session
         self.keywords = keywords
@@ -147,6 +160,46 @@ class Request:
         """The session as a keyword, for commands beside the terminal's own."""
         session = self.keywords.get("session")
         return {} if session is None else {"session": session}
+
+    def read(self, batch: Any, documents: list[Any], limit: int | None = None) -> None:
+        """Take documents out of a batch, as what the query makes of them.
+
+        Args:
+            batch: the driver's.
+            documents: gains them.
+            limit: how many; None for all. What `on_invalid` asks for takes all.
+
+        Raises:
+            ValidationError: one does not fit the model, and `on_invalid` is "raise".
+        """
+        query = self.query
+        model, on_invalid = query._model, query._on_invalid
+        is_strict = on_invalid == "raise"
+        only = query._only() if query._wish else None
+        while True:
+            try:
+                if query._shape is None:
+                    _core.odm_drain(
+                        batch,
+                        model.__model__,
+                        documents,
+                        limit if is_strict else 1,
+                        self.is_lazy,
+                        only,
+                        False,
+                        self.connection,
+                    )
+                else:
+                    drain = reader(query._shape, model.__tz_aware__)
+                    drain(batch, documents, limit if is_strict else 1)
+            except ValidationError as error:
+                error = located(error, model, self.collection.name)
+                if is_strict:
+                    raise error from None
+                if callable(on_invalid):
+                    on_invalid(error)
+            if is_strict or batch.is_empty:
+                return
 
     def of(self, query: Any, terminal: str) -> Request:
         """Return the request of another query, or of another step, at the same place."""

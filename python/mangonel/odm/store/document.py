@@ -150,12 +150,14 @@ class Document(Base):
             >>> [user.name for user in User.find(User.age > 30).sort("-age").limit(10)]
             ['Ada']
         """
+        if on_invalid is None and cls.__default_scope__ is None:
+            return Query(cls, where)
         return Query(cls)._scoped().find(*where, on_invalid=on_invalid)
 
     @classmethod
     def unscoped(cls, *where: Where) -> Query[Self]:
         """As `find`, without the default scope."""
-        return Query(cls).find(*where)
+        return Query(cls, where)
 
     @classmethod
     def get(cls, id: Any) -> Self:
@@ -172,13 +174,13 @@ class Document(Base):
             >>> User.get(user.id).name
             'Ada'
         """
-        made: Self = Query(cls)._by_id(id)._one(False)
+        made: Self = Query(cls)._by_id(id)._single(False, "one")
         return made
 
     @classmethod
     def aget(cls, id: Any) -> Coroutine[Any, Any, Self]:
         """As `get`, on asyncio."""
-        made: Coroutine[Any, Any, Self] = Query(cls)._by_id(id)._one(True)
+        made: Coroutine[Any, Any, Self] = Query(cls)._by_id(id)._single(True, "one")
         return made
 
     @classmethod

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
-from mangonel._shared.collection.write_support import write_codec
+from mangonel._shared.collection.write_support import COMMAND_OVERHEAD, write_codec
+from mangonel._shared.settings import BOUND
 from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.common import MAX_BSON_SIZE
 from mangonel.errors import DuplicateKeyError, write_error
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
@@ -36,19 +38,30 @@ from mangonel.odm.query.writes import update_for
 
 async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bool = False) -> Any:
     """Store a new document; `is_inside`: its hooks around that run already."""
-    is_simple = is_plain(document.__class__)
-    if not (is_simple or is_inside) and has_hooks(document.__class__, "around_insert", "around_save"):
+    cls = document.__class__
+    is_simple = is_plain(cls)
+    if not (is_simple or is_inside) and has_hooks(cls, "around_insert", "around_save"):
         return await around_flow(
             [(document, "insert")], place.port, insert_flow, document, place, validate, True
         )
     touch(document)
-    await before_insert_flow(document, place.collection, validate)
-    data = _core.odm_encode(document)
-    await place.port.call(_insert, place.collection, RawBSONDocument(data), place.session)
+    collection = place.collection
+    if not is_simple:
+        await before_insert_flow(document, collection, validate)
+    data: bytes | None
+    port, database, name, codec, _, concern = collection._context
+    if place.session or BOUND or not concern._acknowledged:
+        data = _core.odm_encode(document)
+        await port.call(_insert, collection, RawBSONDocument(data), place.session)
+    else:
+        operation, data = _core.odm_insert(
+            document, database, name, codec, concern._document or None, MAX_BSON_SIZE + COMMAND_OVERHEAD
+        )
+        await port.arun(operation)
     _core.odm_stored(document, data)
     _core.odm_set_origin(document, place.connection)
     if not is_simple:
-        await after_flow(document, place.port, "insert", place)
+        await after_flow(document, port, "insert", place)
     return document
 
 
@@ -77,18 +90,12 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    if where is None and not place.session and not cls.__shard_key__ and not declared:
-        concern = collection._write_concern
-        if not concern.acknowledged:
+    if where is None and not (place.session or BOUND or declared or cls.__shard_key__):
+        _, database, name, _, _, concern = collection._context
+        if not concern._acknowledged:
             return await unacknowledged_flow(document, place)
-        operation = _core.odm_save(
-            document,
-            collection._database_name,
-            collection._name,
-            write_codec(collection._codec_options),
-            None if concern.is_server_default else concern.document,
-            _matched,
-        )
+        codec = write_codec(collection._codec_options)
+        operation = _core.odm_save(document, database, name, codec, concern._document or None, _matched)
         if operation is None:
             return document
         try:
@@ -287,9 +294,9 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
     """Load a document again."""
     touch(document)
     kept = {name: held(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
-    query = _by_id(document, place)[:2]
+    query = _by_id(document, place)
     with outside():
-        found = await query._one_flow(query._request("one", place.port.is_async))
+        found = await query._single_flow(query._request("one", place.port.is_async))
     # A partly loaded one has a hidden class, of the same shape.
     _core.odm_take(document, found)
     for name, value in kept.items():

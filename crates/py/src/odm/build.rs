@@ -1,0 +1,91 @@
+//! New instances of dicts, embedded documents included: where each value goes is said by the plan alone. What takes more
+//! than that (unknown keys, tags, alternatives, constructors of the program's) is left to the program half, as are errors.
+use mangonel_entries::entries;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use super::fields::{Fields, NEW, create, is_instance};
+use super::instance::{fill, interned, is_made_plainly};
+use super::plan::{Model, OdmModel, Op, Type};
+use super::value::coerce;
+use crate::codec::fault::Fault;
+
+/// Return a new instance of these values by attribute or key, or None: the program half has to look.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_build<'py>(
+    model: &Bound<'py, OdmModel>,
+    values: &Bound<'py, PyDict>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    // What is wrong is said by the program half, which sees it too.
+    Ok(instance(model.get().model.0, values).unwrap_or_default())
+}
+
+fn instance<'py>(
+    model: &'static Model,
+    values: &Bound<'py, PyDict>,
+) -> Result<Option<Bound<'py, PyAny>>, Fault> {
+    let py = values.py();
+    let plan = model.plan(py)?;
+    if !is_made_plainly(py, model) {
+        return Ok(None);
+    }
+    let made = create(py, plan, false)?;
+    // SAFETY: `create` made it with this plan.
+    let fields = unsafe { Fields::of_new(&made, plan) };
+    fields.set_flags(NEW);
+    for (key, given) in values.iter() {
+        let Ok(key) = key.cast_into_exact::<PyString>() else { return Ok(None) };
+        let key = interned(key);
+        let index = match plan.field_of(key.as_ptr()) {
+            Some(index) => index,
+            None => {
+                let key = key.to_str()?.as_bytes();
+                let Some(index) = plan.fields.iter().position(|field| field.key == key) else {
+                    return Ok(None);
+                };
+                index
+            }
+        };
+        let kind = &plan.fields[index].kind;
+        let Some(given) = part(kind, given)? else { return Ok(None) };
+        fields.put(index, coerce(kind, &given)?);
+    }
+    fill(py, fields)?;
+    fields.track();
+    Ok(Some(made))
+}
+
+/// A value with instances in place of the dicts that stand for them; None where only the program half can tell which.
+fn part<'py>(kind: &Type, given: Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
+    if !has_embedded(kind) || given.is_none() || is_instance(&given) {
+        return Ok(Some(given));
+    }
+    match &kind.op {
+        Op::Embedded(model) => match given.cast_exact::<PyDict>() {
+            Ok(values) => instance(model, values),
+            Err(_) => Ok(None),
+        },
+        Op::List(inner) => {
+            let Ok(items) = given.cast_exact::<PyList>() else { return Ok(None) };
+            let made = PyList::empty(given.py());
+            for item in items.iter() {
+                let Some(item) = part(inner, item)? else { return Ok(None) };
+                made.append(item)?;
+            }
+            Ok(Some(made.into_any()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether a value of the type may have embedded documents in it.
+fn has_embedded(kind: &Type) -> bool {
+    match &kind.op {
+        Op::Embedded(_) | Op::Custom { .. } => true,
+        Op::List(inner) | Op::Set(inner, _) | Op::TupleOf(inner) | Op::Dict(inner) => has_embedded(inner),
+        Op::Tuple(parts) => parts.iter().any(has_embedded),
+        Op::Union(union) => !union.models.is_empty() || union.others.iter().any(has_embedded),
+        _ => false,
+    }
+}
