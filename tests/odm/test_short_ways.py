@@ -195,7 +195,11 @@ def python_calls(act: Callable[[], object]) -> list[str]:
     return calls[1:]
 
 
-def test_a_document_is_found_and_stored_in_few_calls(server: Server, database_name: str) -> None:
+def test_a_document_is_found_and_stored_in_few_calls(
+    server: Server, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other tests' models have encrypted fields, for which saves look about.
+    monkeypatch.setattr("mangonel.odm.store.writes.declared", [])
     db = connect(server.uri, database=database_name)
     light = Light().save()
 
@@ -209,6 +213,6 @@ def test_a_document_is_found_and_stored_in_few_calls(server: Server, database_na
         "insert": python_calls(lambda: Light().save()),
         "update": python_calls(change),
     }
-    allowed = {"find": 19, "get": 24, "insert": 17, "update": 18}
+    allowed = {"find": 14, "get": 19, "insert": 16, "update": 16}
     assert {name: len(calls) for name, calls in found.items() if len(calls) > allowed[name]} == {}, found
     db.close()

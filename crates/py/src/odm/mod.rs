@@ -38,6 +38,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reading::odm_decode_all, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_drain, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_shape, module)?)?;
+    module.add_function(wrap_pyfunction!(reading::odm_rows, module)?)?;
     module.add_function(wrap_pyfunction!(build::odm_build, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_insert, module)?)?;

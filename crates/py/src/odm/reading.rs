@@ -8,6 +8,7 @@ use super::bits::Bits;
 use super::decode::Hydrator;
 use super::json::Names;
 use super::plan::{OdmModel, Plan};
+use super::raw::Elements;
 use super::siblings::Siblings;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::{DocumentShape, Shape};
@@ -98,6 +99,37 @@ pub(super) fn odm_drain(
     let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref() };
     hydrate(py, plan, batch.message(), &places, &wish, documents)?;
     Ok(places.len())
+}
+
+/// The documents that are left in a batch, each as a list of its fields: a document as its bytes, an array of documents as
+/// a list of theirs. Fields of other types are left out.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_rows<'py>(batch: &Bound<'py, Batch>) -> PyResult<Bound<'py, PyList>> {
+    let py = batch.py();
+    let batch = batch.try_borrow()?;
+    let rows = PyList::empty(py);
+    for place in batch.take_ranges(py, None)? {
+        let document = &batch.message()[place];
+        mangonel_bson::validate(document, mangonel_bson::MAX_DEPTH)
+            .map_err(|error| crate::driver::invalid_bson(py, &error.to_string()))?;
+        let row = PyList::empty(py);
+        for field in Elements::of(document) {
+            match field.kind {
+                0x03 => row.append(crate::codec::bytes_of(py, field.value)?)?,
+                0x04 => {
+                    let parts = PyList::empty(py);
+                    for part in Elements::of(field.value).filter(|part| part.kind == 0x03) {
+                        parts.append(crate::codec::bytes_of(py, part.value)?)?;
+                    }
+                    row.append(parts)?;
+                }
+                _ => {}
+            }
+        }
+        rows.append(row)?;
+    }
+    Ok(rows)
 }
 
 /// The documents that are left in a batch as JSON, separated by commas; attributes name the values. `only`: the fields

@@ -70,6 +70,5 @@ def outside() -> Iterator[None]:
         _current.reset(token)
 
 
-def current_map() -> IdentityMap | None:
-    """Return the identity map of this context, or None."""
-    return _current.get()
+# Returns the identity map of this context, or None.
+current_map = _current.get

@@ -28,6 +28,7 @@ class QueryBuilder(Generic[T]):
         "_connection",
         "_includes",
         "_is_none",
+        "_is_plain",
         "_lookups",
         "_model",
         "_on_invalid",
@@ -57,6 +58,8 @@ class QueryBuilder(Generic[T]):
         self._seconds: float | None = None
         self._on_invalid: Any = "raise"
         self._is_none = False
+        # Nothing is asked for but conditions.
+        self._is_plain = True
 
     def _copy(self) -> Self:
         # Written out, since each step of a query makes a copy.
@@ -64,6 +67,7 @@ class QueryBuilder(Generic[T]):
         made._connection = self._connection
         made._includes = self._includes
         made._is_none = self._is_none
+        made._is_plain = False
         made._lookups = self._lookups
         made._model = self._model
         made._on_invalid = self._on_invalid
@@ -102,7 +106,7 @@ class QueryBuilder(Generic[T]):
     def _by_id(self, id: Any) -> Self:
         field = self._model.__plan__.id
         query = self._scoped().find({"_id": dump(self._model, field, id)})
-        return query.eager() if query._wish else query
+        return query if query._is_plain else query.eager()
 
     def _scoped(self) -> Self:
         scope = self._model.__default_scope__
@@ -127,6 +131,7 @@ class QueryBuilder(Generic[T]):
             part_of(condition)
         made = self._copy()
         made._where = (*self._where, *where)
+        made._is_plain = self._is_plain and on_invalid is None
         if on_invalid is not None:
             if on_invalid not in ("raise", "skip") and not callable(on_invalid):
                 raise ValueError(
@@ -442,22 +447,31 @@ class QueryBuilder(Generic[T]):
     @property
     def query(self) -> dict[str, Any]:
         """The query document that is sent."""
-        query = query_of(*self._where)
+        where = self._where
+        query = dict(where[0]) if len(where) == 1 and type(where[0]) is dict else query_of(*where)
         tag = self._model.__tag_value__
         if tag is not None and not self._model.__is_root_of_family__():
             tags = [model.__tag_value__ for model in self._model.__tagged__()]
             query = query_of({self._model.__tag__: {"$in": tags} if len(tags) > 1 else tags[0]}, query)
         return query
 
+    def _chosen(self) -> Any:
+        """The connection that is asked."""
+        chosen = self._connection
+        return connection(self._model.__connection__) if chosen is None else chosen
+
     def _request(self, terminal: str, is_async: bool) -> Request:
         """What a terminal's flow works with: the only way from a query to the driver."""
-        model = self._model
-        chosen = self._connection or connection(model.__connection__)
-        collection = chosen.collection(model, is_async)
-        options = self._options
-        settings = {name: options[name] for name in SETTINGS if name in options} if options else None
-        if settings:
-            collection = collection.with_options(**settings)
+        model, chosen, options = self._model, self._connection, self._options
+        if chosen is None:
+            chosen = self._chosen()
+        try:
+            collection = chosen._collections[is_async][model]
+        except KeyError:
+            collection = chosen.collection(model, is_async)
+        if options:
+            settings = {name: options[name] for name in SETTINGS if name in options}
+            collection = collection.with_options(**settings) if settings else collection
         return Request(self, TERMINALS[terminal], chosen, collection)
 
     def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.paths import Path, path_of
 from mangonel.odm.model.belongs_to import held
@@ -70,8 +69,8 @@ def _attributes(path: Path[Any]) -> list[str]:
     return names
 
 
-async def lookup_flow(query: Any, request: Any) -> list[Any]:
-    """Fetch a query's documents as raw rows, with what its references lead to, by one aggregation."""
+async def lookup_flow(query: Any, request: Any) -> list[list[Any]]:
+    """Fetch documents as BSON, each with lists of what its references lead to, by one aggregation."""
     targets = [_target_of(path, request, query) for path in query._lookups]
     stages = _stages(request)
     for number, (path, target) in enumerate(zip(query._lookups, targets, strict=True)):
@@ -85,19 +84,19 @@ async def lookup_flow(query: Any, request: Any) -> list[Any]:
         if scope:
             stage["pipeline"] = [{"$match": scope}]
         stages.append({"$lookup": stage})
-    collection = request.collection
-    raw = collection.with_options(
-        codec_options=collection.codec_options.with_options(document_class=RawBSONDocument)
-    )
-    cursor = await request.port.call(_aggregate, raw, stages, _options(request.keywords))
-    rows: list[Any] = await cursor._to_list_flow(None)
-    return rows
+    cursor = await request.port.call(_aggregate, request.collection, stages, _options(request.keywords))
+    rows: list[list[Any]] = []
+    while True:
+        # The first batch came with the command.
+        rows += _core.odm_rows(cursor._batch)
+        if not await cursor._fetch_flow():
+            return rows
 
 
-def attach_found(query: Any, request: Any, documents: list[Any], rows: list[Any]) -> None:
+def attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
     """Give the references of documents what was found for them."""
     for number, path in enumerate(query._lookups):
-        unique = {bytes(found.raw) for row in rows for found in row[f"r{number}"]}
+        unique = {found for row in rows for found in row[number + 1]}
         model = path._field().target.__model__
         made = _core.odm_decode_all(model, b"".join(unique), True, None, False, request.connection)
         _attach(references(documents, path), made)
@@ -107,9 +106,7 @@ def _target_of(path: Path[Any], request: Any, query: Any) -> Any:
     target = path._field().target
     if target is None:
         raise TypeError(f"expected a reference for lookup(), found {path!r}")
-    if target.find()._from(request.connection)._request("all", request.port.is_async).connection is not (
-        request.connection
-    ):
+    if target.find()._from(request.connection)._chosen() is not request.connection:
         raise UnsupportedOption(
             f"lookup() cannot honour {path!r}: {target.__name__} is in another database; use include()"
         )

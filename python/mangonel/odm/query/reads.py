@@ -6,13 +6,11 @@ Spec: crud, find-getmore-killcursors-commands.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.errors import ProtocolError
-from mangonel.odm.connections.identity import IdentityMap, current_map
+from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.annotations import classes_in
@@ -52,7 +50,7 @@ class QueryReads(QueryBuilder[T]):
             return documents
         if self._lookups:
             rows = await lookup_flow(self, request)
-            documents = await self._decoded_flow(request, [bytes(row["d"].raw) for row in rows])
+            documents = await self._decoded_flow(request, [row[0] for row in rows])
             attach_found(self, request, documents, rows)
             return documents
         cursor = request.collection.find(request.filter, **request.keywords)
@@ -62,15 +60,13 @@ class QueryReads(QueryBuilder[T]):
 
     async def _finished_flow(self, request: Request, documents: list[Any]) -> list[Any]:
         """What is done with documents before the program gets them: the identity map, and references."""
-        known = current_map()
-        if known is not None:
-            documents = self._known(known, documents)
-        if self._includes and documents and self._shape is None:
-            await include_flow(self._model, documents, self._includes, request)
+        if documents and self._shape is None:
+            known = current_map()
+            if known is not None:
+                documents = list(map(known.take, documents))
+            if self._includes:
+                await include_flow(self._model, documents, self._includes, request)
         return documents
-
-    def _known(self, known: IdentityMap, documents: list[Any]) -> list[Any]:
-        return documents if self._shape is not None else list(map(known.take, documents))
 
     async def _decoded_flow(self, request: Request, found: list[bytes]) -> list[Any]:
         """What the query makes of raw documents."""
@@ -118,34 +114,17 @@ class QueryReads(QueryBuilder[T]):
         """Run a terminal that wants a single document: in one exchange, where nothing else is asked for."""
         request = self._request(terminal, is_async)
         # A limit is always among them.
+        # Modifiers beside a query are the cursor's to turn into a command.
         if (
-            len(request.keywords) > 1
-            or self._includes
-            or self._lookups
-            or self._is_none
-            or self._seconds is not None
+            "$query" not in request.filter
+            and len(request.keywords) == 1
+            and (
+                self._is_plain
+                or not (self._includes or self._lookups or self._is_none or self._seconds is not None)
+            )
         ):
-            return self._run_request(request, self._single_flow)
-        return request.collection._find_few(
-            request.filter, request.keywords["limit"], partial(self._answer, request)
-        )
-
-    def _answer(self, request: Request, batch: Any) -> Any:
-        """What a terminal that wants a single document makes of a find's first batch."""
-        if batch is None:
-            raise ProtocolError("expected a cursor in the reply, found none")
-        has_more = batch.id != 0
-        if has_more:
-            # There is more than a reply has room for, and nobody will ask for it.
-            cursor = request.collection.find(request.filter)
-            cursor._take(batch)
-            cursor._abandon()
-        found: list[Any] = []
-        request.read(batch, found)
-        known = current_map()
-        if known is not None:
-            found = self._known(known, found)
-        return self._single_of(request, found, has_more)
+            return request.collection._find_few(request.filter, request.keywords["limit"], request.answer)
+        return self._run_request(request, self._single_flow)
 
     def _last(self, is_async: bool) -> Any:
         query: Any = self

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mangonel import _core
+from mangonel.errors import ProtocolError
 from mangonel.odm.connections.context import sessions
+from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
@@ -139,7 +141,7 @@ class Request:
         self.collection = collection
         self.port = collection._port
         self.filter: dict[str, Any] = query.query
-        keywords = check_options(query, terminal)
+        keywords = {} if query._is_plain else check_options(query, terminal)
         score = query._wish.get("score")
         if score is not None and (query._shape is not None or terminal.name in ("dicts", "raw")):
             keywords["projection"] = {**(keywords.get("projection") or {}), score: {"$meta": "textScore"}}
@@ -200,6 +202,23 @@ class Request:
                     on_invalid(error)
             if is_strict or batch.is_empty:
                 return
+
+    def answer(self, batch: Any) -> Any:
+        """Return what a terminal that wants a single document makes of the first batch of its find."""
+        if batch is None:
+            raise ProtocolError("expected a cursor in the reply, found none")
+        has_more = batch.id != 0
+        if has_more:
+            # There is more than a reply has room for, and nobody will ask for it.
+            cursor = self.collection.find(self.filter)
+            cursor._take(batch)
+            cursor._abandon()
+        found: list[Any] = []
+        self.read(batch, found)
+        known = current_map()
+        if known is not None and self.query._shape is None:
+            found = list(map(known.take, found))
+        return found[0] if len(found) == 1 and not has_more else self.query._single_of(self, found, has_more)
 
     def of(self, query: Any, terminal: str) -> Request:
         """Return the request of another query, or of another step, at the same place."""
