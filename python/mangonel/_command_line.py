@@ -108,17 +108,6 @@ class Parser(argparse.ArgumentParser):
         """Exit as argparse does, without the login of a URI that the message quotes."""
         super().error(without_login(message))
 
-    def refuse_uri(self, found: argparse.Namespace) -> None:
-        """Exit with what is wrong with the URI, if something is; a client tells of some of it by a plain ValueError."""
-        given = None if self.uri is None else getattr(found, self.uri.dest)
-        if isinstance(given, str) and given.startswith(("mongodb://", "mongodb+srv://")):
-            from mangonel.uri_parser import split_uri
-
-            try:
-                split_uri(given)
-            except ValueError as error:
-                self.error(str(error))
-
     def _is_misplaced(self, found: argparse.Namespace) -> bool:
         assert self.uri is not None
         given, words = getattr(found, self.uri.dest), self._get_positional_actions()

@@ -62,8 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     except Exception as error:
         if isinstance(error, ValueError):
-            chosen.refuse_uri(options)
+            _refuse_uri(chosen, options)
         return _fail(chosen.prog, error, given[0])
+
+
+def _refuse_uri(chosen: Parser, options: argparse.Namespace) -> None:
+    """Exit with what is wrong with the URI, if something is; a client tells of some of it by a plain ValueError."""
+    given = None if chosen.uri is None else getattr(options, chosen.uri.dest)
+    if isinstance(given, str) and given.startswith(("mongodb://", "mongodb+srv://")):
+        from mangonel.uri_parser import split_uri
+
+        try:
+            split_uri(given)
+        except ValueError as error:
+            chosen.error(str(error))
 
 
 def _fail(prog: str, error: Exception, extra: str) -> int:
