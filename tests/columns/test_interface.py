@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64, c_vo
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mangonel import _core
@@ -180,7 +180,6 @@ SHORT = st.integers(-3, 6)
         st.none() | st.binary(min_size=256, max_size=256) | st.just(bytes(256)), min_size=4, max_size=4
     ),
 )
-@settings(max_examples=300, deadline=None)
 def test_structures_that_lie_become_documents_or_errors(
     form: bytes, child: dict[str, int], whole: dict[str, int], buffers: list[bytes | None]
 ) -> None:

@@ -39,7 +39,7 @@ def public_names(module: ModuleType) -> list[str]:
         if not name.startswith("_")
         and name not in ("TYPE_CHECKING", "annotations")
         and not isinstance(value := getattr(module, name), ModuleType)
-        and getattr(value, "__module__", "mangonel").startswith("mangonel")
+        and str(getattr(value, "__module__", "mangonel")).startswith("mangonel")
     ]
 
 
