@@ -146,9 +146,12 @@ def test_connections_and_pools_are_written(face: Face, connect: Connect, log: Ke
     face.run(client.close)
 
     messages = log.of("connection")
-    assert [message["message"] for message in messages[:7]] == [
+    # The thread that watches the server tells of the pool, which another one may use before that is told.
+    ready = next(message for message in messages if message["message"] == "Connection pool ready")
+    assert messages.index(ready) > 0
+    messages.remove(ready)
+    assert [message["message"] for message in messages[:6]] == [
         "Connection pool created",
-        "Connection pool ready",
         "Connection checkout started",
         "Connection created",
         "Connection ready",
@@ -156,7 +159,7 @@ def test_connections_and_pools_are_written(face: Face, connect: Connect, log: Ke
         "Connection checked in",
     ]
     assert messages[0]["maxPoolSize"] == 5
-    assert messages[4]["durationMS"] > 0
+    assert messages[3]["durationMS"] > 0
     assert messages[-2]["reason"] == "Connection pool was closed"
     assert messages[-1]["message"] == "Connection pool closed"
 
