@@ -35,12 +35,14 @@ impl Binary {
     /// # Safety
     /// `view` is null or a view whose bytes can be read, and nobody writes them while the result is used.
     unsafe fn bytes<'a>(view: *const Binary) -> Option<&'a [u8]> {
-        // SAFETY: the caller's promise; null is told apart.
+        // SAFETY: null becomes None; anything else is a live view of the library's, which the functions below pass on
+        // as they got it.
         let view = unsafe { view.as_ref()? };
         match (view.len as usize, view.data.is_null()) {
             (0, _) => Some(&[]),
             (_, true) => None,
-            // SAFETY: the caller's promise: `len` bytes from `data` on can be read.
+            // SAFETY: of a view that is neither empty nor null the library promises `len` bytes from `data` on, and
+            // that nobody writes them while a callback uses them.
             (len, false) => Some(unsafe { std::slice::from_raw_parts(view.data, len) }),
         }
     }
@@ -50,7 +52,7 @@ impl Binary {
     /// # Safety
     /// As for `bytes`, without its second half: they are copied.
     unsafe fn exactly<const N: usize>(view: *const Binary) -> Option<[u8; N]> {
-        // SAFETY: the caller's promise; the slice ends with this statement.
+        // SAFETY: the view can be read, and the slice ends with this statement: the bytes are copied out of it.
         unsafe { Binary::bytes(view)?.try_into().ok() }
     }
 
@@ -59,7 +61,8 @@ impl Binary {
     /// # Safety
     /// `view` is null or a view whose bytes can be written, and no reference to them or to it is alive.
     unsafe fn give(view: *mut Binary, bytes: &[u8]) -> Option<()> {
-        // SAFETY: the caller's promise; null is told apart.
+        // SAFETY: null becomes None; anything else is a live view of the library's for an output, and no reference to
+        // it is alive, so it may be borrowed to be changed.
         let view = unsafe { view.as_mut()? };
         if view.data.is_null() || (view.len as usize) < bytes.len() {
             return None;
@@ -77,10 +80,12 @@ impl Binary {
 /// `tell` is null or the address of `mongocrypt_status_set`, and `status` is what that takes.
 unsafe fn end(tell: *mut c_void, status: *mut c_void, result: Option<()>) -> bool {
     if result.is_none() && !tell.is_null() {
-        // SAFETY: the caller's promise; functions and data have pointers of one size on all platforms of Python.
+        // SAFETY: not null, as was just asked, so it is the address of `mongocrypt_status_set`, which the library was
+        // given for it; functions and data have pointers of one size on all platforms of Python.
         let tell = unsafe { std::mem::transmute::<*mut c_void, StatusSet>(tell) };
         let text = c"cryptography failed: a key, a vector, an input or an output has the wrong length";
-        // SAFETY: the caller's promise; the text is static and ends with a zero, as -1 says.
+        // SAFETY: `tell` is that function, and `status` the library's own object for it; the text is static and ends
+        // with a zero, as -1 says.
         unsafe { tell(status, CLIENT_ERROR, 1, text.as_ptr(), -1) };
     }
     result.is_some()
@@ -97,9 +102,11 @@ unsafe fn through(
     in_blocks: bool,
     mut turn: impl FnMut(&mut [u8; BLOCK]),
 ) -> Option<u32> {
-    // SAFETY: the caller's promise; only the fields are read, and no reference stays.
+    // SAFETY: null becomes None; anything else is a live view of the library's. Two fields are copied out of it, and no
+    // reference stays.
     let (from, len) = unsafe { input.as_ref().map(|view| (view.data, view.len as usize))? };
-    // SAFETY: as above.
+    // SAFETY: null becomes None; anything else is a live view of the library's, which may be the one above: this reads
+    // as well.
     let (to, room) = unsafe { output.as_ref().map(|view| (view.data, view.len as usize))? };
     if room < len || (in_blocks && len % BLOCK != 0) || (len > 0 && (from.is_null() || to.is_null())) {
         return None;
@@ -110,10 +117,11 @@ unsafe fn through(
         // SAFETY: `at + size <= len <= room`, so both ends are inside of their views; the block is a local.
         unsafe { ptr::copy_nonoverlapping(from.add(at), block.as_mut_ptr(), size) };
         turn(&mut block);
-        // SAFETY: as above.
+        // SAFETY: `at + size <= room`, so the end is inside of the output. Where it is the input as well, this chunk of
+        // it was copied before; the block is a local.
         unsafe { ptr::copy_nonoverlapping(block.as_ptr(), to.add(at), size) };
     }
-    // SAFETY: it is not null, as it was read above.
+    // SAFETY: it is not null, as it was read above, and no reference to it is alive.
     unsafe { (*output).len = len as u32 };
     Some(len as u32)
 }
@@ -133,18 +141,19 @@ macro_rules! cipher {
             status: *mut c_void,
         ) -> bool {
             let work = || {
-                // SAFETY: the library's views; key and vector are copied.
+                // SAFETY: the library calls with a view of the key that is valid for the call; it is copied.
                 let key = unsafe { Binary::exactly::<KEY>(key)? };
-                // SAFETY: as above.
+                // SAFETY: the library calls with a view of the vector that is valid for the call; it is copied.
                 let iv = unsafe { Binary::exactly::<BLOCK>(iv)? };
                 let mut mode = <$mode>::new(&key.into(), &iv.into());
                 let turn: fn(&mut $mode, &mut [u8; BLOCK]) = $turn;
-                // SAFETY: the library's views, which are apart or the same.
+                // SAFETY: the library calls with views that are valid for the call, and uses for both the same memory
+                // or memory apart.
                 let count = unsafe { through(input, output, $in_blocks, |block| turn(&mut mode, block))? };
                 if written.is_null() {
                     return None;
                 }
-                // SAFETY: it is the library's own number.
+                // SAFETY: not null, as was just asked, so it is the library's own number for this call.
                 unsafe { *written = count };
                 Some(())
             };
@@ -173,14 +182,17 @@ macro_rules! keyed_hash {
             status: *mut c_void,
         ) -> bool {
             let work = || {
-                // SAFETY: the library's view, which nobody writes until the hash is made.
+                // SAFETY: the library calls with a view of the key that is valid for the call, and nobody writes it
+                // until the hash is made.
                 let mut hash = <Hmac<$hash>>::new_from_slice(unsafe { Binary::bytes(key)? }).ok()?;
-                // SAFETY: as above.
+                // SAFETY: the library calls with a view of the input that is valid for the call, and nobody writes it
+                // until the hash is made.
                 hash.update(unsafe { Binary::bytes(input)? });
-                // SAFETY: the library's view; the slices of the other views are used no more.
+                // SAFETY: the library calls with a view of an output that is valid for the call; the slices of key and
+                // input are used no more.
                 unsafe { Binary::give(output, &hash.finalize().into_bytes()) }
             };
-            // SAFETY: as for the ciphers.
+            // SAFETY: the library hands back the context that it was given with this function, and its status.
             unsafe { end(tell, status, work()) }
         }
     };
@@ -198,12 +210,14 @@ unsafe extern "C" fn sha_256(
     status: *mut c_void,
 ) -> bool {
     let work = || {
-        // SAFETY: the library's view, which nobody writes until the hash is made.
+        // SAFETY: the library calls with a view of the input that is valid for the call, and nobody writes it until the
+        // hash is made.
         let digest = Sha256::digest(unsafe { Binary::bytes(input)? });
-        // SAFETY: the library's view; the slice of the other is used no more.
+        // SAFETY: the library calls with a view of an output that is valid for the call; the slice of the input is used
+        // no more.
         unsafe { Binary::give(output, &digest) }
     };
-    // SAFETY: as for the ciphers.
+    // SAFETY: the library hands back the context that it was given with this function, and its status.
     unsafe { end(tell, status, work()) }
 }
 

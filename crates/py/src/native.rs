@@ -69,8 +69,9 @@ pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> 
 /// # Safety
 /// For the end of a `tp_dealloc`: nobody refers to `object` any more, and what it owned is released.
 pub(crate) unsafe fn free(object: *mut ffi::PyObject) {
-    // SAFETY: by the caller's promise the memory is read for the last time; `tp_free` belongs to the allocator that it
-    // came from. Instances of heap types own a reference to their class, which so outlives the call.
+    // SAFETY: nobody refers to the object any more, so its memory is read here for the last time; `tp_free` belongs to
+    // the allocator that it came from. Instances of heap types own a reference to their class, which so outlives the
+    // call.
     unsafe {
         let class = ffi::Py_TYPE(object);
         match (*class).tp_free {

@@ -18,7 +18,8 @@ impl<'py> Pause<'py> {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         if self.was_on {
-            // SAFETY: as above: `_py` shows that the GIL is still held.
+            // SAFETY: `_py` shows that the GIL is still held. The call sets a flag of the collector, which was set when
+            // `new` came.
             unsafe { ffi::PyGC_Enable() };
         }
     }

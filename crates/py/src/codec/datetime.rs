@@ -94,7 +94,8 @@ pub(crate) fn read_utc(date: &Bound<'_, PyDateTime>) -> (i64, i64) {
 /// `object` must be a live `datetime.datetime`.
 #[inline]
 pub(crate) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
-    // SAFETY: by the caller's promise the object is of the structure that these read; none of them calls anything.
+    // SAFETY: `object` is a live `datetime` or of a subclass, which both begin with the structure that these read; none
+    // of them calls anything.
     unsafe {
         let days = days_since_epoch(
             ffi::PyDateTime_GET_YEAR(object).into(),

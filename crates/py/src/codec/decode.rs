@@ -164,16 +164,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let base = self.values.height();
         let context = self.context;
         let mut node = self.root;
-        // SAFETY: `_walk` keeps every node, here and below, for as long as this decoder lives.
+        // SAFETY: `context` is the root or a node that the walk came to, and `_walk` keeps every node where it is for
+        // as long as this decoder lives.
         let mut guess = unsafe { Node::first(context) };
         let mut is_container = false;
         while self.position < end {
             let kind = self.data[self.position];
             let name_at = self.position + 1;
-            // SAFETY: as above: `_walk` keeps the guess, or it is the sentinel, which is a node too.
+            // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
+            // nothing. `_walk` keeps both.
             let mut length = unsafe { Node::matches(guess, &self.data[name_at..]) };
             if length == 0 {
-                // SAFETY: as above: `_walk` keeps all of these.
+                // SAFETY: `node` and `context` came out of the tree, and `second` is a link of one of them, so `_walk`
+                // keeps all three where they are. The sentinel matches nothing, so it is never remembered.
                 unsafe {
                     let second = Node::second(node, context);
                     length = Node::matches(second, &self.data[name_at..]);
@@ -189,16 +192,18 @@ impl<'a, 'py> Decoder<'a, 'py> {
             } else {
                 let length = self.name_length(name_at, end)?;
                 let name = &self.data[name_at..name_at + length];
-                // SAFETY: as above: `_walk` keeps the node.
+                // SAFETY: `node` is the root or a node that this walk came to; `_walk` keeps it.
                 let Some(child) = (unsafe { Node::child(self.py, node, name) }) else {
                     return self.dict_without_shape(node, base, end);
                 };
                 self.position = name_at + length;
-                // SAFETY: as above: `_walk` keeps all three.
+                // SAFETY: `node` and `context` came out of the tree, and `child` was found or made in it just now:
+                // `_walk` keeps all three.
                 unsafe { Node::remember(node, context, child) };
                 node = child;
             }
-            // SAFETY: as above: `_walk` keeps the node.
+            // SAFETY: `node` is the guess that matched, or the child that was found or made: a node of the tree, which
+            // `_walk` keeps.
             guess = unsafe { Node::next(node) };
             self.context = node;
             let value = match self.value(kind, end) {
@@ -213,7 +218,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
             }
             self.values.keep(value)?;
         }
-        // SAFETY: `_walk` keeps the node, and there is a value for each step of the walk to it.
+        // SAFETY: `_walk` keeps the node. Each round stepped to one node and kept one value, or left with the error, so
+        // above `base` there are as many values as names that lead to it.
         unsafe {
             let marks = (*node).marks;
             Ok((self.values.dict(node, base, is_container)?, marks))
@@ -228,7 +234,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
         base: usize,
         end: usize,
     ) -> Result<(Bound<'py, PyAny>, u8), Fault> {
-        // SAFETY: as in `dict`: there is a value for each step that led to the node.
+        // SAFETY: `dict` calls this with the node it came to, which `_walk` keeps, and before it steps on: it kept one
+        // value above `base` for each step to that node.
         let (mut marks, dict) = unsafe { ((*node).marks, self.values.open_dict(node, base)?) };
         while self.position < end {
             let (key, value) = self.field(end, &mut marks)?;
@@ -290,7 +297,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.position += length;
         let name = &bytes[..length - 1];
         let made = if length <= LONGEST && is_ascii(name) {
-            key_cache::string(self.py, bytes)
+            // SAFETY: `name` is ASCII and `length` at most `LONGEST`, as was just asked; `name_length` found the first NUL.
+            unsafe { key_cache::string(self.py, bytes) }
         } else {
             text::decode(self.py, name, self.codec.unicode_errors.as_deref())
         };

@@ -68,8 +68,9 @@ impl<'a, 'py> Encoder<'a, 'py> {
     pub(crate) fn dict(&mut self, dict: &Bound<'py, PyDict>, is_top: bool) -> Result<(), Fault> {
         let start = self.enter()?;
         let dict = dict.as_ptr();
-        // SAFETY: a dict, which the caller's reference keeps alive. Keys and values are borrowed from the dict only while no Python code can run: the rare paths take
-        // references first, and the dict's size is compared before the next step.
+        // SAFETY: the caller's `Bound` keeps the dict alive. Keys and values are borrowed from it only while no Python
+        // code can run: `element` copies the name and takes a reference to the value before any can. The dict's size is
+        // compared before the next step, which reads its table anew.
         unsafe {
             let mut has_id = false;
             if is_top {
@@ -369,7 +370,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// `text` must be a str, and outlive the result.
     #[inline]
     pub(crate) unsafe fn utf8<'k>(&self, text: *mut ffi::PyObject) -> Result<&'k [u8], Fault> {
-        // SAFETY: by the caller's promise a live str that outlives the result.
+        // SAFETY: `text` is a str that outlives the result, so the UTF-8 that it keeps does as well. An encoder holds a
+        // `Python`, so the GIL is held.
         unsafe { text::utf8(text) }.ok_or_else(|| raised(self.py))
     }
 
@@ -399,9 +401,13 @@ impl<'a, 'py> Encoder<'a, 'py> {
 }
 
 /// The number of items.
+///
+/// # Safety
+/// `dict` must be a live dict, and the GIL be held.
 #[inline]
 unsafe fn dict_size(dict: *mut ffi::PyObject) -> ffi::Py_ssize_t {
-    // SAFETY: the callers pass a live dict; the field stands in CPython's public header.
+    // SAFETY: `dict` is an instance of dict, so it begins with the structure of CPython's public header, in which this
+    // number stands; it is only read.
     unsafe { (*dict.cast::<ffi::PyDictObject>()).ma_used }
 }
 

@@ -178,7 +178,8 @@ impl<'py> Encoder<'_, 'py> {
             return Err(raised(self.py));
         }
         let result = self.any_value(kind, value, was_converted, was_fallback);
-        // SAFETY: as above: this leaves what was entered.
+        // SAFETY: `py` still shows that the GIL is held. The enter above succeeded, or this returned there, and no
+        // return lies between, so it is left once.
         unsafe { ffi::Py_LeaveRecursiveCall() };
         result
     }

@@ -12,12 +12,16 @@ const SLOTS: usize = 2048;
 
 static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache { slots: Vec::new() });
 
-/// The name of these bytes as the string of the last time. They are 1 to `LONGEST`: ASCII, and the only NUL at the end.
+/// The name of these bytes as the string of the last time.
+///
+/// # Safety
+/// They must be ASCII, 1 to `LONGEST`, with the only NUL at the end.
 #[inline]
-pub(super) fn string<'py>(py: Python<'py>, bytes: &[u8]) -> Made<'py> {
-    // SAFETY: the cache is borrowed for comparing bytes and making an exact str, which runs no Python code; the string
-    // gets a reference of its own before the cache is given back. What it replaced is ours to release, which runs no
-    // Python code either, and is done outside.
+pub(super) unsafe fn string<'py>(py: Python<'py>, bytes: &[u8]) -> Made<'py> {
+    // SAFETY: the GIL is held, as `py` shows, and the name is ASCII, as the caller found it to be. The cache is
+    // borrowed for comparing bytes and making an exact str, which runs no Python code; the string gets a reference of
+    // its own before the cache is given back. What it replaced is ours to release, which runs no Python code either,
+    // and is done outside.
     unsafe {
         let (string, replaced) = KEYS.with(py, |keys| {
             let (string, replaced) = keys.find(bytes);
@@ -46,7 +50,7 @@ impl KeyCache {
     /// longer borrowed.
     ///
     /// # Safety
-    /// The GIL must be held.
+    /// The GIL must be held, and the name be ASCII.
     unsafe fn find(&mut self, bytes: &[u8]) -> (*mut ffi::PyObject, *mut ffi::PyObject) {
         debug_assert!(bytes.len() <= LONGEST);
         if self.slots.is_empty() {
@@ -56,7 +60,7 @@ impl KeyCache {
         if slot.name.starts(bytes) {
             return (slot.string, std::ptr::null_mut());
         }
-        // SAFETY: the GIL is held and the name is ASCII, as the caller promises.
+        // SAFETY: the GIL is held, and all bytes before the NUL are ASCII: both are asked of the caller.
         let made = unsafe { text::ascii(&bytes[..bytes.len() - 1]) };
         if made.is_null() {
             return (made, std::ptr::null_mut());

@@ -75,7 +75,7 @@ unsafe fn allocate(size: usize) -> *mut Keys {
 /// # Safety
 /// The interpreter's lock must be held; `keys` must come from `allocate` and be in no dict, or be null.
 unsafe fn release(keys: *mut Keys) {
-    // SAFETY: by the caller's promise it came from the same allocator and nobody uses it any more, or it is null.
+    // SAFETY: `keys` is null, or came from the same allocator and stands in no dict, so nobody reads it any more.
     unsafe {
         #[cfg(Py_3_13)]
         ffi::PyMem_Free(keys.cast());
@@ -135,7 +135,8 @@ pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usiz
     if !is_on(py) {
         return None;
     }
-    // SAFETY: the layout was compared with the headers and tested before it was switched on; the rest is the caller's promise.
+    // SAFETY: `is_on`: the build compared the structures with this interpreter's headers, and the self-test found that
+    // they hold. That `dict` is exact and known to nobody else is asked of this function's callers as well.
     unsafe { open_unchecked(dict, fields) }
 }
 
@@ -174,7 +175,8 @@ pub(super) unsafe fn dict(
     is_container: bool,
 ) -> *mut ffi::PyObject {
     // SAFETY: the memory is of the size the interpreter would take for such a table, from the allocator it would use,
-    // and is filled whole: head, entries, zeros. The empty dict's shared table loses the reference the dict had.
+    // and is filled whole: head, entries, zeros. There are as many values as the template has keys, which `open` found
+    // to fit into `room`. The empty dict's shared table loses the reference the dict had.
     unsafe {
         let dict = ffi::PyDict_New();
         let keys = allocate(table.head + table.room * size_of::<Entry>());
@@ -211,6 +213,8 @@ pub(super) unsafe fn dict(
     }
 }
 
+/// # Safety
+/// `values` must be owned; `dict` must be owned and new, or null; `keys` as for `release`.
 #[cold]
 unsafe fn give_up(
     dict: *mut ffi::PyObject,
@@ -259,7 +263,9 @@ impl Fields {
     /// As for `of`.
     #[inline]
     pub(super) unsafe fn next(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
-        // SAFETY: the table is read from the dict at each step, and the index compared with its entries.
+        // SAFETY: the dict outlives this (`of`). Where the table is looked into, the structures are this interpreter's:
+        // the self-test passed, or is at work. `kind` tells that its entries are of this type; it is read from the dict
+        // at each step, and the index compared with their number.
         unsafe {
             if self.is_open {
                 let object = self.dict.cast::<ffi::PyDictObject>();
@@ -282,6 +288,8 @@ impl Fields {
         }
     }
 
+    /// # Safety
+    /// As for `of`.
     unsafe fn next_slowly(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the dict outlives this, as the caller of `of` promised. The position is an index of its entries in either way

@@ -15,7 +15,8 @@ pub(crate) type Made<'py> = Result<Bound<'py, PyAny>, Fault>;
 /// `made` must be a reference that the caller owns and hands on, or null with the interpreter's error set.
 #[inline(always)]
 pub(crate) unsafe fn owned(py: Python<'_>, made: *mut ffi::PyObject) -> Made<'_> {
-    // SAFETY: by the caller's promise the reference is ours to give back; null becomes an error.
+    // SAFETY: the caller hands over a reference of its own, which the `Bound` gives back once; null, which is no
+    // object, becomes an error.
     match unsafe { Bound::from_owned_ptr_or_opt(py, made) } {
         Some(made) => Ok(made),
         None => Err(raised(py)),
@@ -32,14 +33,14 @@ pub(crate) fn int(py: Python<'_>, number: i64) -> Made<'_> {
 /// An int of 32 bits.
 #[inline(always)]
 pub(crate) fn short_int(py: Python<'_>, number: i32) -> Made<'_> {
-    // SAFETY: as for `int`: any number, a new reference or null.
+    // SAFETY: the call takes any `c_long`, needs the GIL, which `py` shows, and returns a new reference or null.
     unsafe { owned(py, ffi::PyLong_FromLong(number.into())) }
 }
 
 /// An int without a sign.
 #[inline(always)]
 pub(crate) fn natural(py: Python<'_>, number: u64) -> Made<'_> {
-    // SAFETY: as for `int`: any number, a new reference or null.
+    // SAFETY: the call takes any `u64`, needs the GIL, which `py` shows, and returns a new reference or null.
     unsafe { owned(py, ffi::PyLong_FromUnsignedLongLong(number)) }
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn natural_of(number: &Bound<'_, PyAny>) -> Option<u64> {
 /// A float.
 #[inline(always)]
 pub(crate) fn float(py: Python<'_>, number: f64) -> Made<'_> {
-    // SAFETY: as for `int`: any number, a new reference or null.
+    // SAFETY: the call takes any `f64`, needs the GIL, which `py` shows, and returns a new reference or null.
     unsafe { owned(py, ffi::PyFloat_FromDouble(number)) }
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn empty_list(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 /// An empty dict.
 pub(crate) fn empty_dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    // SAFETY: as for `empty_list`: a new reference or null with the error set.
+    // SAFETY: needs the GIL alone, which `py` shows, and returns a new reference or null with the error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyDict_New()) }
 }
 

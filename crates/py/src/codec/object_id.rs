@@ -105,7 +105,8 @@ pub(crate) unsafe fn create(
 /// `object` must be an instance of the class or of a subclass.
 #[inline]
 pub(crate) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
-    // SAFETY: by the caller's promise the object starts with our layout; the bytes are copied.
+    // SAFETY: `object` is of the class or a subclass, whose instances begin with our structure; the bytes are copied
+    // out of it.
     unsafe { (*object.cast::<ObjectIdObject>()).bytes }
 }
 
@@ -259,6 +260,8 @@ fn instance(class: *mut ffi::PyTypeObject, bytes: [u8; 12], py: Python<'_>) -> P
     }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_new(
     class: *mut ffi::PyTypeObject,
     args: *mut ffi::PyObject,
@@ -289,10 +292,15 @@ unsafe extern "C" fn tp_new(
 }
 
 /// Everything happened in `tp_new`; this one lets subclasses hand their arguments to `super().__init__`.
+///
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_init(_: *mut ffi::PyObject, _: *mut ffi::PyObject, _: *mut ffi::PyObject) -> c_int {
     0
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, with the GIL held, for an instance nobody refers to. One that is kept stays
     // whole, with its reference to the class; the closure moves numbers and runs no Python code.
@@ -374,11 +382,15 @@ fn how_to_make<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound
     Ok((this.get_type(), (PyBytes::new(py, &bytes),)).into_pyobject(py)?.into_any())
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_hash(object: *mut ffi::PyObject) -> ffi::Py_hash_t {
     // SAFETY: the interpreter passes a live instance, and the buffer is its twelve bytes.
     unsafe { hash_buffer((*object.cast::<ObjectIdObject>()).bytes.as_ptr().cast(), 12) }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_richcompare(
     left: *mut ffi::PyObject,
     right: *mut ffi::PyObject,
@@ -407,6 +419,8 @@ unsafe extern "C" fn tp_richcompare(
     unsafe { ffi::PyBool_FromLong(c_long::from(answer)) }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects as the method's flags say.
 unsafe extern "C" fn from_datetime(
     class: *mut ffi::PyObject,
     time: *mut ffi::PyObject,
@@ -427,6 +441,8 @@ unsafe extern "C" fn from_datetime(
     })
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects as the method's flags say.
 unsafe extern "C" fn is_valid(_: *mut ffi::PyObject, value: *mut ffi::PyObject) -> *mut ffi::PyObject {
     called(value, |value| {
         let py = value.py();
@@ -445,6 +461,9 @@ fn is_refusal(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
 }
 
 /// Takes the states other libraries' pickles carry: bytes, the same bytes as latin-1 text, or a dict with either.
+///
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects as the method's flags say.
 unsafe extern "C" fn setstate(object: *mut ffi::PyObject, state: *mut ffi::PyObject) -> *mut ffi::PyObject {
     called(state, |state| {
         let py = state.py();
@@ -548,17 +567,21 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
     Ok(class)
 }
 
+/// # Safety
+/// `buffer` must have `length` bytes to read.
 #[cfg(not(Py_3_14))]
 unsafe fn hash_buffer(buffer: *const c_void, length: ffi::Py_ssize_t) -> ffi::Py_hash_t {
     unsafe extern "C" {
         fn _Py_HashBytes(buffer: *const c_void, length: ffi::Py_ssize_t) -> ffi::Py_hash_t;
     }
-    // SAFETY: the caller's buffer has this length.
+    // SAFETY: the caller's buffer has this length; it is read until the call returns, and not kept.
     unsafe { _Py_HashBytes(buffer, length) }
 }
 
+/// # Safety
+/// `buffer` must have `length` bytes to read.
 #[cfg(Py_3_14)]
 unsafe fn hash_buffer(buffer: *const c_void, length: ffi::Py_ssize_t) -> ffi::Py_hash_t {
-    // SAFETY: the caller's buffer has this length.
+    // SAFETY: the caller's buffer has this length; it is read until the call returns, and not kept.
     unsafe { ffi::Py_HashBuffer(buffer, length) }
 }

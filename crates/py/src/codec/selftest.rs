@@ -123,7 +123,8 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
 /// Makes all samples, and tells whether each of what is on, by name, behaves as it must.
 pub(super) fn hold(py: Python<'_>) -> [(&'static str, bool); 2] {
     let is_on = |found: &AtomicU8| found.load(Ordering::Relaxed) >= SWITCHED_OFF;
-    // SAFETY: what is on, or only switched off, was found at import to be for this interpreter.
+    // SAFETY: what is on, or only switched off, passed `decide`, which found that the structures are this interpreter's
+    // and imported the C API of datetime.
     unsafe {
         [
             ("objects", !is_on(&OBJECTS) || objects_pass(py, &ALL)),
@@ -135,7 +136,8 @@ pub(super) fn hold(py: Python<'_>) -> [(&'static str, bool); 2] {
 /// # Safety
 /// The structures must be those of this interpreter, and the C API of datetime imported.
 unsafe fn objects_pass(py: Python<'_>, samples: &Samples) -> bool {
-    // SAFETY: by the caller's promise.
+    // SAFETY: all three ask for what this asks of its callers: that the structures are this interpreter's, and, for the
+    // dates, that the C API of datetime is imported.
     unsafe {
         dates(py, samples.dates).unwrap_or(false)
             && ints(py, samples.shifts).unwrap_or(false)
@@ -146,7 +148,7 @@ unsafe fn objects_pass(py: Python<'_>, samples: &Samples) -> bool {
 /// # Safety
 /// The structures must be those of this interpreter.
 unsafe fn dicts_pass(py: Python<'_>, samples: &Samples) -> bool {
-    // SAFETY: by the caller's promise.
+    // SAFETY: both ask for what this asks of its callers: that the structures are this interpreter's.
     unsafe { dicts(py, samples.sizes).unwrap_or(false) && walks(py, samples.tables).unwrap_or(false) }
 }
 
@@ -200,7 +202,9 @@ unsafe fn dicts(py: Python<'_>, sizes: &[usize]) -> PyResult<bool> {
             expected.set_item(&name, PyList::new(py, [index])?)?;
         }
         let values: Vec<*mut ffi::PyObject> = expected.values().iter().map(Bound::into_ptr).collect();
-        // SAFETY: by the caller's promise; the template is ours and the values are owned.
+        // SAFETY: the caller found the structures to be this interpreter's. The template is an exact dict of str keys
+        // that no code but this function has, and it is not changed any more. `values` owns a reference for each of its
+        // keys, which `dict` takes over; the table's own reference is given back.
         let made = unsafe {
             let Some(table) = layout::open_unchecked(template.clone().into_ptr(), size) else {
                 return Ok(false);
@@ -247,7 +251,8 @@ unsafe fn walks(py: Python<'_>, tables: &CStr) -> PyResult<bool> {
     for table in tables.try_iter()? {
         let table = table?.cast_into::<PyDict>()?;
         let found = PyList::empty(py);
-        // SAFETY: by the caller's promise; the dict outlives the walk and its items are borrowed one by one.
+        // SAFETY: the caller found the structures to be this interpreter's. `table` keeps the dict alive for longer
+        // than the walk, and what is borrowed from it gets references before the list takes it.
         unsafe {
             let mut fields = layout::Fields::opened(table.as_ptr());
             while let Some((key, value)) = fields.next() {
@@ -265,7 +270,9 @@ unsafe fn walks(py: Python<'_>, tables: &CStr) -> PyResult<bool> {
 /// The structures must be those of this interpreter, and the C API of datetime imported.
 unsafe fn dates(py: Python<'_>, dates: &[i64]) -> PyResult<bool> {
     for &millis in dates {
-        // SAFETY: by the caller's promise; the milliseconds are in range.
+        // SAFETY: the caller found the structures to be this interpreter's, and the C API of datetime to be imported.
+        // The samples lie between `MIN_MILLIS` and `MAX_MILLIS`. None is alive for ever, and both calls return a new
+        // reference, or null with the error set.
         let (made, expected) = unsafe {
             let made = Bound::from_owned_ptr_or_err(py, objects::naive_datetime(millis))?;
             (made, Bound::from_owned_ptr_or_err(py, datetime::create(millis, ffi::Py_None()))?)
@@ -298,7 +305,8 @@ unsafe fn ints(py: Python<'_>, shifts: &[u32]) -> PyResult<bool> {
     let before = references(&class);
     for &shift in shifts {
         for value in [i64::MIN >> shift, i64::MAX >> shift, 1 << shift, 0] {
-            // SAFETY: by the caller's promise; the class was just checked.
+            // SAFETY: the caller found the structures to be this interpreter's, `is_plain_int` found that the class
+            // adds nothing to `int`, and `class` keeps it alive.
             let made =
                 unsafe { Bound::from_owned_ptr_or_err(py, objects::int(class.as_ptr().cast(), value))? };
             let expected = class.call1((value,))?;
@@ -323,7 +331,8 @@ unsafe fn strings(py: Python<'_>, lengths: &[usize]) -> PyResult<bool> {
     let size = py.import("sys")?.getattr("getsizeof")?;
     for &length in lengths {
         let text: String = (0..length).map(|index| char::from(b' ' + (index * 7 % 95) as u8)).collect();
-        // SAFETY: by the caller's promise; the text is ASCII.
+        // SAFETY: the caller found the structures to be this interpreter's. All characters lie between space and `~`,
+        // and the shortest sample has two.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, objects::ascii(text.as_bytes()))? };
         let expected = PyString::new(py, &text);
         let names = PyDict::new(py);

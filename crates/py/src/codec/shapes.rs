@@ -153,7 +153,8 @@ impl Node {
     /// As for `first`.
     #[inline(always)]
     pub(super) unsafe fn next(node: *mut Self) -> *mut Self {
-        // SAFETY: as for `first`: the walk keeps the node.
+        // SAFETY: nodes are neither moved nor dropped while the walk that the caller got `node` from is alive; an
+        // address is copied out of it.
         unsafe { (*node).next }
     }
 
@@ -163,7 +164,8 @@ impl Node {
     /// As for `first`.
     #[inline(always)]
     pub(super) unsafe fn matches(node: *mut Self, input: &[u8]) -> usize {
-        // SAFETY: nodes stay where they are while a walk lives, and their names do not change.
+        // SAFETY: nodes stay where they are while the walk that the caller got `node` from is alive, and their names do
+        // not change.
         let name = unsafe { &(*node).name };
         if name.starts(input) { name.length() } else { 0 }
     }
@@ -174,7 +176,8 @@ impl Node {
     /// As for `first`.
     #[inline]
     pub(super) unsafe fn matches_quoted(node: *mut Self, input: &[u8]) -> usize {
-        // SAFETY: as for `matches`.
+        // SAFETY: nodes stay where they are while the walk that the caller got `node` from is alive, and their names do
+        // not change, so one may be borrowed.
         let name = unsafe { &(*node).name };
         if name.starts_quoted(input) { name.length() } else { 0 }
     }
@@ -185,7 +188,8 @@ impl Node {
     /// As for `first`.
     #[inline(always)]
     pub(super) unsafe fn second(parent: *mut Self, context: *mut Self) -> *mut Self {
-        // SAFETY: as for `first`: the walk keeps both nodes.
+        // SAFETY: both nodes came from a walk that is alive, which keeps them where they are; a number and an address
+        // are copied out of them.
         unsafe { if (*parent).fields == 0 { (*context).inner_before } else { (*parent).next_before } }
     }
 
@@ -196,8 +200,8 @@ impl Node {
     /// As for `first`.
     #[inline(always)]
     pub(super) unsafe fn remember(parent: *mut Self, context: *mut Self, child: *mut Self) {
-        // SAFETY: as for `first`: the walk keeps all three. They are written to through pointers, one number at a time, and
-        // under the GIL, so no other walk is at work in them.
+        // SAFETY: all three came from a walk that is alive, which keeps them where they are. They are written to
+        // through pointers, one number at a time, and under the GIL, so no other walk is at work in them.
         unsafe {
             if (*parent).fields == 0 {
                 (*context).inner_before = (*context).inner;
@@ -218,7 +222,8 @@ impl Node {
         if name.len() > LONGEST || !name.is_ascii() {
             return None;
         }
-        // SAFETY: `node` is alive; making an exact str runs no Python code, so the tree may stay borrowed.
+        // SAFETY: `node` came from a walk that is alive, so it is in the vector. Making an exact str runs no Python
+        // code, so the tree may stay borrowed.
         unsafe { SHAPES.with(py, |shapes| shapes.child(node, name)) }
     }
 
@@ -252,8 +257,10 @@ impl Node {
         values: &[*mut ffi::PyObject],
         is_container: bool,
     ) -> *mut ffi::PyObject {
-        // SAFETY: the walk keeps the node, and a template that is there is never replaced while one is active. There are as
-        // many values as names that lead here, as the caller promises, and each is taken over once.
+        // SAFETY: the walk keeps the node. Nobody replaces a template while it is borrowed: `make_template` is called
+        // for nodes without one, and if the collector ran code meanwhile that made one, that code is over, as
+        // collections do not nest. There are as many values as names that lead here, which the caller counted, and each
+        // is taken over once.
         unsafe {
             match &(*node).template {
                 Template::Table(table) => layout::dict(table, values, is_container),
@@ -271,9 +278,13 @@ impl Node {
     }
 
     /// Remembers how dicts of this shape are made. Leaves things as they are when that is not worth it or fails.
+    ///
+    /// # Safety
+    /// As for `first`.
     #[cold]
     unsafe fn make_template(py: Python<'_>, node: *mut Self) {
-        // SAFETY: the walk keeps the nodes; strings are interned and put into a dict, which runs no Python code.
+        // SAFETY: a walk that is alive keeps the node and its parents; strings are interned and put into a dict, which
+        // runs no Python code.
         unsafe {
             let fields = (*node).fields;
             let is_open = layout::is_on(py);
@@ -457,6 +468,9 @@ impl Shapes {
     }
 
     /// Tells whether the name is among those that lead to the node.
+    ///
+    /// # Safety
+    /// `node` must be a node of a tree whose nodes are neither moved nor dropped meanwhile.
     unsafe fn leads_to(mut node: *mut Node, bytes: &[u8]) -> bool {
         // SAFETY: a node of the tree, whose parents stand before it in the same vector, up to the root without fields.
         unsafe {

@@ -76,8 +76,9 @@ impl<'py> Stack<'py> {
     /// A walk must keep `node`, and there be a value for each name that leads to it.
     #[inline(always)]
     pub(super) unsafe fn dict(&mut self, node: *mut Node, base: usize, is_container: bool) -> Made<'py> {
-        // SAFETY: as the caller promises; the values are taken over whatever happens, so the stack forgets them. What is made
-        // is a new reference, or null with the error set.
+        // SAFETY: a walk keeps `node`, and each value above `base` is a reference that `keep` took over, one for each
+        // name that leads there, as the caller counted. `build` takes them over whatever happens, so the stack forgets
+        // them; it returns a new reference, or null with the error set.
         unsafe {
             let made = Node::build(self.py, node, &self.values[base..], is_container);
             self.values.set_len(base);
@@ -90,7 +91,9 @@ impl<'py> Stack<'py> {
     /// # Safety
     /// As for `dict`.
     pub(super) unsafe fn open_dict(&mut self, node: *mut Node, base: usize) -> Made<'py> {
-        // SAFETY: as for `dict`.
+        // SAFETY: a walk keeps `node`, and there is one owned value above `base` for each name that leads there, as the
+        // caller counted. `fill` takes them over even where the new dict is null, so the stack forgets them; it returns
+        // a new reference, or null with the error set.
         unsafe {
             let made = fill(ffi::PyDict_New(), node, &self.values[base..]);
             self.values.set_len(base);

@@ -67,7 +67,8 @@ pub(super) fn stream(py: Python<'_>, table: Arc<Table>) -> PyResult<Bound<'_, Py
 /// A capsule of the table's schema.
 pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyCapsule>> {
     let pointer = Box::into_raw(Box::new(exported_schema(table)?.into_inner()));
-    // SAFETY: as for `stream`.
+    // SAFETY: the capsule gets a pointer that its destructor `drop_schema` frees, and a static name. Where it cannot be
+    // made, nobody else knows the pointer: the schema is released, and the box taken back.
     unsafe {
         let capsule = ffi::PyCapsule_New(pointer.cast(), SCHEMA.as_ptr(), Some(drop_schema));
         if capsule.is_null() {
@@ -79,6 +80,9 @@ pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py,
 }
 
 /// Frees a stream that nobody took over.
+///
+/// # Safety
+/// Called by the interpreter, once, with the capsule that `stream` made.
 unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
     // SAFETY: called once, by the capsule that `stream` made, whose pointer is the box it leaked. A consumer that moved the
     // stream out has set `release` to null.
@@ -96,8 +100,12 @@ unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
 }
 
 /// Frees a schema that nobody took over.
+///
+/// # Safety
+/// Called by the interpreter, once, with the capsule that `schema` made.
 unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
-    // SAFETY: as for `drop_stream`, of the capsule that `schema` made.
+    // SAFETY: called once, by the capsule that `schema` made, whose pointer is the box it leaked. A consumer that moved
+    // the schema out has set `release` to null.
     unsafe {
         // Asked first: to fail would replace an exception that is pending where the capsule is dropped.
         if ffi::PyCapsule_IsValid(capsule, SCHEMA.as_ptr()) == 0 {
@@ -111,6 +119,8 @@ unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// # Safety
+/// Called by a consumer with a stream of ours that is not released, and a place for a schema.
 unsafe extern "C" fn stream_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int {
     // SAFETY: the interface promises a stream of ours that is not released, and room for a schema.
     unsafe {
@@ -123,8 +133,11 @@ unsafe extern "C" fn stream_schema(stream: *mut ArrowArrayStream, out: *mut Arro
     0
 }
 
+/// # Safety
+/// Called by a consumer, one thread at a time, with a stream of ours that is not released, and a place for an array.
 unsafe extern "C" fn stream_next(stream: *mut ArrowArrayStream, out: *mut ArrowArray) -> c_int {
-    // SAFETY: as for `stream_schema`; one thread at a time calls, as the interface says, so the parts are borrowed once.
+    // SAFETY: the interface promises a stream of ours that is not released, whose private data so is the box that
+    // `stream` leaked, and room for an array. One thread at a time calls, so the parts are borrowed once.
     unsafe {
         let parts = &mut *(*stream).private_data.cast::<StreamParts>();
         match parts.table.chunks.get(parts.next) {
@@ -138,10 +151,14 @@ unsafe extern "C" fn stream_next(stream: *mut ArrowArrayStream, out: *mut ArrowA
     0
 }
 
+/// # Safety
+/// Called by a consumer with a stream of ours that is not released.
 unsafe extern "C" fn stream_error(_stream: *mut ArrowArrayStream) -> *const c_char {
     c"a name of a column holds a zero character".as_ptr()
 }
 
+/// # Safety
+/// Called once, with a stream of ours that is not released.
 unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
     // SAFETY: called once, on a stream of ours, whose private data is the box that `stream` leaked.
     unsafe {
@@ -244,6 +261,8 @@ fn extension(name: &str) -> Vec<u8> {
     metadata
 }
 
+/// # Safety
+/// Called once, with a schema of ours that is not released.
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
     // SAFETY: called once, on a schema of ours, whose private data is the box that `schema_of` leaked, as are the boxes of
     // the children and of the dictionary. One that was moved out has set its `release` to null.
@@ -348,6 +367,8 @@ fn array(
     }
 }
 
+/// # Safety
+/// Called once, with an array of ours that is not released.
 unsafe extern "C" fn release_array(array: *mut ArrowArray) {
     // SAFETY: called once, on an array of ours, whose private data is the box that `array` leaked, as are the boxes of the
     // children and of the dictionary. One that was moved out has set its `release` to null, and holds a share of the table

@@ -38,7 +38,8 @@ macro_rules! released {
 
             unsafe fn release(&mut self) {
                 if let Some(release) = self.release {
-                    // SAFETY: by the caller's promise the structure is ours; the callback marks it as released.
+                    // SAFETY: the structure is ours and was not released, so its producer's callback may be called with
+                    // it, once.
                     unsafe { release(self) }
                 }
                 // A producer that does not mark it must not be called again.
@@ -56,7 +57,8 @@ pub(super) struct Owned<T: Release>(Box<T>);
 // SAFETY: the interfaces allow to use and release a structure on any thread, by one at a time where it changes; a shared
 // reference only reads what does not change before its release.
 unsafe impl<T: Release> Send for Owned<T> {}
-// SAFETY: as above; a stream is read through `&mut` alone.
+// SAFETY: a shared reference only reads what does not change before the release; a stream, which changes when it is
+// asked, is asked through `&mut` alone.
 unsafe impl<T: Release> Sync for Owned<T> {}
 
 impl<T: Release> Drop for Owned<T> {
@@ -68,7 +70,8 @@ impl<T: Release> Drop for Owned<T> {
         // called: what is left goes with the process.
         let _ = Python::try_attach(|py| {
             beside_pending_error(py, || {
-                // SAFETY: moved here by `take` or written by a stream's producer for us, and not released before.
+                // SAFETY: it was moved here by `take`, which found it not released, or a stream's producer wrote it for
+                // us; it is not released, as was just asked, and nobody else has it.
                 unsafe { self.0.release() }
             });
         });
@@ -106,8 +109,8 @@ impl<T: Release> Owned<T> {
 /// # Safety
 /// It is valid, and its contents have a new owner.
 unsafe fn forget<T: Release>(found: *mut T) {
-    // SAFETY: the callback's place is set through a structure of zeros: a null callback is what marks it, and null pointers and
-    // zero lengths are valid in all three.
+    // SAFETY: the caller has a valid place, and read its contents out. The callback's place is set through a structure
+    // of zeros: a null callback is what marks it, and null pointers and zero lengths are valid in all three.
     unsafe { found.write(std::mem::zeroed()) }
 }
 
@@ -117,7 +120,7 @@ pub(super) struct Schema(Owned<ArrowSchema>);
 impl Schema {
     /// Reads it.
     pub fn form(&self) -> PyResult<Form> {
-        // SAFETY: ours and not released, so that everything it points to is there.
+        // SAFETY: the schema is ours, and only its drop releases it, so everything it points to is there.
         let form = unsafe { form_of(&self.0.0, 0) }.map_err(type_error)?;
         form.check().map_err(type_error)?;
         Ok(form)
@@ -134,7 +137,8 @@ unsafe fn form_of(schema: &ArrowSchema, depth: usize) -> Result<Form, String> {
     if depth > MAX_DEPTH {
         return Err(format!("expected at most {MAX_DEPTH} levels of nesting, found more"));
     }
-    // SAFETY: the interface promises C strings, as many children as it says, and that all of them live as long as their parent.
+    // SAFETY: the schema is not released, and the interface promises of such a one C strings, as many children as it
+    // says, and that all of them live as long as their parent. The depth is bounded.
     unsafe {
         let format = text_of(schema.format)?.ok_or("expected the format of a column, found none")?;
         let count = usize::try_from(schema.n_children).map_err(|_| "expected a count of children")?;
@@ -171,7 +175,8 @@ unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, String> {
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: by the caller's promise.
+    // SAFETY: not null, as was just asked, and so a C string: its producer ended it with a zero, and keeps it until the
+    // release, which comes after the caller's last use.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| format!("expected a name or a format in UTF-8, found {text:?}"))
 }
@@ -180,7 +185,8 @@ unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, String> {
 /// `pointers` is null or holds more than `index` pointers, each null or valid.
 unsafe fn pointer_at<T>(pointers: *mut *mut T, index: usize) -> Result<*mut T, String> {
     if !pointers.is_null() {
-        // SAFETY: by the caller's promise.
+        // SAFETY: not null, as was just asked, so there are more than `index` pointers: the callers count up to the
+        // number that the structure tells.
         let pointer = unsafe { *pointers.add(index) };
         if !pointer.is_null() {
             return Ok(pointer);
@@ -197,7 +203,8 @@ unsafe fn metadata_of(mut at: *const c_char) -> Result<Vec<(String, String)>, St
     if at.is_null() {
         return Ok(Vec::new());
     }
-    // SAFETY: by the caller's promise the numbers say how much follows; nothing beyond that is read.
+    // SAFETY: not null, and so metadata of the interface's form: each number says how much follows, and each read steps
+    // over as much as it read, so the next one begins where its number stands.
     unsafe {
         let mut pairs = Vec::new();
         for _ in 0..read_number(&mut at) {
@@ -213,7 +220,8 @@ unsafe fn metadata_of(mut at: *const c_char) -> Result<Vec<(String, String)>, St
 /// # Safety
 /// A number stands there.
 unsafe fn read_number(at: &mut *const c_char) -> i32 {
-    // SAFETY: by the caller's promise; nothing says that it is aligned.
+    // SAFETY: the caller knows that a number stands there; nothing says that it is aligned, so it is read as it lies.
+    // The place behind its four bytes is within the metadata or at its end.
     unsafe {
         let number = at.cast::<i32>().read_unaligned();
         *at = at.add(4);
@@ -224,7 +232,8 @@ unsafe fn read_number(at: &mut *const c_char) -> i32 {
 /// # Safety
 /// A length stands there, and so many bytes.
 unsafe fn read_bytes<'a>(at: &mut *const c_char) -> Result<&'a [u8], String> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: a length stands there. So many bytes follow it, which the producer keeps until the release; a length that
+    // is below zero or beyond reason is refused before they are touched.
     unsafe {
         let length = read_number(at);
         if !(0..=MAX_METADATA).contains(&length) {
@@ -262,7 +271,8 @@ pub(super) struct ArraySource<'a> {
 
 impl<'a> Source<'a> for ArraySource<'a> {
     fn layout(&self) -> Layout {
-        // SAFETY: made from an array that lives for 'a, or from one inside of it, which the interface lets live as long.
+        // SAFETY: it came from an `Array` that is borrowed for 'a, or from one inside of it, which the interface lets
+        // live as long.
         let array = unsafe { &*self.array };
         Layout {
             length: array.length,
@@ -274,10 +284,10 @@ impl<'a> Source<'a> for ArraySource<'a> {
     }
 
     fn buffer(&self, index: usize, bytes: usize) -> Result<Option<&'a [u8]>, String> {
-        // SAFETY: as for `layout`.
+        // SAFETY: the array lives for 'a, as `layout` says.
         let array = unsafe { &*self.array };
         if i64::try_from(index).is_ok_and(|index| index < array.n_buffers) && !array.buffers.is_null() {
-            // SAFETY: the index is below the number of pointers.
+            // SAFETY: the index is below the number of pointers, and their place is not null: both were just asked.
             let pointer = unsafe { *array.buffers.add(index) };
             if !pointer.is_null() {
                 // SAFETY: nothing in the interface tells how long a buffer is but the array's own numbers, from which the caller
@@ -290,13 +300,14 @@ impl<'a> Source<'a> for ArraySource<'a> {
     }
 
     fn child(&self, index: usize) -> Result<Self, String> {
-        // SAFETY: as for `layout`; the caller asks for one of those that are counted.
+        // SAFETY: the array lives for 'a, being borrowed or inside of one that is. The reader compares the number of
+        // children with that of the form before it asks for one, so the index is below it.
         let child = unsafe { pointer_at((*self.array).children, index)? };
         Ok(Self { array: child, _owner: PhantomData })
     }
 
     fn dictionary(&self) -> Result<Self, String> {
-        // SAFETY: as for `layout`.
+        // SAFETY: the array lives for 'a, being borrowed or inside of one that is; a pointer is copied out of it.
         let dictionary = unsafe { (*self.array).dictionary };
         if dictionary.is_null() {
             return Err("expected the values of a dictionary, found a null pointer".into());
@@ -357,7 +368,8 @@ fn schema_of_stream(stream: &mut Owned<ArrowArrayStream>) -> PyResult<Schema> {
         let mut schema = Box::new(std::mem::zeroed::<ArrowSchema>());
         (get_schema(stream, &raw mut *schema), schema)
     };
-    // SAFETY: the stream is ours and not released.
+    // SAFETY: the drop of `Owned` alone releases the stream, and it is borrowed; the code is the callback's answer
+    // above.
     unsafe { check(stream, code)? };
     if schema.is_released() {
         return Err(PyValueError::new_err("expected the schema of a stream, found a released one"));
@@ -370,12 +382,14 @@ fn next_of_stream(stream: &mut Owned<ArrowArrayStream>) -> PyResult<Option<Array
     let Some(get_next) = stream.get_next else {
         return Err(PyValueError::new_err("expected a stream that gives arrays, found none"));
     };
-    // SAFETY: as for the schema; an array that is still released afterwards marks the end.
+    // SAFETY: a structure of zeros is a released array; the stream is ours and not released, and fills it, leaves it
+    // released at the end, or answers an error code and leaves it.
     let (code, array) = unsafe {
         let mut array = Box::new(std::mem::zeroed::<ArrowArray>());
         (get_next(stream, &raw mut *array), array)
     };
-    // SAFETY: the stream is ours and not released.
+    // SAFETY: the drop of `Owned` alone releases the stream, and it is borrowed; the code is the callback's answer
+    // above.
     unsafe { check(stream, code)? };
     Ok((!array.is_released()).then(|| Array(Owned(array))))
 }
@@ -386,7 +400,8 @@ unsafe fn check(stream: &mut ArrowArrayStream, code: c_int) -> PyResult<()> {
     if code == 0 {
         return Ok(());
     }
-    // SAFETY: by the caller's promise; the text is copied before the stream is used again.
+    // SAFETY: the stream is not released, and one of its callbacks has failed just now, which is when this one may be
+    // asked. The text, if there is one, ends in a zero, and is copied before the stream is used again.
     let text = unsafe {
         let told = stream.get_last_error.map_or(std::ptr::null(), |ask| ask(stream));
         if told.is_null() { String::new() } else { CStr::from_ptr(told).to_string_lossy().into_owned() }

@@ -72,7 +72,9 @@ impl DirectReceive {
                 FilterStep::Place(count) => {
                     let place = self.start + self.filter.place();
                     let ready = &self.filter.ready()[..count];
-                    // SAFETY: the place and `count` bytes behind it lie in the target's memory, as for `receive`.
+                    // SAFETY: `count` bytes fit behind the place, since the filter asks to place no more data than
+                    // there is room for in the target's memory, which is let go of only when nothing lays into it.
+                    // `ready` is the filter's own memory, so they do not overlap.
                     unsafe {
                         let place = std::ptr::with_exposed_provenance_mut::<u8>(place);
                         std::ptr::copy_nonoverlapping(ready.as_ptr(), place, count);

@@ -56,7 +56,8 @@ impl Drop for PendingError {
         unsafe {
             ffi::PyErr_SetRaisedException(self.error);
         }
-        // SAFETY: as above: the lock is still held, and the three references are handed back once.
+        // SAFETY: made in `beside_pending_error` alone, so the lock is still held; the three references that `take`
+        // fetched, or nulls, are handed back once.
         #[cfg(not(Py_3_12))]
         unsafe {
             let [class, value, traceback] = self.error;
@@ -211,7 +212,8 @@ unsafe fn is_in_contexts(mut error: *mut ffi::PyObject, wanted: *mut ffi::PyObje
         if error.is_null() || error == wanted {
             break;
         }
-        // SAFETY: by the caller's promise; each is kept alive by the one before it.
+        // SAFETY: the first is kept alive by the caller, each other one by that before it, and under the lock nothing
+        // runs here that could change them.
         error = unsafe { context_of(error) };
     }
     error == wanted
@@ -222,7 +224,8 @@ unsafe fn is_in_contexts(mut error: *mut ffi::PyObject, wanted: *mut ffi::PyObje
 /// # Safety
 /// As for `append_context`.
 unsafe fn context_of(error: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: by the caller's promise; the exception goes on holding what it has.
+    // SAFETY: `error` is a live exception, and the lock is held. The reference that the call returns is given back at
+    // once: the exception goes on holding its context.
     unsafe {
         let context = ffi::PyException_GetContext(error);
         ffi::Py_XDECREF(context);

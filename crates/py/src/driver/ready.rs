@@ -98,8 +98,8 @@ unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
 /// # Safety
 /// Called by the interpreter with a `Finished`.
 unsafe fn take(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: by the caller's promise a live `Finished`, used under the interpreter's lock. The reference it owned, if it still
-    // had it, is the caller's now.
+    // SAFETY: `this` is a live `Finished`, as only its own slots and methods call this, and the interpreter's lock
+    // keeps others away. The reference it owned, if it still had it, is the caller's now.
     unsafe { ptr::replace(&raw mut (*this.cast::<Finished>()).value, ptr::null_mut()) }
 }
 

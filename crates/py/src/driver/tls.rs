@@ -261,8 +261,9 @@ impl<'py, 'a> View<'py, 'a> {
     /// # Safety
     /// `start` and `length` name memory that stays, and may be used as `flags` say, until the view is dropped.
     unsafe fn make(py: Python<'py>, start: *mut u8, length: usize, flags: i32) -> PyResult<Self> {
-        // SAFETY: `py` shows that the interpreter's lock is held, the memory is as the caller promised, and what is returned is
-        // a new reference or null with the error set.
+        // SAFETY: `py` shows that the interpreter's lock is held. The memory stays, and may be used as the flags say,
+        // until the drop of the `View` releases the `memoryview`. What is returned is a new reference or null with the
+        // error set.
         let view = unsafe {
             let made = ffi::PyMemoryView_FromMemory(start.cast(), length as ffi::Py_ssize_t, flags);
             Bound::from_owned_ptr_or_err(py, made)

@@ -31,7 +31,7 @@ fn instance<'py>(
         return Ok(None);
     }
     let made = create(py, plan, false)?;
-    // SAFETY: `create` made it with this plan.
+    // SAFETY: `create` made it with this plan just now, and wrote its head; `made` keeps it alive.
     let fields = unsafe { Fields::of_new(&made, plan) };
     fields.set_flags(NEW);
     for (key, given) in values.iter() {

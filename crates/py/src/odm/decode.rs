@@ -64,7 +64,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         let end = self.d.open(limit)?;
         let plan = if plan.tags.is_some() { self.resolve(plan, end)? } else { plan };
         let object = create(self.py, plan, self.only.is_some())?;
-        // SAFETY: just made with this plan. What is in its slots when an error comes up goes with it.
+        // SAFETY: `create` made it with this plan just now, and `object` keeps it alive. What is in its slots when an
+        // error comes up goes with it.
         let fields = unsafe { Fields::of_new(&object, plan) };
         let seen = self.fields(fields, end, is_top)?;
         self.d.close();
@@ -121,7 +122,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             {
                 siblings.borrow_mut().add(make, made.clone());
             }
-            // SAFETY: a field of the plan. A key that comes twice replaces.
+            // SAFETY: `field` is one of the instance's own plan, so its offset is that of a slot. What a key that came
+            // before put there is dropped.
             drop(unsafe { object.replace_at(field.offset, made) });
         }
         if is_container {

@@ -69,7 +69,8 @@ impl Instance {
     #[inline]
     pub(super) unsafe fn begin(object: *mut ffi::PyObject, model: &'static Model, flags: u64) {
         let this = object.cast::<Instance>();
-        // SAFETY: by the caller's promise the places are there, and nothing in them has to be released.
+        // SAFETY: the memory is new and at least of this size, so the places are there, and nothing in them has to be
+        // released; nobody else reads them yet.
         unsafe {
             (&raw mut (*this).model).write(model);
             (&raw mut (*this).dirty).write(Cell::new([0; 2]));
@@ -184,7 +185,7 @@ impl<'a> Head<'a> {
     /// `object` must be an instance of a model, whose head was written, and live for `'a`. The GIL must be held.
     #[inline(always)]
     pub(super) unsafe fn of(object: *mut ffi::PyObject) -> Self {
-        // SAFETY: by the caller's promise `object` is a live object, and so not null.
+        // SAFETY: `object` is a live object, and so not null.
         Head { at: unsafe { NonNull::new_unchecked(object.cast()) }, kept: PhantomData }
     }
 
@@ -389,7 +390,8 @@ impl<'a> Head<'a> {
     /// `offset` must be that of a slot of the instance's class.
     #[inline]
     pub(super) unsafe fn take_slot<'py>(self, py: Python<'py>, offset: usize) -> Option<Bound<'py, PyAny>> {
-        // SAFETY: by the caller's promise there is null or a reference that the instance owns, which is now ours.
+        // SAFETY: the offset is that of a slot of the instance's class, so there is null or a reference that the
+        // instance owns. It is ours now: null is left in its place.
         unsafe { Bound::from_owned_ptr_or_opt(py, self.place(offset).replace(std::ptr::null_mut())) }
     }
 }
@@ -428,7 +430,8 @@ impl<'a> Fields<'a> {
     /// `object` must be an instance of a model that lives for `'a`.
     #[inline]
     pub(super) unsafe fn at(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Self> {
-        // SAFETY: by the caller's promise; `py` shows that the GIL is held.
+        // SAFETY: `object` is an instance of a model: whoever makes one writes its head at once. It lives for `'a`, and
+        // `py` shows that the GIL is held.
         let head = unsafe { Head::of(object) };
         Ok(Fields { head, plan: head.model().plan(py)? })
     }
@@ -439,7 +442,8 @@ impl<'a> Fields<'a> {
     /// `object` must have been made by `create` with this plan.
     #[inline(always)]
     pub(super) unsafe fn of_new(object: &'a Bound<'_, PyAny>, plan: &'static Plan) -> Self {
-        // SAFETY: by the caller's promise an instance, kept alive by the reference that is borrowed for `'a`.
+        // SAFETY: `create` made it, and wrote its head; the reference that is borrowed keeps it alive for `'a`, and a
+        // `Bound` shows that the GIL is held.
         Fields { head: unsafe { Head::of(object.as_ptr()) }, plan }
     }
 
@@ -465,7 +469,8 @@ impl<'a> Fields<'a> {
         py: Python<'py>,
     ) -> impl Iterator<Item = (usize, &'static Field, Option<Bound<'py, PyAny>>)> {
         self.plan.fields.iter().enumerate().map(move |(index, field)| {
-            // SAFETY: as for `value`: the field is one of the plan's.
+            // SAFETY: `field` is one of the plan's, whose offsets are of slots of this class: they hold null or a
+            // reference of the instance's. The result holds another one.
             let value = unsafe { Bound::from_borrowed_ptr_or_opt(py, self.place(field.offset).read()) };
             (index, field, value)
         })
@@ -474,7 +479,8 @@ impl<'a> Fields<'a> {
     /// Puts a value into a field's slot; returns what was there.
     #[inline]
     pub(super) fn replace<'py>(self, index: usize, value: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        // SAFETY: as for `value`; the reference that the slot owned is handed to the caller.
+        // SAFETY: the offset is that of one of the plan's fields: the index was just looked up there. The reference
+        // that the slot owned is handed to the caller.
         unsafe { self.replace_at(self.plan.fields[index].offset, value) }
     }
 
@@ -489,7 +495,8 @@ impl<'a> Fields<'a> {
         value: Bound<'py, PyAny>,
     ) -> Option<Bound<'py, PyAny>> {
         let py = value.py();
-        // SAFETY: by the caller's promise the slot holds null or a reference of the instance's, which is now ours.
+        // SAFETY: the offset is that of a field of the plan, and so of a slot of this class, which holds null or a
+        // reference of the instance's. It is the result's now, and that of `value` the slot's.
         unsafe { Bound::from_owned_ptr_or_opt(py, self.place(offset).replace(value.into_ptr())) }
     }
 

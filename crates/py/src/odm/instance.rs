@@ -19,6 +19,8 @@ pub(super) mod watch;
 
 static META: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_new(
     class: *mut ffi::PyTypeObject,
     _args: *mut ffi::PyObject,
@@ -37,6 +39,8 @@ unsafe extern "C" fn tp_new(
     })
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_init(
     object: *mut ffi::PyObject,
     args: *mut ffi::PyObject,
@@ -124,13 +128,16 @@ pub(super) fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_setattro(
     object: *mut ffi::PyObject,
     name: *mut ffi::PyObject,
     given: *mut ffi::PyObject,
 ) -> c_int {
     enter(-1, |py| {
-        // SAFETY: the interpreter passes an instance, a str, and a value or null, and keeps them alive meanwhile.
+        // SAFETY: the interpreter passes an instance, and a value or null, and keeps them alive until this returns. The
+        // name may be any object, as `__setattr__` can be called by hand: it is only compared by address.
         let (fields, given) =
             unsafe { (Fields::at(py, object)?, Bound::from_borrowed_ptr_or_opt(py, given)) };
         let Some(index) = fields.plan.field_of(name) else {
@@ -139,14 +146,15 @@ unsafe extern "C" fn tp_setattro(
                 fields.track();
             }
             let given = given.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
-            // SAFETY: what the interpreter would do with what it passed.
+            // SAFETY: all three are alive until this returns, and the call refuses a name that is no str.
             return match unsafe { ffi::PyObject_GenericSetAttr(object, name, given) } {
                 0 => Ok(0),
                 _ => Err(PyErr::fetch(py)),
             };
         };
         if watch::is_on() && given.is_some() {
-            // SAFETY: as above.
+            // SAFETY: the interpreter passed the instance, and keeps it alive until this returns; the `Bound` has a
+            // reference of its own.
             watch::tell(&unsafe { Bound::from_borrowed_ptr(py, object) })?;
         }
         set(py, fields, index, given)
@@ -187,6 +195,8 @@ fn set(py: Python<'_>, fields: Fields<'_>, index: usize, given: Option<Bound<'_,
     Ok(0)
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_traverse(
     object: *mut ffi::PyObject,
     visit: ffi::visitproc,
@@ -214,6 +224,8 @@ unsafe extern "C" fn tp_traverse(
     }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn tp_clear(object: *mut ffi::PyObject) -> c_int {
     // SAFETY: the collector passes a live instance, with the GIL held.
@@ -224,6 +236,8 @@ unsafe extern "C" fn tp_clear(object: *mut ffi::PyObject) -> c_int {
     0
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
     // SAFETY: called once, by `subtype_dealloc`, after the slots were cleared, with the GIL held; nobody refers to the
@@ -240,13 +254,16 @@ unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
     }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn meta_getattro(
     class: *mut ffi::PyObject,
     name: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter passes a live class and a str and keeps them alive. `type`'s own slot is there, does for them
-    // what it does for any class, and returns a new reference or null with the error set.
+    // SAFETY: the interpreter passes a live class and any object for a name, and keeps them alive. `type`'s own slot is
+    // there, refuses what is no str, does for the others what it does for any class, and returns a new reference or
+    // null with the error set.
     unsafe {
         let Some(get) = ffi::PyType_Type.tp_getattro else { return std::ptr::null_mut() };
         let found = get(class, name);

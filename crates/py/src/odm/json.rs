@@ -48,9 +48,10 @@ pub(super) struct Names {
     known: Vec<*const Plan>,
 }
 
-// SAFETY: the pointers are compared while the GIL is held and never followed; everything else is plain data.
+// SAFETY: the pointers are to plans, which live for ever; they are compared by `node` alone, under the GIL, and never
+// followed. Everything else is plain data.
 unsafe impl Send for Names {}
-// SAFETY: likewise; nothing changes after it was made.
+// SAFETY: nothing changes through a shared reference: `node`, which adds, takes `&mut`, and is over when `of` returns.
 unsafe impl Sync for Names {}
 
 impl Names {

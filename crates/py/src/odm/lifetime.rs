@@ -41,6 +41,8 @@ pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, 
     }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with the GIL held, once, when nobody refers to the object any more.

@@ -40,10 +40,11 @@ pub struct Model {
 #[derive(Clone, Copy)]
 pub(super) struct ModelRef(pub(super) &'static Model);
 
-// SAFETY: the cells inside are read and written by holders of the GIL only: all that reaches them takes a `Python`, or
-// is a slot of a class, which the interpreter calls with the GIL held.
+// SAFETY: the model is never freed. Its cells are read and written by holders of the GIL only, whichever thread they
+// are: all that reaches them takes a `Python`, or is a slot of a class, which the interpreter calls with the GIL held.
 unsafe impl Send for ModelRef {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives no more than a copy of it would: the model, whose cells holders of the GIL alone
+// touch, one at a time.
 unsafe impl Sync for ModelRef {}
 
 impl Model {

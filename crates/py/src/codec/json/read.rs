@@ -230,17 +230,20 @@ impl<'a, 'py> Reader<'a, 'py> {
         let base = self.values.height();
         let context = self.context;
         let mut node = self.root;
-        // SAFETY: `_walk` keeps every node, here and below, for as long as this reader lives.
+        // SAFETY: `context` is the root or a node that the walk came to, and `_walk` keeps every node where it is for
+        // as long as this reader lives.
         let mut guess = unsafe { Node::first(context) };
         let (mut is_container, mut is_value) = (false, false);
         loop {
             let start = self.scan.position();
             // Whoever comes here saw a quote.
             let name = self.scan.rest().get(1..).unwrap_or_default();
-            // SAFETY: as above: `_walk` keeps the guess, or it is the sentinel, which is a node too.
+            // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
+            // nothing. `_walk` keeps both.
             let mut length = unsafe { Node::matches_quoted(guess, name) };
             if length == 0 {
-                // SAFETY: as above: `_walk` keeps all of these.
+                // SAFETY: `node` and `context` came out of the tree, and `second` is a link of one of them, so `_walk`
+                // keeps all three where they are. The sentinel matches nothing, so it is never remembered.
                 unsafe {
                     let second = Node::second(node, context);
                     length = Node::matches_quoted(second, name);
@@ -262,11 +265,13 @@ impl<'a, 'py> Reader<'a, 'py> {
                     return self.members_without_shape(node, base, is_value, depth);
                 };
                 is_value |= self.is_reader();
-                // SAFETY: as above: `_walk` keeps all three.
+                // SAFETY: `node` and `context` came out of the tree, and `child` was found or made in it by the same
+                // walk: `_walk` keeps all three.
                 unsafe { Node::remember(node, context, child) };
                 node = child;
             }
-            // SAFETY: as above: `_walk` keeps the node.
+            // SAFETY: `node` is the guess that matched, or the child that was found or made: a node of the tree, which
+            // `_walk` keeps.
             guess = unsafe { Node::next(node) };
             self.context = node;
             let value = self.member_value(depth, &mut is_container)?;
@@ -275,7 +280,8 @@ impl<'a, 'py> Reader<'a, 'py> {
                 break;
             }
         }
-        // SAFETY: `_walk` keeps the node, and there is a value for each step of the walk to it.
+        // SAFETY: `_walk` keeps the node. Each round stepped to one node and kept one value, so above `base` there are
+        // as many values as names that lead to it.
         let dict = unsafe { self.values.dict(node, base, is_container)? };
         if is_value { self.asked(&dict) } else { Ok(dict) }
     }
@@ -289,7 +295,8 @@ impl<'a, 'py> Reader<'a, 'py> {
         mut is_value: bool,
         depth: u32,
     ) -> Found<Bound<'py, PyAny>> {
-        // SAFETY: as in `members`: there is a value for each step that led to the node.
+        // SAFETY: `members` calls this with the node it came to, which `_walk` keeps, and before it steps on: it kept
+        // one value above `base` for each step to that node.
         let dict = unsafe { self.values.open_dict(node, base)? };
         loop {
             let key = self.string()?;
@@ -340,7 +347,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             return Ok(None);
         }
         self.remember_name(bytes);
-        // SAFETY: `_walk` keeps the node.
+        // SAFETY: `node` is where the walk of `members` stands, and `_walk` keeps it.
         Ok(unsafe { Node::child(self.py, node, &self.name) })
     }
 
@@ -363,7 +370,9 @@ impl<'a, 'py> Reader<'a, 'py> {
             Text::Ascii(bytes) => {
                 self.remember_name(bytes);
                 if bytes.len() < LONGEST {
-                    return Ok(key_cache::string(self.py, &self.name)?);
+                    // SAFETY: the scanner found nothing but ASCII, which has no NUL in JSON; `remember_name` added the only one,
+                    // and with it there are at most `LONGEST` bytes.
+                    return Ok(unsafe { key_cache::string(self.py, &self.name)? });
                 }
             }
             // A key may be spelled with escapes.

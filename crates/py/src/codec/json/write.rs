@@ -144,15 +144,16 @@ impl<'a, 'py> Writer<'a, 'py> {
             return Err(Stop::Unusual);
         }
         self.out.push(b'{');
-        // SAFETY: the dict is held by its `Bound`. Keys and values are borrowed from it only until a reference is taken, and
-        // each step looks at the dict anew.
+        // SAFETY: the caller's `Bound` keeps the dict alive for longer than this walk lasts.
         let mut fields = unsafe { Fields::of(self.py, dict.as_ptr()) };
         let mut is_first = true;
-        // SAFETY: as above.
+        // SAFETY: that `Bound` still keeps the dict alive. Each step reads its table anew, so it does not matter what
+        // writing a value did to it.
         while let Some((key, value)) = unsafe { fields.next() } {
-            // SAFETY: borrowed from the dict, which nothing has changed since.
+            // SAFETY: the step has just found the value in the dict, and no code ran since that could have taken it
+            // out. From here on this reference keeps it.
             let value = unsafe { Bound::from_borrowed_ptr(self.py, value) };
-            // SAFETY: as above; only the type is read.
+            // SAFETY: the key is still in the dict: no code ran since the step found it there. Its type alone is read.
             if unsafe { ffi::PyUnicode_CheckExact(key) } == 0 {
                 return Err(Stop::Unusual);
             }
@@ -160,7 +161,8 @@ impl<'a, 'py> Writer<'a, 'py> {
                 self.out.extend_from_slice(self.style.between);
             }
             is_first = false;
-            // SAFETY: a str, as was found, which the dict holds.
+            // SAFETY: an exact str, as was just compared. The dict still has it: taking a reference and adding bytes to
+            // `out` ran no Python code, and `string` runs none before it is done with it.
             unsafe { self.string(key)? };
             self.out.extend_from_slice(self.style.after_key);
             self.value(&value, depth + 1, is_plain)?;
@@ -200,7 +202,8 @@ impl<'a, 'py> Writer<'a, 'py> {
     /// # Safety
     /// `text` must be a live str.
     unsafe fn string(&mut self, text: *mut ffi::PyObject) -> Found<()> {
-        // SAFETY: a live str by the caller's promise, and what a str keeps is valid UTF-8.
+        // SAFETY: `text` is a live str, which the caller's dict or `Bound` keeps until this returns. What a str keeps
+        // as UTF-8 is valid: one with half a surrogate pair has none, and is refused by `utf8`.
         let text = unsafe {
             let bytes = text::utf8(text).ok_or_else(|| PyErr::fetch(self.py))?;
             std::str::from_utf8_unchecked(bytes)

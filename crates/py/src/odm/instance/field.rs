@@ -43,6 +43,8 @@ struct FieldDescriptor {
     known: *const ffi::PyTypeObject,
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn field_get(
     descriptor: *mut ffi::PyObject,
     object: *mut ffi::PyObject,
@@ -86,6 +88,8 @@ unsafe extern "C" fn field_get(
     }
 }
 
+/// # Safety
+/// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn field_dealloc(descriptor: *mut ffi::PyObject) {
     // SAFETY: called once, for a descriptor of ours that nobody refers to any more; it owns its name.
