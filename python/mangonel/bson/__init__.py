@@ -13,7 +13,6 @@ from mangonel.bson.errors import InvalidBSON, InvalidDocument, InvalidStringData
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from mangonel.bson._enumerations import DatetimeConversion
     from mangonel.bson._streams import BSON, decode_file_iter, decode_iter, is_valid
@@ -186,29 +185,3 @@ def get_data_and_view(data: _ReadableBuffer) -> tuple[bytes | bytearray, memoryv
     if isinstance(data, bytes | bytearray):
         return data, view
     return view.tobytes(), view
-
-
-def _built_in_types() -> tuple[Any, ...]:
-    """Return the types that the encoder handles by itself; no TypeEncoder may change them."""
-    import datetime
-    import re
-    from collections.abc import Mapping
-    from uuid import UUID
-
-    from mangonel.bson.binary import Binary
-    from mangonel.bson.code import Code
-    from mangonel.bson.datetime_ms import DatetimeMS
-    from mangonel.bson.dbref import DBRef
-    from mangonel.bson.decimal128 import Decimal128
-    from mangonel.bson.int64 import Int64
-    from mangonel.bson.max_key import MaxKey
-    from mangonel.bson.min_key import MinKey
-    from mangonel.bson.regex import Regex
-    from mangonel.bson.son import SON
-    from mangonel.bson.timestamp import Timestamp
-
-    return (
-        *(bool, bytes, datetime.datetime, DatetimeMS, dict, float, int, list, str, tuple, type(None), UUID),
-        *(Binary, Int64, Code, DBRef, MaxKey, MinKey, ObjectId, Regex, re.Pattern, SON, Timestamp),
-        *(Decimal128, Mapping),
-    )

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import struct
 
-from mangonel.bson.binary import VECTOR_SUBTYPE, Binary, BinaryVector, BinaryVectorDtype
+from mangonel.bson._enumerations import BinaryVectorDtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
+
+    import numpy as np
+    import numpy.typing as npt
 
 # struct's letter, bytes per element, numpy's name, range of the integer types
 _LAYOUT: dict[BinaryVectorDtype, tuple[str, int, str, tuple[int, int] | None]] = {
@@ -19,6 +23,56 @@ _LAYOUT: dict[BinaryVectorDtype, tuple[str, int, str, tuple[int, int] | None]] =
     BinaryVectorDtype.FLOAT32: ("f", 4, "<f4", None),
     BinaryVectorDtype.PACKED_BIT: ("B", 1, "<u1", (0, 255)),
 }
+
+
+class BinaryVector:
+    """Numbers of one type, ready for `Binary.from_vector`.
+
+    Args:
+        data: the numbers, or a numpy array of one dimension.
+        dtype: their type, one of BinaryVectorDtype.
+        padding: for PACKED_BIT: how many low bits of the last byte do not count, 0 to 7.
+
+    Nothing is checked before it is stored.
+    """
+
+    __slots__ = ("data", "dtype", "padding")
+
+    data: Sequence[float | int] | npt.NDArray[np.number]
+    dtype: BinaryVectorDtype
+    padding: int
+
+    def __init__(
+        self,
+        data: Sequence[float | int] | npt.NDArray[np.number],
+        dtype: BinaryVectorDtype,
+        padding: int = 0,
+    ):
+        self.data = data
+        self.dtype = dtype
+        self.padding = padding
+
+    # In the form that object's own __setstate__ rules expect; protocols 0 and 1 need it spelled out.
+    def __getstate__(self) -> Any:
+        return (None, {"data": self.data, "dtype": self.dtype, "padding": self.padding})
+
+    def __repr__(self) -> str:
+        return f"BinaryVector(dtype={self.dtype}, padding={self.padding}, data={self.data})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BinaryVector):
+            return False
+        # Two numpy arrays give an array of answers, as they do in the field's package.
+        return self.dtype == other.dtype and self.padding == other.padding and self.data == other.data
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+# Where programs, pickles among them, know it from.
+BinaryVector.__module__ = "mangonel.bson.binary"
 
 
 def pack(vector: Any, dtype: BinaryVectorDtype | None, padding: int | None) -> bytes:
@@ -79,10 +133,8 @@ def _pack_array(vector: Any, dtype: BinaryVectorDtype) -> bytes:
     return vector.astype(name).tobytes()  # type: ignore[no-any-return]
 
 
-def unpack(binary: Binary, return_numpy: bool) -> BinaryVector:
+def unpack(binary: bytes, return_numpy: bool) -> BinaryVector:
     """Return the vector in `binary`; see `Binary.as_vector`."""
-    if binary.subtype != VECTOR_SUBTYPE:
-        raise ValueError(f"expected subtype {VECTOR_SUBTYPE} for a vector, got {binary.subtype}")
     if len(binary) < 2:
         raise struct.error(f"expected at least 2 bytes for a vector, got {len(binary)}")
     dtype = BinaryVectorDtype(binary[:1])

@@ -10,7 +10,6 @@ from mangonel import _light
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array as _array
-    from collections.abc import Sequence
     from mmap import mmap as _mmap
     from typing import Any, Self
     from uuid import UUID
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from mangonel.bson._enumerations import BinaryVectorDtype as BinaryVectorDtype
+    from mangonel.bson._vector import BinaryVector as BinaryVector
 
 __all__ = [
     "ALL_UUID_REPRESENTATIONS",
@@ -99,57 +99,14 @@ UUID_REPRESENTATION_NAMES = {
 }
 
 
-__getattr__ = _light.late_names(__name__, {"BinaryVectorDtype": "mangonel.bson._enumerations"})
+__getattr__ = _light.late_names(
+    __name__,
+    {"BinaryVector": "mangonel.bson._vector", "BinaryVectorDtype": "mangonel.bson._enumerations"},
+)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class BinaryVector:
-    """Numbers of one type, ready for `Binary.from_vector`.
-
-    Args:
-        data: the numbers, or a numpy array of one dimension.
-        dtype: their type, one of BinaryVectorDtype.
-        padding: for PACKED_BIT: how many low bits of the last byte do not count, 0 to 7.
-
-    Nothing is checked before it is stored.
-    """
-
-    __slots__ = ("data", "dtype", "padding")
-
-    data: Sequence[float | int] | npt.NDArray[np.number]
-    dtype: BinaryVectorDtype
-    padding: int
-
-    def __init__(
-        self,
-        data: Sequence[float | int] | npt.NDArray[np.number],
-        dtype: BinaryVectorDtype,
-        padding: int = 0,
-    ):
-        self.data = data
-        self.dtype = dtype
-        self.padding = padding
-
-    # In the form that object's own __setstate__ rules expect; protocols 0 and 1 need it spelled out.
-    def __getstate__(self) -> Any:
-        return (None, {"data": self.data, "dtype": self.dtype, "padding": self.padding})
-
-    def __repr__(self) -> str:
-        return f"BinaryVector(dtype={self.dtype}, padding={self.padding}, data={self.data})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BinaryVector):
-            return False
-        # Two numpy arrays give an array of answers, as they do in the field's package.
-        return self.dtype == other.dtype and self.padding == other.padding and self.data == other.data
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __len__(self) -> int:
-        return len(self.data)
 
 
 def _swap_halves(data: bytes) -> bytes:
@@ -307,6 +264,8 @@ class Binary(bytes):
             >>> Binary.from_vector([1, 2], bson.binary.BinaryVectorDtype.INT8).as_vector().data
             [1, 2]
         """
+        if self.__subtype != VECTOR_SUBTYPE:
+            raise ValueError(f"expected subtype {VECTOR_SUBTYPE} for a vector, got {self.__subtype}")
         from mangonel.bson import _vector
 
         return _vector.unpack(self, return_numpy)

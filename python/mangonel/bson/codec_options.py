@@ -151,13 +151,24 @@ class TypeRegistry:
 
 def _check_type_encoder(codec: TypeEncoder) -> None:
     """Refuse to change how a built-in BSON type is encoded: readers could not tell the two apart."""
-    from mangonel.bson import _built_in_types
+    import re
+    from collections.abc import Mapping
+    from uuid import UUID
 
-    for built_in in _built_in_types():
+    basic = (bool, bytes, datetime.datetime, dict, float, int, list, str, tuple, type(None))
+    for built_in in (*basic, UUID, re.Pattern, Mapping, *_own_bases(codec.python_type)):
         if issubclass(codec.python_type, built_in):
             raise TypeError(
                 f"expected an encoder for a type that BSON does not hold, got {codec!r} for {built_in}"
             )
+
+
+def _own_bases(python_type: Any) -> list[type]:
+    """Return the classes of this package among the bases: they have a marker, and none has to be imported for it."""
+    bases = getattr(python_type, "__mro__", ())
+    return [
+        base for base in bases if "_type_marker" in vars(base) and base.__module__.startswith("mangonel.bson")
+    ]
 
 
 __getattr__ = _light.late_names(__name__, {"DatetimeConversion": "mangonel.bson._enumerations"})
