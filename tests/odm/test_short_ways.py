@@ -95,9 +95,10 @@ def without_dicts(value: Any) -> Any:
 def outcome(make: Callable[[], Any]) -> Any:
     try:
         made = make()
-    except (TypeError, ValueError) as error:
+        # An int may be taken that no BSON has room for.
+        return bytes(made.to_bson().raw), made.is_new, type(made)
+    except (TypeError, ValueError, OverflowError) as error:
         return type(error), str(error)
-    return bytes(made.to_bson().raw), made.is_new, type(made)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
